@@ -1,0 +1,144 @@
+"""NumPy: transposes are views, matmul takes any batch axes with any strides as long as BLAS can read each matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from einsumx.adapter import Adapter, Array, Signature
+from einsumx.dtypes import Casting
+from einsumx.errors import BackendError
+from einsumx.layout import layout_class
+from einsumx.plan import Operand
+from einsumx.traits import Traits
+
+__all__ = ["ADAPTER", "NumpyAdapter"]
+
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+TRAITS = Traits(
+    matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "longdouble", "clongdouble", "object"})
+    | _INTEGERS,
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"),),
+    gemm_rate=200e9,
+    copy_rate=14e9,
+    permute_rate=7e9,
+    call_cost=1e-6,
+)
+
+
+class NumpyAdapter(Adapter):
+    """NumPy arrays on the CPU."""
+
+    name = "numpy"
+    module = "numpy"
+    install = "pip install numpy"
+    cpu = TRAITS
+
+    @cached_property
+    def _add(self) -> Any:
+        return self.xp.add.reduce
+
+    def check_type(self, kind: type) -> None:
+        np = self.xp
+        if issubclass(kind, np.generic):
+            return
+        # A subclass that overrides arithmetic (units, masks) would lose what it adds, silently.
+        overrides = issubclass(kind, np.ndarray) and (
+            kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+            or kind.__array_function__ is not np.ndarray.__array_function__
+        )
+        if overrides or issubclass(kind, np.ma.MaskedArray) or not issubclass(kind, np.ndarray):
+            raise BackendError(
+                f"einsum would drop what {kind.__module__}.{kind.__qualname__} adds to an array (masks, units); "
+                "pass the plain array: x.filled(0), x.value or numpy.asarray(x)"
+            )
+
+    def is_plain(self, kind: type) -> bool:
+        return kind is self.xp.ndarray
+
+    def plain(self, array: Array) -> Array:
+        return self.xp.asarray(array)
+
+    def signature(self, array: Array) -> Signature:
+        return array.shape, array.strides, array.dtype, "cpu"
+
+    def operand(self, signature: Signature) -> Operand:
+        shape, strides, dtype, _ = signature
+        return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
+
+    def dtype_name(self, dtype: Any) -> str:
+        kind = dtype.kind
+        if kind in "SUVmM":
+            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
+        return str(dtype.name)
+
+    def dtype(self, name: str) -> Any:
+        return self.xp.dtype(name)
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))
+
+    def can_cast(self, source: str, target: str, casting: Casting) -> bool:
+        return bool(self.xp.can_cast(self.dtype(source), self.dtype(target), casting))
+
+    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+        return self.xp.asarray(value)
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return array.transpose(axes)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.reshape(shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        view = array.diagonal(0, axis1, axis2)
+        # numpy.diagonal is read-only out of caution; einsum's diagonal is as writeable as its operand.
+        view.flags.writeable = array.flags.writeable
+        return view
+
+    def copy(self, array: Array) -> Array:
+        return array.copy()
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.astype(dtype)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._add(array, axes, array.dtype)
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.multiply(lhs, rhs, order="C")
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.xp.matmul(lhs, rhs)
+
+    def arrange(self, array: Array, order: str) -> Array:
+        return self.xp.asarray(array, order=order)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.flags.fnc)
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if not out.flags.writeable:
+            raise BackendError("out= is a read-only array")
+
+    def write(self, out: Array, result: Array) -> None:
+        self.xp.copyto(out, result, casting="unsafe")
+
+
+def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int, ...] | None:
+    """The layout class of strides given in bytes.
+
+    Strides that are no multiple of the item's size (fields of records) are left in bytes: no axis has
+    unit stride then, which is what BLAS would say.
+    """
+    size = dtype.itemsize
+    if all(stride % size == 0 for stride in strides):
+        strides = tuple(stride // size for stride in strides)
+    return layout_class(shape, strides) if prod(shape) else None
+
+
+ADAPTER = NumpyAdapter()

@@ -1,0 +1,1 @@
+"""The correctness suite that any backend author can run."""

@@ -1,0 +1,36 @@
+"""einsumx: one einsum for every array library, always on that library's fast primitives."""
+
+from einsumx.adapter import Adapter
+from einsumx.api import einsum, einsum_path, plan
+from einsumx.errors import (
+    BackendError,
+    EinsumxError,
+    EquationError,
+    MemoryLimitError,
+    PathError,
+    SizeError,
+)
+from einsumx.plan import Operand, Plan
+from einsumx.prepare import cache_clear, cache_info
+from einsumx.registry import backends, register
+from einsumx.traits import Traits
+
+__all__ = [
+    "Adapter",
+    "BackendError",
+    "EinsumxError",
+    "EquationError",
+    "MemoryLimitError",
+    "Operand",
+    "PathError",
+    "Plan",
+    "SizeError",
+    "Traits",
+    "backends",
+    "cache_clear",
+    "cache_info",
+    "einsum",
+    "einsum_path",
+    "plan",
+    "register",
+]

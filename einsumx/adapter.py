@@ -1,0 +1,201 @@
+"""What einsumx asks of a framework: a class with about ten primitives and the framework's traits.
+
+A new backend is one file with one subclass of :class:`Adapter`; see ``backends/`` for examples and the
+README for how to register it. Constructing an adapter imports nothing: ``self.xp`` is the framework,
+imported when it is first touched, so that plans for a framework can be made where it is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from einsumx.dtypes import Casting, can_cast
+from einsumx.errors import BackendError
+from einsumx.plan import Operand
+from einsumx.traits import Traits
+
+__all__ = ["Adapter", "Array", "Run", "Signature"]
+
+Array: TypeAlias = Any
+"""An array of some framework. What einsumx knows of it, it knows through the adapter."""
+
+Signature: TypeAlias = tuple[tuple[int, ...], Hashable, Hashable, Hashable]
+"""``(shape, strides, dtype, device)`` in the framework's own terms, cheap to take and hashable."""
+
+Run: TypeAlias = Callable[[Sequence[Array]], Array]
+"""A plan made ready to run: takes the operands, gives the result."""
+
+
+class Adapter:
+    """A framework as einsumx sees it. Subclass, set the class attributes, override the primitives.
+
+    Every primitive here is written against the names that NumPy and the array API standard share, so that
+    a subclass overrides only where its framework differs.
+    """
+
+    name: str
+    """What users call the backend: ``einsumx.plan(..., backend=name)``."""
+
+    module: str
+    """What ``import`` calls it, and the first part of the module name of its array types."""
+
+    install: str
+    """How a person installs it, for messages: ``pip install numpy``."""
+
+    cpu: Traits
+    """The traits on the CPU, and wherever :meth:`traits` says nothing else."""
+
+    verified: bool = True
+    """Whether the test suite has run on the real framework, and not only on a stand-in."""
+
+    @cached_property
+    def xp(self) -> Any:
+        """The framework's array namespace, imported at first use."""
+        return import_module(self.module)
+
+    def __repr__(self) -> str:
+        return f"<einsumx backend {self.name!r}>"
+
+    # -- which arrays -----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        """Raise BackendError for an array type of the framework that einsum would treat wrongly."""
+
+    def is_plain(self, kind: type) -> bool:
+        """Whether arrays of this type are worked on as they are; others go through :meth:`plain` first."""
+        return True
+
+    def plain(self, array: Array) -> Array:
+        """An array of a subclass, or a scalar of the framework's, as the framework's plain array type."""
+        return array
+
+    def needs_gradient(self, array: Array) -> bool:
+        """Whether the framework is recording what is done with ``array``, to differentiate it."""
+        return False
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    def traits(self, device: str) -> Traits:
+        """The traits on ``device`` (``"cpu"``, ``"cuda:0"``; ``""`` where it is not known yet)."""
+        return self.cpu
+
+    def signature(self, array: Array) -> Signature:
+        """Shape, strides, dtype and device as the framework gives them; the key of every cache."""
+        return tuple(array.shape), None, array.dtype, self.device(array)
+
+    def device(self, array: Array) -> str:
+        """The device that holds ``array``, by name."""
+        return "cpu"
+
+    def operand(self, signature: Signature) -> Operand:
+        """The planner's view of a signature: strides in elements (None: C-contiguous), dtype by name."""
+        shape, _, dtype, _ = signature
+        return Operand(shape, self.dtype_name(dtype))
+
+    def dtype_name(self, dtype: Any) -> str:
+        """NumPy's name of one of the framework's dtypes.
+
+        Raises:
+            BackendError: einsum makes no sense for it.
+        """
+        return str(getattr(dtype, "name", dtype))
+
+    def dtype(self, name: str) -> Any:
+        """The framework's dtype of that name.
+
+        Raises:
+            BackendError: the framework has no such dtype.
+        """
+        found = getattr(self.xp, name, None)
+        if found is None:
+            raise BackendError(f"{self.name} has no dtype {name!r}")
+        return found
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        """The dtype of a product of arrays of ``dtypes``, by the framework's own rules."""
+        return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
+
+    def can_cast(self, source: str, target: str, casting: Casting) -> bool:
+        """Whether NumPy's rule ``casting`` allows the cast."""
+        return can_cast(source, target, casting)
+
+    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+        """A Python scalar or nested list as an array on the device of ``like``, its dtype following ``like``
+        where the framework's promotion has Python scalars follow arrays."""
+        raise NotImplementedError
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """Axis ``k`` of the result is axis ``axes[k]`` of ``array``."""
+        return self.xp.transpose(array, axes)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        """The same elements in C order; never asked to copy by the planner."""
+        return self.xp.reshape(array, shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        """Two axes become one, in the last place."""
+        return self.xp.diagonal(array, 0, axis1, axis2)
+
+    def copy(self, array: Array) -> Array:
+        """A fresh C-contiguous array."""
+        raise NotImplementedError
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        """``array`` in another dtype; to bool: whether not zero."""
+        return array.astype(self.dtype(dtype))
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """The sum over ``axes`` in the array's own dtype: integers wrap, bools are or-ed."""
+        raise NotImplementedError
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        """The elementwise product, broadcasting."""
+        return self.xp.multiply(lhs, rhs)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        """The matrix product over the last two axes; the flags are set only where the traits say so."""
+        return self.xp.matmul(lhs, rhs)
+
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
+        return self.xp.einsum(equation, *arrays)
+
+    def prepare(self, run: Run) -> Run:
+        """A last chance to wrap what executes a plan: to jit it, or to set a mode around it."""
+        return run
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def arrange(self, array: Array, order: str) -> Array:
+        """``array`` in memory order ``"C"`` or ``"F"``; asked only where the traits have memory order."""
+        raise NotImplementedError
+
+    def is_fortran(self, array: Array) -> bool:
+        """Whether ``array`` is F-contiguous and not C-contiguous, which is what ``order="A"`` asks."""
+        return False
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        """Raise BackendError where ``out`` cannot be written, before any work is done."""
+        raise BackendError(f"{self.name} arrays cannot be written to; leave out= away and use the result")
+
+    def write(self, out: Array, result: Array) -> None:
+        """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
+        raise NotImplementedError
+
+    # -- to and from the host, for people's eyes, tests and benchmarks -------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        """A NumPy array as an array of the framework, on ``device`` (its default one where empty)."""
+        return self.xp.asarray(array)
+
+    def to_numpy(self, array: Array) -> Any:
+        """The values of ``array`` as a NumPy array."""
+        return import_module("numpy").asarray(array)
+
+    def synchronize(self, array: Array) -> None:
+        """Wait until ``array`` is computed, where the framework works asynchronously."""

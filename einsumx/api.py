@@ -1,0 +1,207 @@
+"""The public functions: ``einsum``, ``plan``, ``einsum_path``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from einsumx.adapter import Adapter, Array
+from einsumx.cost import plan_cost
+from einsumx.dtypes import Casting, check_casting
+from einsumx.errors import BackendError, SizeError
+from einsumx.explain import quantity
+from einsumx.path import Optimize
+from einsumx.plan import Operand, Plan
+from einsumx.prepare import (
+    Options,
+    Prepared,
+    arrays_of,
+    as_optimize,
+    make_plan,
+    prepare,
+    split,
+)
+from einsumx.registry import backend_of, get_backend
+
+__all__ = ["Order", "einsum", "einsum_path", "plan"]
+
+Order: TypeAlias = Literal["K", "C", "F", "A"]
+
+
+def einsum(
+    *operands: Any,
+    out: Array | None = None,
+    dtype: Any = None,
+    order: Order = "K",
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    backend: str | None = None,
+) -> Array:
+    """Einstein summation on the operands' own framework, by its fast primitives.
+
+    Args:
+        *operands: the equation and the operands, ``einsum("ij,jk->ik", a, b)``; or operands and sublists of
+            labels in turn, ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Sizes of 1 broadcast.
+        out: an array of the result's shape to write into; it may overlap the operands.
+        dtype: computed in and returned; by default the framework's promotion of the operands' dtypes.
+        order: the result's order in memory: ``"C"``, ``"F"``, ``"A"`` (F if all operands are), or ``"K"``
+            for whichever is fastest.
+        casting: NumPy's rule for what ``dtype`` and ``out`` may change.
+        optimize: the path: ``"auto"``, another optimizer's name (``"greedy"``, ``"optimal"``, ``"dp"``,
+            ``"cotengra"``, ...), True for ``"auto"``, False for left to right, a path as ``einsum_path``
+            returns it, or an optimizer object of opt_einsum or cotengra.
+        backend: the framework for operands that are Python lists and scalars alone; NumPy by default.
+
+    Returns:
+        The result, on the operands' framework and device.
+
+    Raises:
+        EquationError: the equation is wrong.
+        SizeError: ranks or sizes do not fit it.
+        PathError: the path does not fit the operands.
+        BackendError: arrays of two frameworks or devices, dtypes that do not cast, a keyword that the
+            framework cannot honour.
+
+    Each of these comes before any work, and leaves ``out`` as it was.
+
+    >>> import numpy as np
+    >>> einsum("ij,jk->ik", np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    written, given = split(operands)
+    adapter, arrays = arrays_of(given, backend)
+    options = Options(_dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    prepared = prepare(adapter, written, arrays, options)
+    if out is None and order == "K":
+        return prepared.run(arrays)
+    return _deliver(adapter, prepared, arrays, out, order, casting)
+
+
+def _deliver(
+    adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
+) -> Array:
+    """Run, with the result in the memory order asked for, or written to ``out``."""
+    if order not in ("K", "C", "F", "A"):
+        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
+    if order != "K" and not adapter.traits("").memory_order:
+        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+    if out is None:
+        if order == "A":
+            order = "F" if all(map(adapter.is_fortran, arrays)) else "C"
+        return adapter.arrange(prepared.run(arrays), order)
+    check_out(adapter, prepared.plan, arrays, out, casting)
+    adapter.write(out, prepared.run(arrays))
+    return out
+
+
+def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array, casting: Casting) -> None:
+    """Raise where ``out`` cannot take the result; it is not touched."""
+    owner, _ = backend_of((type(out),))
+    if owner is not adapter:
+        name = "no framework" if owner is None else owner.name
+        raise BackendError(f"out= belongs to {name}, but the operands to {adapter.name}")
+    shape, _, dtype, device = adapter.signature(out)
+    if tuple(shape) != plan.shape:
+        raise SizeError(f"out= has shape {tuple(shape)} but the result has shape {plan.shape}\n  {plan.equation}")
+    if device != adapter.signature(arrays[0])[3]:
+        raise BackendError(f"out= is on {device}, but the operands are on {adapter.signature(arrays[0])[3]}")
+    target = adapter.dtype_name(dtype)
+    if not adapter.can_cast(plan.dtype, target, casting):
+        raise BackendError(
+            f"the result has dtype {plan.dtype}, which casting={casting!r} does not allow into an out= of {target}; "
+            "pass a looser casting= or dtype="
+        )
+    adapter.check_out(out, arrays)
+
+
+def _dtype_name(adapter: Adapter, dtype: Any) -> str | None:
+    """A dtype as the user gave it (a name, a Python type, the framework's own), by name."""
+    if dtype is None:
+        return None
+    builtin = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+    name = dtype if isinstance(dtype, str) else builtin.get(dtype) or adapter.dtype_name(dtype)
+    return adapter.dtype_name(adapter.dtype(name))
+
+
+def plan(
+    *operands: Any,
+    backend: str | None = None,
+    device: str = "",
+    dtypes: str | Sequence[str] = "float64",
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+) -> Plan:
+    """The plan that :func:`einsum` would run, from shapes or from arrays.
+
+    Args:
+        *operands: as for :func:`einsum`, with shapes (tuples of sizes) or arrays as operands. Shapes stand for
+            C-contiguous arrays, and no framework is imported for them.
+        backend: whose plan, where shapes are given; NumPy's by default.
+        device: the kind of device, where shapes are given: ``"cpu"``, ``"cuda"``; the backend's default if empty.
+        dtypes: of the operands, where shapes are given: one for all or one each.
+        dtype, casting, optimize: as for :func:`einsum`.
+
+    Raises:
+        EinsumxError: as :func:`einsum` does.
+
+    >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
+    bind,bjnd->bnij  (64,100,8,128) (64,50,8,128)  float32 on numpy
+      %2 = transpose %0 (0,2,1,3)  view
+      %3 = transpose %1 (0,2,3,1)  view
+      %4 = matmul %2 %3            328 M multiply-adds
+      result %4                    (64,8,100,50) float32
+    """
+    check_casting(casting)
+    written, given = split(operands)
+    shapes = [_as_shape(operand) for operand in given]
+    if all(shape is not None for shape in shapes):
+        adapter = get_backend(backend or "numpy")
+        names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
+        if len(names) != len(shapes):
+            raise SizeError(f"dtypes= names {len(names)} dtypes for {len(shapes)} operands")
+        described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
+        name = dtype if dtype is None or isinstance(dtype, str) else _dtype_name(adapter, dtype)
+        return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))
+    adapter, arrays = arrays_of(given, backend)
+    options = Options(_dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    return prepare(adapter, written, arrays, options).plan
+
+
+def _as_shape(operand: Any) -> tuple[int, ...] | None:
+    """A tuple of sizes is a shape; anything else is an array."""
+    if isinstance(operand, tuple) and all(isinstance(size, int) and not isinstance(size, bool) for size in operand):
+        if any(size < 0 for size in operand):
+            raise SizeError(f"a shape has no negative sizes: {operand}")
+        return operand
+    return None
+
+
+def einsum_path(
+    *operands: Any, optimize: Optimize = "greedy", einsum_call: bool = False
+) -> tuple[list[Any], str]:
+    """The path that a contraction takes, in the form of ``numpy.einsum_path``.
+
+    Args:
+        *operands: as for :func:`plan`.
+        optimize: as for :func:`einsum`.
+        einsum_call: False; True asks NumPy for its internals, which einsumx does not have.
+
+    Returns:
+        ``["einsum_path", (0, 1), ...]``, which ``optimize=`` takes, and a text with the plan and its costs.
+
+    >>> einsum_path("ij,jk,kl->il", (2, 900), (900, 3), (3, 800))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    if einsum_call:
+        raise BackendError("einsum_call=True returns internals of NumPy's einsum; use einsumx.plan")
+    found = plan(*operands, optimize=optimize)
+    cost = plan_cost(found)
+    text = (
+        f"  Complete contraction:  {found.equation}\n"
+        f"  Multiply-adds:         {quantity(cost.multiply_adds)}\n"
+        f"  Bytes copied:          {quantity(cost.copied, 'B')}\n"
+        f"  Peak memory:           {quantity(cost.peak_bytes, 'B')}\n\n{found}"
+    )
+    return ["einsum_path", *found.path], text

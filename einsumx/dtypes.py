@@ -1,0 +1,112 @@
+"""Dtypes by name: kind, size, and which casts NumPy's rules allow. No framework is imported."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from einsumx.errors import BackendError
+
+__all__ = ["Casting", "can_cast", "check_casting", "itemsize", "kind"]
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
+# kind: b bool, u unsigned, i signed, f float, c complex; size in bytes; for floats the bits of the
+# significand and of the exponent decide what fits without loss.
+_KNOWN: dict[str, tuple[str, int]] = {
+    "bool": ("b", 1),
+    **{f"uint{bits}": ("u", bits // 8) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": ("i", bits // 8) for bits in (8, 16, 32, 64)},
+    "float16": ("f", 2),
+    "bfloat16": ("f", 2),
+    "float32": ("f", 4),
+    "float64": ("f", 8),
+    "float128": ("f", 16),
+    "complex64": ("c", 8),
+    "complex128": ("c", 16),
+    "complex256": ("c", 32),
+}
+_SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
+_EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
+_KIND_ORDER = "biufc"
+
+
+def kind(dtype: str) -> str:
+    """The kind of a dtype: ``b`` bool, ``u``, ``i``, ``f``, ``c``, or ``O`` for one that is not a number type.
+
+    >>> kind("bfloat16"), kind("object")
+    ('f', 'O')
+    """
+    return _KNOWN.get(dtype, ("O", 8))[0]
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element.
+
+    >>> itemsize("complex64")
+    8
+    """
+    return _KNOWN.get(dtype, ("O", 8))[1]
+
+
+def _real(dtype: str) -> str:
+    """The float type of a complex type's parts."""
+    return f"float{itemsize(dtype) * 4}" if kind(dtype) == "c" else dtype
+
+
+def _is_safe(source: str, target: str) -> bool:
+    if source == target:
+        return True
+    a, b = kind(source), kind(target)
+    if "O" in (a, b):
+        return False
+    match a, b:
+        case "b", _:
+            return True
+        case ("u", "u") | ("i", "i"):
+            return itemsize(source) <= itemsize(target)
+        case "u", "i":
+            return itemsize(source) < itemsize(target)
+        case "u" | "i", "f" | "c":
+            # NumPy calls 64-bit integers to float64 safe, though it rounds beyond 2**53.
+            bits = 8 * itemsize(source) - (a == "i")
+            return min(bits, 53) <= _SIGNIFICAND[_real(target)]
+        case "f" | "c", "f" | "c":
+            fits = _SIGNIFICAND[_real(source)] <= _SIGNIFICAND[_real(target)]
+            return (a, b) != ("c", "f") and fits and _EXPONENT[_real(source)] <= _EXPONENT[_real(target)]
+        case _:
+            return False
+
+
+def can_cast(source: str, target: str, casting: Casting = "safe") -> bool:
+    """Whether NumPy's rule ``casting`` allows a cast between dtypes given by name.
+
+    >>> can_cast("int32", "float32"), can_cast("float64", "float32", "same_kind")
+    (False, True)
+    """
+    match casting:
+        case "no" | "equiv":
+            return source == target
+        case "safe":
+            return _is_safe(source, target)
+        case "same_kind":
+            a, b = kind(source), kind(target)
+            if _is_safe(source, target):
+                return True
+            return "O" not in (a, b) and (a, b) != ("i", "u") and _KIND_ORDER.index(a) <= _KIND_ORDER.index(b)
+        case "unsafe":
+            return True
+
+
+def check_casting(casting: str) -> None:
+    """Raise ValueError unless ``casting`` is one of NumPy's rules."""
+    if casting not in get_args(Casting):
+        raise ValueError(f"casting must be one of {', '.join(get_args(Casting))}, not {casting!r}")
+
+
+def check_cast(source: str, target: str, casting: Casting, what: str) -> None:
+    """Raise BackendError unless ``what``, of dtype ``source``, may be cast to ``target``."""
+    if not can_cast(source, target, casting):
+        raise BackendError(
+            f"cannot cast {what} from {source} to {target} under casting={casting!r}; "
+            "pass a looser casting= or a wider dtype="
+        )

@@ -1,0 +1,47 @@
+"""The errors that einsumx raises, one small tree.
+
+Each is also the built-in exception that NumPy's users already catch.
+"""
+
+__all__ = [
+    "BackendError",
+    "EinsumxError",
+    "EquationError",
+    "MemoryLimitError",
+    "PathError",
+    "SizeError",
+]
+
+
+class EinsumxError(Exception):
+    """The root of every error that einsumx raises on purpose."""
+
+
+class EquationError(EinsumxError, ValueError):
+    """The equation cannot be read, or does not fit the number of operands."""
+
+
+class SizeError(EinsumxError, ValueError):
+    """The operands' ranks or sizes contradict the equation, or each other."""
+
+
+class PathError(EinsumxError, ValueError):
+    """The path given, or the name of an optimizer, makes no sense for the operands."""
+
+
+class BackendError(EinsumxError, TypeError):
+    """An array, dtype, device or keyword that the framework cannot serve."""
+
+
+class MemoryLimitError(EinsumxError, MemoryError):
+    """A contraction that fits in no way under the memory limit."""
+
+
+def caret(text: str, start: int, length: int = 1) -> str:
+    """Two lines: ``text`` indented, and carets under ``length`` places from ``start``.
+
+    >>> print(caret("ij,j!->i", 4))
+      ij,j!->i
+          ^
+    """
+    return f"  {text}\n  {' ' * start}{'^' * max(length, 1)}"

@@ -1,0 +1,127 @@
+"""The operations that a plan is made of: one array call each, over numbered slots.
+
+Slots ``0 .. n-1`` hold the operands; every op writes one new slot. No op writes into a slot that exists,
+so a plan can be read, checked and reordered as pure data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "Cast",
+    "Copy",
+    "Diagonal",
+    "Matmul",
+    "Multiply",
+    "Native",
+    "Op",
+    "Reshape",
+    "Sum",
+    "Transpose",
+    "sources",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` is set where this copies."""
+
+    out: int
+    src: int
+    axes: tuple[int, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """The same elements in C order of the axes; always planned so that nothing is copied."""
+
+    out: int
+    src: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """Two axes of equal size become one, in the last place, as ``numpy.diagonal`` has it."""
+
+    out: int
+    src: int
+    axis1: int
+    axis2: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A C-contiguous copy in the source's axis order, with the reason why it is needed."""
+
+    out: int
+    src: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Another dtype. A cast to bool asks whether an element is not zero."""
+
+    out: int
+    src: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum over ``axes``, in the source's dtype: integers wrap, a sum of bools is an or."""
+
+    out: int
+    src: int
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
+
+    out: int
+    lhs: int
+    rhs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped."""
+
+    out: int
+    lhs: int
+    rhs: int
+    transpose_lhs: bool = False
+    transpose_rhs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """The framework's own einsum kernel, where it is the best primitive (tiny or integer work)."""
+
+    out: int
+    operands: tuple[int, ...]
+    equation: str
+
+
+Op: TypeAlias = Transpose | Reshape | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
+
+
+def sources(op: Op) -> tuple[int, ...]:
+    """The slots that ``op`` reads.
+
+    >>> sources(Matmul(2, 0, 1))
+    (0, 1)
+    """
+    match op:
+        case Multiply() | Matmul():
+            return (op.lhs, op.rhs)
+        case Native():
+            return op.operands
+        case Transpose() | Reshape() | Diagonal() | Copy() | Cast() | Sum():
+            return (op.src,)

@@ -1,0 +1,209 @@
+"""``find_path``: the order of pairwise contractions, by opt_einsum, by cotengra, or as the user gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from einsumx.bind import SizedEquation
+from einsumx.errors import PathError
+from einsumx.parse import symbol
+from einsumx.plan import Path
+
+__all__ = ["Optimize", "find_path", "step_outputs"]
+
+Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
+"""``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
+``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra."""
+
+
+def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
+    """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
+
+    A step of a given path that takes three operands or more is broken into pairs by the ``"auto"``
+    optimizer; an operand is never left over.
+
+    Raises:
+        PathError: an unknown name, a missing library, or a path that does not fit the operands.
+
+    >>> from einsumx.parse import parse_text
+    >>> from einsumx.bind import bind
+    >>> sized = bind(parse_text("ab,bc,cd->ad", 3), [(2, 900), (900, 3), (3, 800)])
+    >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
+    (((0, 1), (0, 1)), ((1, 2), (0, 1)))
+    """
+    count = len(equation.inputs)
+    inputs = [frozenset(_carried(equation, operand)) for operand in range(count)]
+    if isinstance(optimize, str | bool) or callable(optimize):
+        steps = _optimized(inputs, equation, optimize)
+    else:
+        steps = _given(optimize)
+    return tuple(_pairwise(steps, inputs, equation))
+
+
+def step_outputs(
+    path: Path, inputs: Sequence[frozenset[int]], output: frozenset[int]
+) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
+    """Each step's positions, with the labels that its result must keep.
+
+    A label is kept while another term, or the output, still needs it.
+    """
+    uses: dict[int, int] = {label: 1 for label in output}
+    for term in inputs:
+        for label in term:
+            uses[label] = uses.get(label, 0) + 1
+    terms = list(inputs)
+    for step in path:
+        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
+        for term in taken:
+            for label in term:
+                uses[label] -= 1
+        result = frozenset(label for label in frozenset().union(*taken) if uses[label] > 0)
+        for label in result:
+            uses[label] += 1
+        terms.append(result)
+        yield step, result
+
+
+def _carried(equation: SizedEquation, operand: int) -> Iterator[int]:
+    """The labels that an operand really has: an axis of size 1 that broadcasts is no axis."""
+    for label, size in zip(equation.inputs[operand], equation.shapes[operand]):
+        if size == equation.sizes[label]:
+            yield label
+
+
+def _optimized(
+    inputs: list[frozenset[int]], equation: SizedEquation, optimize: str | bool | Callable[..., Any]
+) -> list[tuple[int, ...]]:
+    count = len(inputs)
+    if optimize is True:
+        optimize = "auto"
+    if isinstance(optimize, str):
+        optimizer = _by_name(optimize) if count > 2 or optimize != "auto" else None
+    else:
+        optimizer = optimize if callable(optimize) else None
+    if count == 1:
+        return [(0,)]
+    if count == 2:
+        return [(0, 1)]
+    if optimizer is None:  # left to right, the running result always first
+        return [(0, 1), *((0, left) for left in range(count - 2, 0, -1))]
+    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    if _wants_text(optimizer):
+        letters = [frozenset(map(symbol, term)) for term in inputs]
+        named = {symbol(label): size for label, size in sizes.items()}
+        steps = optimizer(letters, frozenset(map(symbol, equation.output)), named, None)
+    else:
+        # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
+        steps = optimizer(inputs, frozenset(equation.output), sizes, None)
+    return [tuple(step) for step in steps]
+
+
+def _wants_text(optimizer: Callable[..., Any]) -> bool:
+    """cotengra's optimizers expect labels that are text."""
+    owner = getattr(optimizer, "__module__", None) or type(optimizer).__module__
+    return str(owner).startswith("cotengra")
+
+
+def _by_name(name: str) -> Callable[..., Any]:
+    library, _, preset = name.partition(":")
+    if library == "cotengra":
+        return _cotengra(preset or "auto")
+    from opt_einsum import paths
+
+    try:
+        optimizer: Callable[..., Any] = paths.get_path_fn(name)
+    except KeyError:
+        raise PathError(
+            f"no optimizer is called {name!r}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', 'cotengra', "
+            "a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
+        ) from None
+    return optimizer
+
+
+def _cotengra(preset: str) -> Callable[..., Any]:
+    try:
+        import cotengra
+    except ImportError as error:
+        raise PathError("optimize='cotengra' needs cotengra: pip install cotengra") from error
+
+    def optimizer(inputs: Any, output: Any, sizes: Any, _: None) -> Any:
+        try:
+            return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
+        except KeyError:
+            raise PathError(f"cotengra has no optimizer called {preset!r}") from None
+
+    optimizer.__module__ = "cotengra"
+    return optimizer
+
+
+def _given(path: Sequence[Any]) -> list[tuple[int, ...]]:
+    """A path in NumPy's form (``["einsum_path", (0, 1), ...]``) or opt_einsum's (without the name)."""
+    steps = list(path)
+    if steps and isinstance(steps[0], str):
+        if steps[0] != "einsum_path":
+            raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {steps[0]!r}")
+        steps = steps[1:]
+    found: list[tuple[int, ...]] = []
+    for step in steps:
+        try:
+            positions = tuple(int(position) for position in step)
+        except (TypeError, ValueError):
+            raise PathError(f"a step of a path is a tuple of positions such as (0, 1), not {step!r}") from None
+        found.append(positions)
+    return found
+
+
+def _pairwise(
+    steps: Sequence[tuple[int, ...]], inputs: list[frozenset[int]], equation: SizedEquation
+) -> Iterator[tuple[int, ...]]:
+    """Check the steps against the number of operands, and break those of three or more into pairs."""
+    left = len(inputs)
+    if not steps and left == 1:
+        steps = [(0,)]
+    terms = list(inputs)
+    output = frozenset(equation.output)
+    for index, step in enumerate(steps):
+        where = f"step {index} of the path, {step}"
+        if not step or len(set(step)) < len(step):
+            raise PathError(f"{where}, must name different operands")
+        if min(step) < -left or max(step) >= left:
+            raise PathError(f"{where}, names an operand that is not there: {left} are left")
+        positions = tuple(sorted(position % left for position in step))
+        if len(set(positions)) < len(positions):
+            raise PathError(f"{where}, must name different operands")
+        taken = [terms[position] for position in positions]
+        rest = [term for place, term in enumerate(terms) if place not in positions]
+        result = frozenset().union(*taken) & frozenset().union(output, *rest)
+        if len(positions) <= 2:
+            yield positions
+        else:
+            yield from _split(positions, taken, result, left, equation)
+        terms = [*rest, result]
+        left = len(terms)
+    if left != 1:
+        raise PathError(f"the path leaves {left} operands uncontracted; it must end with one")
+
+
+def _split(
+    positions: tuple[int, ...],
+    taken: list[frozenset[int]],
+    result: frozenset[int],
+    left: int,
+    equation: SizedEquation,
+) -> Iterator[tuple[int, int]]:
+    """One step over many operands, as pairs in the numbering of the whole list."""
+    from opt_einsum import paths
+
+    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    inner = paths.get_path_fn("auto")(taken, result, sizes, None)
+    # Where each inner term stands in the whole list, which shrinks by two and grows by one at its end.
+    where = list(positions)
+    for step in inner:
+        first, second = (where[place] for place in step)
+        yield (min(first, second), max(first, second))
+        low, high = min(first, second), max(first, second)
+        where = [place for k, place in enumerate(where) if k not in step]
+        where = [place - (place > low) - (place > high) for place in where]
+        left -= 1
+        where.append(left - 1)

@@ -1,0 +1,151 @@
+"""A plan: immutable data that says which array calls compute a contraction, and prints as what runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from einsumx import ops as _ops
+from einsumx.errors import EinsumxError
+
+if TYPE_CHECKING:
+    from einsumx.ops import Op
+
+__all__ = ["Operand", "Path", "Plan"]
+
+Path = tuple[tuple[int, ...], ...]
+
+FORMAT = 1  # of the JSON form; raised when an old reader would misread a new plan
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a plan assumes of one operand.
+
+    Attributes:
+        shape: sizes of its axes.
+        dtype: by NumPy's name.
+        strides: in elements, an axis each, as a representative of the layout; None where C-contiguous.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A contraction as straight-line array calls over numbered slots.
+
+    Attributes:
+        equation: in text form with an explicit output; sublist labels are written as letters.
+        backend: the name of the backend that it was lowered for.
+        device: the kind of device that it was lowered for (empty: the backend's default).
+        operands: shape, dtype and layout of each operand; operand ``k`` is slot ``k``.
+        path: which operands each pairwise contraction takes, positions as in NumPy and opt_einsum.
+        ops: what runs, in order.
+        result: the slot that holds the result.
+        shape: the result's shape.
+        dtype: the result's dtype.
+    """
+
+    equation: str
+    backend: str
+    device: str
+    operands: tuple[Operand, ...]
+    path: Path
+    ops: tuple[Op, ...]
+    result: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        from einsumx.explain import plan_text
+
+        return plan_text(self)
+
+    def to_json(self) -> str:
+        """The plan as JSON text, for storing; :meth:`from_json` reads it back.
+
+        >>> import einsumx
+        >>> plan = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
+        >>> einsumx.Plan.from_json(plan.to_json()) == plan
+        True
+        """
+        return json.dumps({"format": FORMAT, **_to_data(self)})
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that :meth:`to_json` wrote, checked by replaying it on shapes.
+
+        Raises:
+            EinsumxError: the text is not such a plan, or the plan contradicts itself.
+        """
+        from einsumx.verify import verify
+
+        try:
+            data = json.loads(text)
+            if data.pop("format") != FORMAT:
+                raise ValueError("another format number")
+            plan = Plan(
+                **{
+                    **data,
+                    "operands": tuple(Operand(**_tuples(item)) for item in data["operands"]),
+                    "path": _tuples(data["path"]),
+                    "ops": tuple(_op_from_data(item) for item in data["ops"]),
+                    "shape": _tuples(data["shape"]),
+                }
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from error
+        verify(plan)
+        return plan
+
+
+def _to_data(value: Any) -> Any:
+    """Dataclasses to dicts, ops with their class's name; tuples stay for json to write as lists."""
+    match value:
+        case Plan() | Operand():
+            return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
+        case tuple():
+            return [_to_data(item) for item in value]
+        case int() | str() | None:
+            return value
+        case _:
+            return {
+                "op": type(value).__name__,
+                **{field.name: _to_data(getattr(value, field.name)) for field in fields(value)},
+            }
+
+
+def _tuples(value: Any) -> Any:
+    match value:
+        case list():
+            return tuple(_tuples(item) for item in value)
+        case dict():
+            return {key: _tuples(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+_OPS = {
+    cls.__name__: cls
+    for cls in (
+        _ops.Transpose,
+        _ops.Reshape,
+        _ops.Diagonal,
+        _ops.Copy,
+        _ops.Cast,
+        _ops.Sum,
+        _ops.Multiply,
+        _ops.Matmul,
+        _ops.Native,
+    )
+}
+
+
+def _op_from_data(data: dict[str, Any]) -> Op:
+    values = _tuples(data)
+    op: Op = _OPS[values.pop("op")](**values)
+    return op

@@ -1,0 +1,224 @@
+"""From operands to something that runs: parse, bind, path and lowering behind two bounded caches.
+
+The first cache is keyed by what a call shows (equation, shapes, strides, dtypes as the framework gives them) and is
+all that a repeated call touches. The second is keyed by layout class, so that arrays which differ only in the gaps
+between their rows share a plan. Both are keyed by values and are safe under threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.bind import SizedEquation, bind
+from einsumx.dtypes import Casting, check_casting
+from einsumx.errors import BackendError, EquationError
+from einsumx.execute import executable
+from einsumx.lower import lower
+from einsumx.parse import Equation, parse_sublists, parse_text
+from einsumx.path import Optimize, find_path
+from einsumx.plan import Operand, Plan
+from einsumx.registry import backend_of, get_backend, is_builtin
+
+__all__ = ["CacheInfo", "Options", "Prepared", "Written", "cache_clear", "cache_info", "prepare", "split"]
+
+Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
+"""An equation as it was written: text, or the operands' sublists and the output's (None: implicit)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be asked of a contraction besides the equation; part of every cache's key.
+
+    Attributes:
+        dtype: the name of the dtype to compute in and return; None for the operands' promotion.
+        casting: NumPy's rule for casts of operands to ``dtype``, and of the result to ``out``.
+        optimize: how the path is found.
+    """
+
+    dtype: str | None = None
+    casting: Casting = "safe"
+    optimize: Any = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan with the function that runs it on fitting operands."""
+
+    plan: Plan
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """How one cache fares: calls answered from it, calls that were not, its bound and its size."""
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+
+
+def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
+    """Tell an equation from its operands, in text form or in sublist form.
+
+    Raises:
+        EquationError: neither form.
+
+    >>> split(["ij->ji", 5]), split([5, [0, 1], [1, 0]])
+    (('ij->ji', [5]), ((((0, 1),), (1, 0)), [5]))
+    """
+    if operands and isinstance(operands[0], str):
+        return operands[0], list(operands[1:])
+    if len(operands) < 2:
+        raise EquationError(
+            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"
+        )
+    pairs = len(operands) // 2
+    sublists = operands[1 : 2 * pairs : 2]
+    output = operands[-1] if len(operands) % 2 else None
+    try:
+        written = tuple(tuple(labels) for labels in sublists), None if output is None else tuple(output)
+        hash(written)
+    except TypeError:
+        parse_sublists(sublists, output)  # says what is wrong with them
+        raise
+    if any(isinstance(labels, str) for labels in (*sublists, output)):
+        parse_sublists(sublists, output)
+    return written, list(operands[0 : 2 * pairs : 2])
+
+
+def arrays_of(operands: list[Any], backend: str | None) -> tuple[Adapter, list[Array]]:
+    """The operands as plain arrays of the one framework that they belong to, and its adapter.
+
+    Raises:
+        BackendError: operands of two frameworks, of none that is known, or of another than ``backend``.
+    """
+    adapter, plain = backend_of(tuple(map(type, operands)))
+    if backend is not None:
+        named = get_backend(backend)
+        if adapter is not None and adapter is not named:
+            raise BackendError(f"backend={backend!r} was asked for, but the operands are arrays of {adapter.name}")
+        adapter = named
+    elif adapter is None:
+        adapter = get_backend("numpy")
+    if plain:
+        return adapter, operands
+    like = next((operand for operand in operands if not is_builtin(type(operand))), None)
+    return adapter, [
+        adapter.scalar(operand, like) if is_builtin(type(operand)) else adapter.plain(operand) for operand in operands
+    ]
+
+
+def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Prepared:
+    """A plan for these arrays, made ready to run; from the cache where the same was asked before."""
+    signatures = tuple(map(adapter.signature, arrays))
+    if isinstance(options.optimize, str | bool | tuple):
+        return _by_signature(adapter, written, signatures, options)
+    return _by_signature.__wrapped__(adapter, written, signatures, options)
+
+
+@lru_cache(maxsize=4096)
+def _by_signature(
+    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
+) -> Prepared:
+    devices = list(dict.fromkeys(signature[3] for signature in signatures))
+    if len(devices) > 1:
+        raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
+    operands = tuple(map(adapter.operand, signatures))
+    device = str(devices[0]) if devices else ""
+    if isinstance(options.optimize, str | bool | tuple):
+        return _by_layout(adapter, written, operands, device, options)
+    return _by_layout.__wrapped__(adapter, written, operands, device, options)
+
+
+@lru_cache(maxsize=1024)
+def _by_layout(
+    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
+) -> Prepared:
+    plan = make_plan(adapter, written, operands, device, options)
+    return Prepared(plan, executable(plan, adapter))
+
+
+def make_plan(
+    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
+) -> Plan:
+    """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
+    check_casting(options.casting)
+    sized = _sized(written, tuple(operand.shape for operand in operands))
+    dtype = _result_dtype(adapter, operands, options)
+    return lower(
+        sized,
+        operands,
+        find_path(sized, options.optimize),
+        backend=adapter.name,
+        traits=adapter.traits(device),
+        dtype=dtype,
+        device=device,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
+    return bind(_equation(written, len(shapes)), shapes)
+
+
+@lru_cache(maxsize=1024)
+def _equation(written: Written, count: int) -> Equation:
+    if isinstance(written, str):
+        return parse_text(written, count)
+    return parse_sublists(*written)
+
+
+def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
+    """The equation bound to shapes, from the cache where it was before."""
+    return _sized(written, tuple(shapes))
+
+
+def _result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options) -> str:
+    """The dtype asked for, or the framework's promotion; every operand must be castable to it."""
+    types = list(dict.fromkeys(operand.dtype for operand in operands))
+    dtype = options.dtype
+    if dtype is None:
+        dtype = types[0] if len(types) == 1 else adapter.promote(types)
+        if options.casting not in ("no", "equiv"):
+            return dtype
+    for number, operand in enumerate(operands):
+        if operand.dtype != dtype and not adapter.can_cast(operand.dtype, dtype, options.casting):
+            raise BackendError(
+                f"operand {number} has dtype {operand.dtype}, which casting={options.casting!r} does not allow to "
+                f"become {dtype}; pass a looser casting= or another dtype="
+            )
+    return dtype
+
+
+_CACHES = {"calls": _by_signature, "plans": _by_layout, "sizes": _sized, "equations": _equation}
+
+
+def cache_info() -> dict[str, CacheInfo]:
+    """How einsumx's caches fare, from the one that a repeated call hits to the one that new shapes hit.
+
+    >>> sorted(cache_info())
+    ['calls', 'equations', 'plans', 'sizes']
+    """
+    found = {}
+    for name, cache in _CACHES.items():
+        info = cache.cache_info()
+        found[name] = CacheInfo(info.hits, info.misses, info.maxsize or 0, info.currsize)
+    return found
+
+
+def cache_clear() -> None:
+    """Forget every plan and equation; the next call of each kind plans anew."""
+    for cache in _CACHES.values():
+        cache.cache_clear()
+
+
+def as_optimize(optimize: Optimize) -> Any:
+    """A path given as a list, made hashable; names and optimizer objects as they are."""
+    if isinstance(optimize, list | tuple):
+        return tuple(step if isinstance(step, str | int | float) else tuple(step) for step in optimize)
+    return optimize

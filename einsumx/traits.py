@@ -1,0 +1,78 @@
+"""What the planner must know of a framework: facts, declared by its adapter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Traits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Facts about one framework on one kind of device, read by the planner.
+
+    The planner never asks which framework it plans for: what decides between two lowerings is here.
+    Dtypes are named as NumPy names them (``"float32"``, ``"bfloat16"``).
+    """
+
+    strided: bool = True
+    """Arrays have strides: a transpose is a view, and so is a reshape of axes that merge.
+    Otherwise every array is C-contiguous, a transpose copies, and a reshape is free."""
+
+    views: bool = True
+    """The framework's own einsum returns views of its operand for pure rearrangements."""
+
+    memory_order: bool = True
+    """``order="C"``, ``"F"`` and ``"A"`` mean something."""
+
+    min_batch_axes: int = 0
+    max_batch_axes: int | None = None
+    """How many batch axes one matmul takes (None: any number)."""
+
+    batch_strides: bool = True
+    """Batch axes of a matmul may have any strides, each matrix needs one unit stride.
+    Otherwise matrices must lie packed, one after another."""
+
+    transpose_flags: bool = False
+    """Matmul reads a packed operand transposed when told so by a flag; set where a transpose is no view."""
+
+    max_transpose_axes: int | None = None
+    """The most axes that one transpose takes (None: any number)."""
+
+    matmul_dtypes: frozenset[str] = frozenset()
+    """Dtypes that matmul computes in as they are."""
+
+    matmul_through: tuple[tuple[str, str], ...] = ()
+    """``(dtype, other)``: a product of ``dtype`` is computed by a matmul of ``other`` and cast back.
+    For bool: a sum of ands that is not zero is an or of ands."""
+
+    widen: tuple[tuple[str, str], ...] = ()
+    """``(dtype, wider)``: dtypes whose sums must be accumulated, and whose intermediates kept, in ``wider``."""
+
+    wide_matmul: frozenset[str] = frozenset()
+    """Dtypes of ``widen`` for which one matmul already accumulates wide and rounds once."""
+
+    wide_sum: frozenset[str] = frozenset()
+    """The same for one sum."""
+
+    native_dtypes: frozenset[str] = frozenset()
+    """Dtypes for which the framework's own einsum kernel takes products that matmul does not."""
+
+    native_below: int = 0
+    """A whole contraction of fewer multiply-adds goes to the framework's own einsum kernel,
+    as its one call is then cheaper than several."""
+
+    native_max_labels: int = 0
+    native_max_operands: int = 0
+
+    gemm_rate: float = 100e9
+    """Multiply-adds a second, times two, of a large float32 matmul."""
+
+    copy_rate: float = 10e9
+    """Bytes a second (read + written) of a permuting copy that keeps the innermost axis."""
+
+    permute_rate: float = 5e9
+    """Bytes a second (read + written) of a permuting copy that moves the innermost axis."""
+
+    call_cost: float = 1e-6
+    """Seconds that a call takes before it does any work."""

@@ -1,0 +1,104 @@
+"""``verify``: replay a plan on shapes alone. A plan that contradicts itself never reaches a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from einsumx.errors import EinsumxError
+from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+
+if TYPE_CHECKING:
+    from einsumx.plan import Plan
+
+__all__ = ["replay", "result_shape", "verify"]
+
+Shape = tuple[int, ...]
+
+
+def verify(plan: Plan) -> None:
+    """Check slots and shapes of every op, and the result's.
+
+    Raises:
+        EinsumxError: naming the op that does not fit.
+    """
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    if plan.result not in shapes:
+        raise EinsumxError(f"plan of {plan.equation}: no op writes the result, slot %{plan.result}")
+    if shapes[plan.result] != plan.shape:
+        raise EinsumxError(
+            f"plan of {plan.equation}: the result has shape {shapes[plan.result]}, not {plan.shape}"
+        )
+
+
+def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
+    """The shape of every slot.
+
+    Raises:
+        EinsumxError: an op reads a slot that is not written yet, writes one that is, or does not fit its shapes.
+    """
+    shapes: dict[int, Shape] = dict(enumerate(operands))
+    for op in ops:
+        missing = [slot for slot in sources(op) if slot not in shapes]
+        if missing or op.out in shapes:
+            raise EinsumxError(f"{op}: slot %{missing[0] if missing else op.out} out of turn")
+        shapes[op.out] = result_shape(op, [shapes[slot] for slot in sources(op)])
+    return shapes
+
+
+def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
+    """The shape that ``op`` makes of its sources' shapes.
+
+    Raises:
+        EinsumxError: the shapes do not fit the op.
+
+    >>> result_shape(Matmul(2, 0, 1, transpose_rhs=True), [(4, 2, 3), (4, 5, 3)])
+    (4, 2, 5)
+    """
+
+    def need(condition: bool) -> None:
+        if not condition:
+            raise EinsumxError(f"{op} does not fit shapes {', '.join(map(str, shapes))}")
+
+    match op:
+        case Transpose():
+            (shape,) = shapes
+            need(sorted(op.axes) == list(range(len(shape))))
+            return tuple(shape[axis] for axis in op.axes)
+        case Reshape():
+            (shape,) = shapes
+            need(prod(shape) == prod(op.shape))
+            return op.shape
+        case Diagonal():
+            (shape,) = shapes
+            pair = {op.axis1, op.axis2}
+            need(len(pair) == 2 and pair <= set(range(len(shape))) and shape[op.axis1] == shape[op.axis2])
+            return (*(size for axis, size in enumerate(shape) if axis not in pair), shape[op.axis1])
+        case Copy() | Cast():
+            return shapes[0]
+        case Sum():
+            (shape,) = shapes
+            need(len(set(op.axes)) == len(op.axes) and set(op.axes) <= set(range(len(shape))))
+            return tuple(size for axis, size in enumerate(shape) if axis not in op.axes)
+        case Multiply():
+            lhs, rhs = shapes
+            rank = max(len(lhs), len(rhs))
+            pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs))
+            need(all(a == b or 1 in (a, b) for a, b in pairs))
+            return tuple(a if b == 1 else b for a, b in pairs)
+        case Matmul():
+            lhs, rhs = shapes
+            need(min(len(lhs), len(rhs)) >= 2 and lhs[:-2] == rhs[:-2])
+            rows, inner = lhs[:-3:-1] if op.transpose_lhs else lhs[-2:]
+            other, cols = rhs[:-3:-1] if op.transpose_rhs else rhs[-2:]
+            need(inner == other)
+            return (*lhs[:-2], rows, cols)
+        case Native():
+            inputs, _, output = op.equation.partition("->")
+            terms = inputs.split(",")
+            need(len(terms) == len(shapes) and all(len(term) == len(shape) for term, shape in zip(terms, shapes)))
+            sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
+            need(all(sizes[label] == size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)))
+            need(set(output) <= set(sizes))
+            return tuple(sizes[label] for label in output)
