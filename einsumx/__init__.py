@@ -10,6 +10,7 @@ from einsumx.errors import (
     PathError,
     SizeError,
 )
+from einsumx.expression import Expression, expression
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import cache_clear, cache_info
 from einsumx.registry import backends, register
@@ -20,6 +21,7 @@ __all__ = [
     "BackendError",
     "EinsumxError",
     "EquationError",
+    "Expression",
     "MemoryLimitError",
     "Operand",
     "PathError",
@@ -31,6 +33,7 @@ __all__ = [
     "cache_info",
     "einsum",
     "einsum_path",
+    "expression",
     "plan",
     "register",
 ]

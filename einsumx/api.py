@@ -71,14 +71,14 @@ def einsum(
     """
     written, given = split(operands)
     adapter, arrays = arrays_of(given, backend)
-    options = Options(_dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(arrays)
-    return _deliver(adapter, prepared, arrays, out, order, casting)
+    return deliver(adapter, prepared, arrays, out, order, casting)
 
 
-def _deliver(
+def deliver(
     adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
 ) -> Array:
     """Run, with the result in the memory order asked for, or written to ``out``."""
@@ -115,7 +115,7 @@ def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array,
     adapter.check_out(out, arrays)
 
 
-def _dtype_name(adapter: Adapter, dtype: Any) -> str | None:
+def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
     """A dtype as the user gave it (a name, a Python type, the framework's own), by name."""
     if dtype is None:
         return None
@@ -155,21 +155,21 @@ def plan(
     """
     check_casting(casting)
     written, given = split(operands)
-    shapes = [_as_shape(operand) for operand in given]
+    shapes = [as_shape(operand) for operand in given]
     if all(shape is not None for shape in shapes):
         adapter = get_backend(backend or "numpy")
         names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
         if len(names) != len(shapes):
             raise SizeError(f"dtypes= names {len(names)} dtypes for {len(shapes)} operands")
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
-        name = dtype if dtype is None or isinstance(dtype, str) else _dtype_name(adapter, dtype)
+        name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
         return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))
     adapter, arrays = arrays_of(given, backend)
-    options = Options(_dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     return prepare(adapter, written, arrays, options).plan
 
 
-def _as_shape(operand: Any) -> tuple[int, ...] | None:
+def as_shape(operand: Any) -> tuple[int, ...] | None:
     """A tuple of sizes is a shape; anything else is an array."""
     if isinstance(operand, tuple) and all(isinstance(size, int) and not isinstance(size, bool) for size in operand):
         if any(size < 0 for size in operand):

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from einsumx.adapter import Adapter, Array, Run
 from einsumx.cost import last_uses
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
 from einsumx.plan import Plan
 
 __all__ = ["executable"]
 
-Values = list[Any]
+Values: TypeAlias = list[Any]
+Call: TypeAlias = Callable[[Values], Array]
 
 
-def executable(plan: Plan, adapter: Adapter) -> Run:
-    """A function that runs ``plan`` on operands which fit it; it checks nothing."""
+def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+    """A function that runs ``plan`` on operands which fit it; it checks nothing.
+
+    Args:
+        plan: lowered for the adapter's framework.
+        adapter: executes the ops.
+        constants: operands that are known already, by position. What depends on them alone is computed here,
+            once, and the function takes the other operands only.
+    """
+    known: Values = [None] * (len(plan.operands) + len(plan.ops))
+    late = list(range(len(plan.ops)))
+    if constants:
+        late = _fold(plan, adapter, constants, known)
+    given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
     dead = last_uses(plan)
-    calls = tuple((_call(op, adapter), dead.get(index, ())) for index, op in enumerate(plan.ops))
+    calls = tuple((plan.ops[index].out, _call(plan.ops[index], adapter), dead.get(index, ())) for index in late)
     result = plan.result
 
     def run(operands: Sequence[Array]) -> Array:
-        values: Values = list(operands)
-        for call, spent in calls:
-            values.append(call(values))
+        values = known.copy()
+        for slot, operand in zip(given, operands):
+            values[slot] = operand
+        for out, call, spent in calls:
+            values[out] = call(values)
             for slot in spent:
                 values[slot] = None
         return values[result]
@@ -32,8 +47,37 @@ def executable(plan: Plan, adapter: Adapter) -> Run:
     return adapter.prepare(run)
 
 
-def _call(op: Op, adapter: Adapter) -> Callable[[Values], Array]:
-    """One op as a function of the slots; slots are numbered in the order in which ops write them."""
+def _fold(plan: Plan, adapter: Adapter, constants: Mapping[int, Array], known: Values) -> list[int]:
+    """Compute what depends on constants alone into ``known``; the indices of the ops that are left."""
+    ready = set(constants)
+    early: list[Op] = []
+    late: list[int] = []
+    for index, op in enumerate(plan.ops):
+        if ready.issuperset(sources(op)):
+            ready.add(op.out)
+            early.append(op)
+        else:
+            late.append(index)
+    read_later = {slot for index in late for slot in sources(plan.ops[index])}
+    kept = sorted(ready & read_later)
+    calls = [(op.out, _call(op, adapter)) for op in early]
+
+    def fold(operands: Sequence[Array]) -> list[Array]:
+        values = known.copy()
+        for slot, operand in zip(sorted(constants), operands):
+            values[slot] = operand
+        for out, call in calls:
+            values[out] = call(values)
+        return [values[slot] for slot in kept]
+
+    folded = adapter.prepare(fold)([constants[slot] for slot in sorted(constants)])
+    for slot, value in zip(kept, folded):
+        known[slot] = value
+    return late
+
+
+def _call(op: Op, adapter: Adapter) -> Call:
+    """One op as a function of the slots."""
     match op:
         case Transpose(_, src, axes):
             transpose = adapter.transpose

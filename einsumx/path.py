@@ -172,14 +172,14 @@ def _pairwise(
         positions = tuple(sorted(position % left for position in step))
         if len(set(positions)) < len(positions):
             raise PathError(f"{where}, must name different operands")
-        taken = [terms[position] for position in positions]
-        rest = [term for place, term in enumerate(terms) if place not in positions]
-        result = frozenset().union(*taken) & frozenset().union(output, *rest)
+        taken = [terms.pop(position) for position in reversed(positions)][::-1]
         if len(positions) <= 2:
             yield positions
+            terms.append(frozenset().union(*taken))
         else:
+            result = frozenset().union(*taken) & frozenset().union(output, *terms)
             yield from _split(positions, taken, result, left, equation)
-        terms = [*rest, result]
+            terms.append(result)
         left = len(terms)
     if left != 1:
         raise PathError(f"the path leaves {left} operands uncontracted; it must end with one")

@@ -65,6 +65,36 @@ class Plan:
 
         return plan_text(self)
 
+    def __call__(self, *operands: Any) -> Any:
+        """Run the plan on arrays of the shapes and dtypes that it was made for, in any layout.
+
+        Arrays of another framework than the plan's run on a plan for theirs, with the same path
+        (:meth:`retarget`).
+
+        Raises:
+            SizeError, BackendError: the operands are not what the plan was made for.
+
+        >>> import einsumx, numpy as np
+        >>> einsumx.plan("ij->i", (2, 3), dtypes="int64")(np.arange(6).reshape(2, 3))
+        array([ 3, 12])
+        """
+        from einsumx.prepare import run_plan
+
+        return run_plan(self, operands)
+
+    def retarget(self, backend: str, device: str = "") -> Plan:
+        """The same contraction along the same path, lowered for another backend.
+
+        >>> import einsumx
+        >>> print(einsumx.plan("ij,kj->ik", (2, 3), (4, 3)).retarget("mxnet"))
+        ij,kj->ik  (2,3) (4,3)  float64 on mxnet
+          %2 = einsum ab,cb->ac %0 %1  24 multiply-adds in the framework's own kernel
+          result %2                    (2,4) float64
+        """
+        from einsumx.prepare import retarget
+
+        return retarget(self, backend, device)
+
     def to_json(self) -> str:
         """The plan as JSON text, for storing; :meth:`from_json` reads it back.
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.bind import SizedEquation, bind
 from einsumx.dtypes import Casting, check_casting
-from einsumx.errors import BackendError, EquationError
+from einsumx.errors import BackendError, EquationError, SizeError
 from einsumx.execute import executable
 from einsumx.lower import lower
 from einsumx.parse import Equation, parse_sublists, parse_text
@@ -125,14 +125,23 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
 def _by_signature(
     adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
 ) -> Prepared:
-    devices = list(dict.fromkeys(signature[3] for signature in signatures))
-    if len(devices) > 1:
-        raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
+    device = one_device(signatures)
     operands = tuple(map(adapter.operand, signatures))
-    device = str(devices[0]) if devices else ""
     if isinstance(options.optimize, str | bool | tuple):
         return _by_layout(adapter, written, operands, device, options)
     return _by_layout.__wrapped__(adapter, written, operands, device, options)
+
+
+def one_device(signatures: Sequence[Signature]) -> str:
+    """The device that holds all operands.
+
+    Raises:
+        BackendError: there are two.
+    """
+    devices = list(dict.fromkeys(str(signature[3]) for signature in signatures))
+    if len(devices) > 1:
+        raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
+    return devices[0] if devices else ""
 
 
 @lru_cache(maxsize=1024)
@@ -195,14 +204,51 @@ def _result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Option
     return dtype
 
 
-_CACHES = {"calls": _by_signature, "plans": _by_layout, "sizes": _sized, "equations": _equation}
+def retarget(plan: Plan, backend: str, device: str = "") -> Plan:
+    """The contraction of ``plan`` along its path, lowered for another backend."""
+    operands = tuple(Operand(operand.shape, operand.dtype) for operand in plan.operands)
+    options = Options(plan.dtype, "unsafe", plan.path)
+    return make_plan(get_backend(backend), plan.equation, operands, device, options)
+
+
+def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
+    """Run a plan as it is on its own framework's arrays, or retargeted on those of another.
+
+    Raises:
+        SizeError: the number of operands or their shapes are not the plan's.
+        BackendError: their dtypes are not, or they belong to two frameworks.
+    """
+    adapter, arrays = arrays_of(list(operands), None)
+    if len(arrays) != len(plan.operands):
+        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(arrays)}\n  {plan.equation}")
+    signatures = tuple(map(adapter.signature, arrays))
+    device = one_device(signatures)
+    for number, (signature, planned) in enumerate(zip(signatures, plan.operands)):
+        found = adapter.operand(signature)
+        if found.shape != planned.shape:
+            raise SizeError(
+                f"operand {number} has shape {found.shape}, but the plan was made for {planned.shape}\n  {plan.equation}"
+            )
+        if found.dtype != planned.dtype:
+            raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan was made for {planned.dtype}")
+    return _executable(plan, adapter, device)(arrays)
+
+
+@lru_cache(maxsize=256)
+def _executable(plan: Plan, adapter: Adapter, device: str) -> Run:
+    if adapter.name != plan.backend:
+        plan = retarget(plan, adapter.name, device)
+    return executable(plan, adapter)
+
+
+_CACHES = {"calls": _by_signature, "plans": _by_layout, "sizes": _sized, "equations": _equation, "stored": _executable}
 
 
 def cache_info() -> dict[str, CacheInfo]:
     """How einsumx's caches fare, from the one that a repeated call hits to the one that new shapes hit.
 
     >>> sorted(cache_info())
-    ['calls', 'equations', 'plans', 'sizes']
+    ['calls', 'equations', 'plans', 'sizes', 'stored']
     """
     found = {}
     for name, cache in _CACHES.items():

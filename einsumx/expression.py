@@ -1,0 +1,126 @@
+"""A contraction compiled once for its shapes, to be called many times; constant operands are folded in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from einsumx.adapter import Adapter, Array, Signature
+from einsumx.api import Order, as_shape, deliver, dtype_name
+from einsumx.dtypes import Casting
+from einsumx.errors import BackendError, EquationError, SizeError
+from einsumx.execute import executable
+from einsumx.path import Optimize, find_path
+from einsumx.plan import Plan
+from einsumx.prepare import Options, Prepared, arrays_of, as_optimize, make_plan, one_device, sized_equation, split
+from einsumx.registry import get_backend
+
+__all__ = ["Expression", "expression"]
+
+
+class Expression:
+    """What :func:`expression` returns: call it with the operands that are not constant.
+
+    The path is found once. What depends on dtypes, layouts or the framework is made ready at the first call that
+    shows them, and kept. Safe to call from several threads.
+    """
+
+    def __init__(
+        self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
+    ) -> None:
+        self._written, given = split(operands)
+        shapes = [as_shape(operand) for operand in given]
+        self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
+        self._adapter: Adapter | None = get_backend(backend) if backend is not None else None
+        if self._constants:
+            self._adapter, arrays = arrays_of(list(self._constants.values()), backend)
+            self._constants = dict(zip(self._constants, arrays))
+            for slot, array in self._constants.items():
+                if self._adapter.needs_gradient(array):
+                    raise BackendError(
+                        f"operand {slot} is constant in this expression, but asks for a gradient; "
+                        "detach it, or pass it with each call"
+                    )
+        if len(self._constants) == len(given):
+            raise EquationError("every operand is constant, so that nothing is left to call with: use einsumx.einsum")
+        self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
+        self._given = [slot for slot in range(len(given)) if slot not in self._constants]
+        self._dtype = dtype
+        self._casting: Casting = casting
+        self._sized = sized_equation(self._written, self._shapes)
+        self.path = find_path(self._sized, as_optimize(optimize))
+        self._prepared = lru_cache(maxsize=64)(self._prepare)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
+        )
+        return f"<einsumx expression {self._sized.text}  {shapes}>"
+
+    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
+        """The result for these operands; ``out`` and ``order`` as for :func:`einsumx.einsum`.
+
+        Raises:
+            SizeError: another number of operands, or other shapes, than the expression was made for.
+            BackendError: as :func:`einsumx.einsum`, or arrays of another framework than the constants.
+        """
+        adapter, arrays = self._arrays(operands)
+        prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
+        if out is None and order == "K":
+            return prepared.run(arrays)
+        return deliver(adapter, prepared, arrays, out, order, self._casting)
+
+    def plan(self, *operands: Any) -> Plan:
+        """The plan that a call with these operands runs, constants included."""
+        adapter, arrays = self._arrays(operands)
+        return self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan
+
+    def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
+        adapter, arrays = arrays_of(list(operands), None if self._adapter is None else self._adapter.name)
+        if len(arrays) != len(self._given):
+            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(arrays)}")
+        return adapter, arrays
+
+    def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
+        for slot, signature in zip(self._given, signatures):
+            if tuple(signature[0]) != self._shapes[slot]:
+                raise SizeError(
+                    f"operand {slot} has shape {tuple(signature[0])}, but the expression was made for "
+                    f"{self._shapes[slot]}\n  {self._sized.text}"
+                )
+        all_signatures = dict(zip(self._given, signatures))
+        all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
+        ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
+        options = Options(dtype_name(adapter, self._dtype), self._casting, self.path)
+        operands = tuple(map(adapter.operand, ordered))
+        plan = make_plan(adapter, self._written, operands, one_device(ordered), options)
+        return Prepared(plan, executable(plan, adapter, self._constants))
+
+
+def expression(
+    *operands: Any,
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    backend: str | None = None,
+) -> Expression:
+    """Compile a contraction for given shapes, to be called many times.
+
+    Args:
+        *operands: as for :func:`einsumx.einsum`, with a shape (a tuple of sizes) for each operand that a call
+            will bring, and an array for each that is constant. What depends on constants alone is computed once.
+        dtype, casting, optimize, backend: as for :func:`einsumx.einsum`.
+
+    Raises:
+        EinsumxError: as :func:`einsumx.einsum` does; equation, sizes and path are checked here, not at the call.
+
+    >>> import numpy as np
+    >>> weights = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> layer = expression("bi,ij->bj", (3, 2), weights)
+    >>> layer(np.ones((3, 2)))
+    array([[4., 6.],
+           [4., 6.],
+           [4., 6.]])
+    """
+    return Expression(operands, dtype, casting, optimize, backend)
