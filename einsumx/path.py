@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from operator import index
 from typing import Any, TypeAlias
 
 from einsumx.bind import SizedEquation
-from einsumx.errors import PathError
+from einsumx.errors import MemoryLimitError, PathError
 from einsumx.parse import symbol
 from einsumx.plan import Path
 
@@ -14,17 +16,18 @@ __all__ = ["Optimize", "find_path", "step_outputs"]
 
 Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
 """``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
-``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra."""
+``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra;
+or NumPy's ``(name, limit)``, where no intermediate may have more elements than ``limit``."""
 
 
 def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
-    A step of a given path that takes three operands or more is broken into pairs by the ``"auto"``
-    optimizer; an operand is never left over.
+    A step of a given path that takes three operands or more is broken into pairs by the ``"auto"`` optimizer.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
+        MemoryLimitError: NumPy's form asks for smaller intermediates than the path has.
 
     >>> from einsumx.parse import parse_text
     >>> from einsumx.bind import bind
@@ -32,13 +35,32 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
     (((0, 1), (0, 1)), ((1, 2), (0, 1)))
     """
-    count = len(equation.inputs)
-    inputs = [frozenset(_carried(equation, operand)) for operand in range(count)]
-    if isinstance(optimize, str | bool) or callable(optimize):
-        steps = _optimized(inputs, equation, optimize)
-    else:
-        steps = _given(optimize)
+    inputs = [frozenset(_carried(equation, operand)) for operand in range(len(equation.inputs))]
+    match optimize:
+        case bool() | str():
+            steps = _optimized(inputs, equation, "auto" if optimize is True else optimize)
+        case (str() as name, (int() | float()) as limit) if name != "einsum_path":
+            path = find_path(equation, name)
+            _check_limit(path, inputs, equation, limit)
+            return path
+        case list() | tuple():
+            steps = _given(optimize)
+        case _ if callable(optimize):
+            steps = _optimized(inputs, equation, optimize)
+        case _:
+            raise PathError(f"optimize= takes the name of an optimizer, True, False, a path or an optimizer, not {optimize!r}")
     return tuple(_pairwise(steps, inputs, equation))
+
+
+def _check_limit(path: Path, inputs: list[frozenset[int]], equation: SizedEquation, limit: float) -> None:
+    """Raise where an intermediate has more elements than NumPy's limit; paths here have no other way out."""
+    *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
+    largest = max((prod(equation.sizes[label] for label in labels) for _, labels in intermediates), default=0)
+    if largest > limit:
+        raise MemoryLimitError(
+            f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
+            f"raise the limit or leave it away\n  {equation.text}"
+        )
 
 
 def step_outputs(
@@ -75,34 +97,32 @@ def _carried(equation: SizedEquation, operand: int) -> Iterator[int]:
 def _optimized(
     inputs: list[frozenset[int]], equation: SizedEquation, optimize: str | bool | Callable[..., Any]
 ) -> list[tuple[int, ...]]:
+    """The steps that an optimizer finds; False goes from left to right, the running result always first."""
     count = len(inputs)
-    if optimize is True:
-        optimize = "auto"
+    optimizer: Callable[..., Any] | None = None
     if isinstance(optimize, str):
+        # Pairs need no path, and the name alone must not cost an import; a wrong name is an error all the same.
         optimizer = _by_name(optimize) if count > 2 or optimize != "auto" else None
-    else:
-        optimizer = optimize if callable(optimize) else None
-    if count == 1:
-        return [(0,)]
-    if count == 2:
-        return [(0, 1)]
-    if optimizer is None:  # left to right, the running result always first
-        return [(0, 1), *((0, left) for left in range(count - 2, 0, -1))]
+    elif callable(optimize):
+        optimizer = optimize
+    if count <= 2:
+        return [tuple(range(count))]
+    if optimizer is None:
+        return [(0, 1), *((0, last) for last in range(count - 2, 0, -1))]
     sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
-    if _wants_text(optimizer):
+    if _is_cotengra(optimizer):  # expects labels that are text, and takes no memory limit
         letters = [frozenset(map(symbol, term)) for term in inputs]
         named = {symbol(label): size for label, size in sizes.items()}
-        steps = optimizer(letters, frozenset(map(symbol, equation.output)), named, None)
+        steps = optimizer(letters, frozenset(map(symbol, equation.output)), named)
     else:
         # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
         steps = optimizer(inputs, frozenset(equation.output), sizes, None)
     return [tuple(step) for step in steps]
 
 
-def _wants_text(optimizer: Callable[..., Any]) -> bool:
-    """cotengra's optimizers expect labels that are text."""
+def _is_cotengra(optimizer: Callable[..., Any]) -> bool:
     owner = getattr(optimizer, "__module__", None) or type(optimizer).__module__
-    return str(owner).startswith("cotengra")
+    return str(owner).partition(".")[0] == "cotengra"
 
 
 def _by_name(name: str) -> Callable[..., Any]:
@@ -127,7 +147,7 @@ def _cotengra(preset: str) -> Callable[..., Any]:
     except ImportError as error:
         raise PathError("optimize='cotengra' needs cotengra: pip install cotengra") from error
 
-    def optimizer(inputs: Any, output: Any, sizes: Any, _: None) -> Any:
+    def optimizer(inputs: Any, output: Any, sizes: Any) -> Any:
         try:
             return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
         except KeyError:
@@ -147,7 +167,7 @@ def _given(path: Sequence[Any]) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     for step in steps:
         try:
-            positions = tuple(int(position) for position in step)
+            positions = tuple(index(position) for position in step)
         except (TypeError, ValueError):
             raise PathError(f"a step of a path is a tuple of positions such as (0, 1), not {step!r}") from None
         found.append(positions)
@@ -163,8 +183,8 @@ def _pairwise(
         steps = [(0,)]
     terms = list(inputs)
     output = frozenset(equation.output)
-    for index, step in enumerate(steps):
-        where = f"step {index} of the path, {step}"
+    for number, step in enumerate(steps):
+        where = f"step {number} of the path, {step}"
         if not step or len(set(step)) < len(step):
             raise PathError(f"{where}, must name different operands")
         if min(step) < -left or max(step) >= left:
