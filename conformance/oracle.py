@@ -1,0 +1,257 @@
+"""What an einsum must give: the plain sum over every index, in wide arithmetic, and a judge for results.
+
+Nothing here is shared with the planner, and no einsum, dot, matmul or tensordot is called: each operand is indexed
+over the whole index space by broadcasting, the product is taken, and the summed axes are summed. Integers are exact,
+floats are computed in ``longdouble``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Expected", "Verdict", "expect", "judge"]
+
+LIMIT = 1 << 20
+"""Elements of the index space that are worked on at once; what is larger is cut in halves."""
+
+_FLOATS: dict[str, tuple[float, Any, Any]] = {
+    # dtype: eps, largest, smallest normal
+    "bfloat16": (2.0**-7, 2.0**127 * (2 - 2.0**-7), 2.0**-126),
+    **{
+        name: (float(info.eps), info.max, info.tiny)
+        for name in ("float16", "float32", "float64", "longdouble")
+        for info in (np.finfo(name),)
+    },
+}
+_ACCUMULATED = {"float16": "float32", "bfloat16": "float32"}
+_MARGIN = 2
+"""The contract's ``c``, for each operand: one for the sum's roundings, one for the products'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What an equation gives on given arrays.
+
+    Attributes:
+        values: exact for integers and bools, wrapped to the dtype; in longdouble for floats.
+        magnitude: the same sum over absolute values, ``|A|·|B|·…``.
+        terms: how many products each element sums, the ``n`` of the bound.
+        operands: how many factors each product has.
+        dtype: what the result's dtype must be, by name.
+    """
+
+    values: Any
+    magnitude: Any
+    terms: int
+    operands: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a result compares with what was expected.
+
+    Attributes:
+        wrong: what is wrong, in a sentence; empty for a right result.
+        worst: the largest error in units of the bound; up to 1 is right.
+    """
+
+    wrong: str
+    worst: float
+
+    def __bool__(self) -> bool:
+        return not self.wrong
+
+
+def expect(*operands: Any, dtype: str | None = None) -> Expected:
+    """The plain sum that an equation means, in either form that einsum takes.
+
+    Args:
+        *operands: an equation and NumPy arrays, or arrays and sublists of labels in turn.
+        dtype: what is computed in, by name: the arrays are cast to it first. ``"bfloat16"`` takes arrays of
+            float32 that hold values of bfloat16. By default NumPy's promotion of the arrays' dtypes.
+
+    >>> expect("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]])).values
+    array([[11]])
+    """
+    terms, output, arrays = _read(operands)
+    if dtype is None:
+        dtype = np.result_type(*arrays).name
+    arrays = [np.asarray(array) if dtype == "bfloat16" else np.asarray(array).astype(dtype) for array in arrays]
+    width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
+    named = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]
+    result = _spelled(output, width, len(output) - (... in output) + width * (... in output))
+    sizes = dict.fromkeys(chain(*named), 1)
+    for term, array in zip(named, arrays):
+        sizes.update({label: size for label, size in zip(term, array.shape) if size != 1})
+    terms_summed = int(np.prod([size for label, size in sizes.items() if label not in result], dtype=object))
+    with np.errstate(all="ignore"):
+        values, magnitude = (
+            _plain_sum(numbers, named, result, {label: range(size) for label, size in sizes.items()})
+            for numbers in ([_wide(array) for array in arrays], [np.asarray(abs(_wide(array))) for array in arrays])
+        )
+        if np.dtype(_numpy_name(dtype)).kind in "iu":
+            values = _wrapped(values, dtype)
+    return Expected(values, magnitude, terms_summed, len(arrays), dtype)
+
+
+def judge(result: Any, expected: Expected) -> Verdict:
+    """Whether each element of ``result`` is as near as rounding allows: ``c·n·eps·(|A|·|B|·…)`` and one rounding.
+
+    ``eps`` is that of the dtype in which sums are accumulated (at least float32), the last rounding that of the
+    result. Integers, bools and objects must be equal. Elements that are not finite must not be finite in the
+    result, and infinities must be the same infinities; nan may come out as an infinity, as it depends on how a
+    sum of products is bracketed which of the two it is: ``inf·(0 + 1)``, ``inf·0 + inf·1``.
+
+    >>> expected = expect("i,i->", np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    >>> bool(judge(np.float64(11.0), expected)), judge(np.float64(11.1), expected).wrong
+    (True, 'element () is 11.1, not 11.0')
+    """
+    result = np.asarray(result)
+    if result.shape != expected.values.shape:
+        return Verdict(f"the shape is {result.shape}, not {expected.values.shape}", np.inf)
+    if expected.dtype != "bfloat16" and result.dtype.name != np.dtype(expected.dtype).name:
+        return Verdict(f"the dtype is {result.dtype.name}, not {expected.dtype}", np.inf)
+    if np.dtype(_numpy_name(expected.dtype)).kind not in "fc":
+        error = np.where(np.asarray(result == expected.values, bool), 0.0, np.inf)
+    else:
+        with np.errstate(all="ignore"):
+            error = _error(_wide(result), expected)
+    if error.size == 0 or error.max() <= 1:
+        return Verdict("", float(error.max(initial=0.0)))
+    place = tuple(map(int, np.unravel_index(error.argmax(), error.shape)))
+    return Verdict(f"element {place} is {result[place]}, not {expected.values[place]}", float(error.max()))
+
+
+def _error(result: Any, expected: Expected) -> Any:
+    """The error of each element in units of its bound."""
+    values, magnitude = expected.values, expected.magnitude
+    real = _real(expected.dtype)
+    eps, largest, tiny = _FLOATS[real]
+    inner_eps, inner_largest, inner_tiny = _FLOATS[_ACCUMULATED.get(real, real)]
+    steps = _MARGIN * expected.operands * max(expected.terms, 1)
+    bound = np.full(values.shape, np.longdouble(tiny))
+    if expected.operands * expected.terms > 1:  # else elements only move, and nothing is rounded
+        bound += steps * (inner_eps * magnitude + inner_tiny) + eps / 2 * np.abs(values)
+    error = np.abs(result - values) / bound
+    # Where sums of this size overflow, or the exact value rounds to infinity, infinities and nan are right.
+    overflows = (magnitude * (1 + steps * inner_eps) > inner_largest) | (np.abs(values) + bound > largest)
+    finite = np.isfinite(values)
+    error = np.where(np.isfinite(result), error, np.where(overflows, 0.0, np.inf))
+    allowed = ~np.isfinite(result)
+    if result.dtype.kind == "f":
+        allowed &= ~np.isinf(values) | (result == values)
+    return np.where(finite, error, np.where(allowed, 0.0, np.inf))
+
+
+# -- the equation ---------------------------------------------------------------------------------------------
+
+
+def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[Any]]:
+    """Labels of each operand and of the output, and the arrays; ``...`` is Python's Ellipsis."""
+    if isinstance(operands[0], str):
+        left, arrow, right = operands[0].partition("->")
+        terms = [_letters(subscript) for subscript in left.split(",")]
+        output = _letters(right) if arrow else None
+        arrays = list(operands[1:])
+    else:
+        pairs = len(operands) // 2
+        arrays = list(operands[: 2 * pairs : 2])
+        terms = [list(labels) for labels in operands[1 : 2 * pairs : 2]]
+        output = list(operands[-1]) if len(operands) % 2 else None
+    if output is None:
+        every = list(chain(*terms))
+        output = [...] * (... in every) + sorted(label for label in every if every.count(label) == 1 and label != ...)
+    return terms, output, arrays
+
+
+def _letters(subscript: str) -> list[Any]:
+    return [... if found == "..." else found for found in re.findall(r"\.\.\.|\S", subscript)]
+
+
+def _spelled(term: list[Any], width: int, rank: int) -> list[Any]:
+    """The term with its ellipsis written out, from the right of ``width`` axes."""
+    axes = rank - len(term) + 1
+    spelled = [[("...", k) for k in range(width - axes, width)] if label is ... else [label] for label in term]
+    return list(chain(*spelled))
+
+
+# -- the sum --------------------------------------------------------------------------------------------------
+
+
+def _plain_sum(arrays: list[Any], terms: list[list[Any]], output: list[Any], ranges: dict[Any, range]) -> Any:
+    """The product of all operands over the whole index space, summed over what the output lacks."""
+    lengths = {label: len(indices) for label, indices in ranges.items()}
+    if np.prod(list(lengths.values()), dtype=object) > LIMIT:
+        label = max(lengths, key=lambda label: lengths[label])
+        half = lengths[label] // 2
+        parts = [
+            _plain_sum(arrays, terms, output, {**ranges, label: part})
+            for part in (ranges[label][:half], ranges[label][half:])
+        ]
+        return np.concatenate(parts, axis=output.index(label)) if label in output else _plus(*parts)
+    labels = [*output, *(label for label in ranges if label not in output)]
+    spread = [_spread(array, term, labels, ranges) for array, term in zip(arrays, terms)]
+    product = np.asarray(reduce(np.multiply, spread))
+    summed = tuple(range(len(output), len(labels)))
+    if not summed:
+        return product
+    if product.dtype == bool:
+        return np.any(product, axis=summed)
+    return np.asarray(np.sum(product, axis=summed), dtype=product.dtype)
+
+
+def _plus(first: Any, second: Any) -> Any:
+    return first | second if first.dtype == bool else first + second
+
+
+def _spread(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> Any:
+    """``array`` with an axis for each of ``labels``: its diagonal over repeated ones, size 1 for those it lacks."""
+    index = []
+    for label, size in zip(term, array.shape):
+        indices = np.asarray(ranges[label], dtype=int)
+        along = [len(indices) if other == label else 1 for other in labels]
+        index.append((indices if size != 1 else np.zeros_like(indices)).reshape(along))
+    spread = array[tuple(index)] if index else array
+    return np.asarray(spread, dtype=array.dtype).reshape((1,) * (len(labels) - np.ndim(spread)) + np.shape(spread))
+
+
+# -- numbers --------------------------------------------------------------------------------------------------
+
+
+def _wide(array: Any) -> Any:
+    """``array`` in arithmetic that does not wrap, and rounds little."""
+    match array.dtype.kind:
+        case "i" | "u":
+            return array.astype(object)
+        case "c":
+            return array.astype(np.clongdouble)
+        case "b" | "O":
+            return array
+        case _:  # floats, and bfloat16, which NumPy does not know as one
+            return array.astype(np.longdouble)
+
+
+def _wrapped(values: Any, dtype: str) -> Any:
+    """Python's integers as those of ``dtype``, modulo its range."""
+    info = np.iinfo(dtype)
+    span = int(info.max) - int(info.min) + 1
+    return np.asarray((values - int(info.min)) % span + int(info.min)).astype(dtype)
+
+
+def _numpy_name(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def _real(dtype: str) -> str:
+    """The float type of a complex type's parts, as the table of floats has it."""
+    if dtype == "bfloat16":
+        return dtype
+    name = np.empty(0, dtype).real.dtype.name
+    return name if name in _FLOATS else "longdouble"
