@@ -2,4 +2,20 @@
 
 Each file has a class derived from :class:`einsumx.adapter.Adapter`, an instance of it called ``ADAPTER``,
 and imports its framework only when an array of it arrives.
+
+The package is callable: ``einsumx.backends()`` is :func:`einsumx.registry.backends`, whichever of the two meanings
+of the name was imported first.
 """
+
+import sys
+from types import ModuleType
+
+
+class _Callable(ModuleType):
+    def __call__(self) -> dict[str, bool]:
+        from einsumx.registry import backends
+
+        return backends()
+
+
+sys.modules[__name__].__class__ = _Callable

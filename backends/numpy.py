@@ -19,7 +19,7 @@ __all__ = ["ADAPTER", "NumpyAdapter"]
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 TRAITS = Traits(
-    matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "longdouble", "clongdouble", "object"})
+    matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
     | _INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),

@@ -1,5 +1,7 @@
 """einsumx: one einsum for every array library, always on that library's fast primitives."""
 
+from typing import TYPE_CHECKING
+
 from einsumx.adapter import Adapter
 from einsumx.api import einsum, einsum_path, plan
 from einsumx.errors import (
@@ -13,8 +15,13 @@ from einsumx.errors import (
 from einsumx.expression import Expression, expression
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import cache_clear, cache_info
-from einsumx.registry import backends, register
+from einsumx.registry import register
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.registry import backends
+else:
+    from einsumx import backends  # the package of that name, which is callable
 
 __all__ = [
     "Adapter",

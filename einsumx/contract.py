@@ -49,7 +49,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Everything that is chosen for one matmul."""
+    """Everything that is chosen for one matmul.
+
+    Attributes:
+        batch, rows, contracted, cols: the order within each class; rows are the left term's free labels.
+        lhs, rhs: how each term is read.
+        swapped: the right term is matmul's left operand.
+        result: the order in which the result is born.
+        cost: seconds spent on anything but the matmul itself.
+    """
 
     batch: Labels
     rows: Labels
@@ -58,11 +66,8 @@ class Choice:
     lhs: Reading
     rhs: Reading
     swapped: bool
+    result: Labels
     cost: float
-
-    @property
-    def result(self) -> Labels:
-        return (*self.batch, *self.cols, *self.rows) if self.swapped else (*self.batch, *self.rows, *self.cols)
 
 
 def contract(
@@ -255,14 +260,10 @@ def _choices(
         ]
         for (rows, left), (cols, right) in combinations(lhs_readings, rhs_readings):
             for swapped in (False, True):
-                choice = Choice(batch, rows, contracted, cols, left, right, swapped, left.cost + right.cost)
-                if target is None or choice.result == target:
-                    yield choice
-                    continue
-                yield Choice(
-                    batch, rows, contracted, cols, left, right, swapped,
-                    choice.cost + _result_cost(builder, choice.result, target, result_bytes),
-                )  # fmt: skip
+                result = (*batch, *cols, *rows) if swapped else (*batch, *rows, *cols)
+                turn = 0.0 if target in (None, result) else _result_cost(builder, result, target, result_bytes)
+                cost = left.cost + right.cost + turn
+                yield Choice(batch, rows, contracted, cols, left, right, swapped, result, cost)
 
 
 def _result_cost(builder: Builder, result: Labels, target: Labels, nbytes: int) -> float:

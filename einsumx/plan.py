@@ -86,10 +86,10 @@ class Plan:
         """The same contraction along the same path, lowered for another backend.
 
         >>> import einsumx
-        >>> print(einsumx.plan("ij,kj->ik", (2, 3), (4, 3)).retarget("mxnet"))
-        ij,kj->ik  (2,3) (4,3)  float64 on mxnet
-          %2 = einsum ab,cb->ac %0 %1  24 multiply-adds in the framework's own kernel
-          result %2                    (2,4) float64
+        >>> print(einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30)).retarget("mxnet"))
+        bij,bkj->bik  (8,20,30) (8,40,30)  float64 on mxnet
+          %2 = matmul %0 %1 transposed  192 k multiply-adds
+          result %2                     (8,20,40) float64
         """
         from einsumx.prepare import retarget
 

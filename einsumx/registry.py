@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any
 
 from einsumx.adapter import Adapter
 from einsumx.errors import BackendError
@@ -23,39 +23,44 @@ _registered: dict[str, Adapter] = {}
 
 
 def register(adapter: Adapter) -> None:
-    """Make a backend known for the rest of the process; one of the same name is replaced.
+    """Make a backend known for the rest of the process, before any other of its name or module, ours included.
 
-    Packages declare an entry point instead, in the group ``einsumx.backends``, whose name is the backend's
-    name and whose object is an :class:`~einsumx.adapter.Adapter`. Either way the backend serves arrays whose
-    type is defined in a module below ``adapter.module``.
+    It serves arrays whose type is defined in the same top-level package as ``adapter.module``.
+
+    A package that ships a backend declares an entry point in the group ``einsumx.backends`` instead. The entry
+    point's name is that top-level package, and also the backend's name, so that nothing has to be loaded to find
+    out whose an array is; its object is the :class:`~einsumx.adapter.Adapter`. Our own backends come first there.
 
     Raises:
-        BackendError: ``adapter`` is not an :class:`~einsumx.adapter.Adapter`.
+        BackendError: ``adapter`` is not an instance of :class:`~einsumx.adapter.Adapter`.
     """
     if not isinstance(adapter, Adapter):
         raise BackendError(f"a backend is an instance of einsumx.Adapter, not {adapter!r}")
+    _registered.pop(adapter.name, None)
     _registered[adapter.name] = adapter
     forget()
 
 
 def forget() -> None:
-    """Forget which types belong to which backend, as after a registration."""
-    backend_of.cache_clear()
-    _serves.cache_clear()
-    get_backend.cache_clear()
+    """Forget which types belong to which backend, and which packages are installed."""
+    for cache in (backend_of, _serves, get_backend, _entry_points):
+        cache.cache_clear()
 
 
 def backends() -> dict[str, bool]:
-    """The names of all backends, ours and registered ones, and whether each can be imported here.
+    """The names of all backends, ours and others', and whether each one's framework can be imported here.
 
-    Nothing is imported to find out. The generic ``array_api`` backend needs nothing itself.
+    No framework is imported to find out, and no other package's backend is loaded. The generic ``array_api``
+    backend needs nothing itself.
 
     >>> import einsumx
     >>> einsumx.backends()["numpy"]
     True
     """
-    names = [*BUILTIN, *sorted({*_registered, *_entry_points()} - set(BUILTIN))]
-    return {name: _is_installed(get_backend(name).module) for name in names}
+    modules = {name: get_backend(name).module for name in (*BUILTIN, *_registered)}
+    for name in sorted(_entry_points()):
+        modules.setdefault(name, name)
+    return {name: _is_installed(module) for name, module in modules.items()}
 
 
 @lru_cache(maxsize=256)
@@ -63,15 +68,16 @@ def get_backend(name: str) -> Adapter:
     """The backend of that name.
 
     Raises:
-        BackendError: there is none.
+        BackendError: there is none, or the package that declares it is broken.
     """
     if name in _registered:
         return _registered[name]
     if name in BUILTIN:
-        return _checked(name, import_module(f"einsumx.backends.{name}").ADAPTER)
+        adapter: Adapter = import_module(f"einsumx.backends.{name}").ADAPTER
+        return adapter
     if name in _entry_points():
-        return _checked(name, _entry_points()[name].load())
-    known = ", ".join((*BUILTIN, *_registered, *_entry_points()))
+        return _load(_entry_points()[name])
+    known = ", ".join(dict.fromkeys((*BUILTIN, *_registered, *sorted(_entry_points()))))
     raise BackendError(f"no backend is called {name!r}; there are {known}")
 
 
@@ -109,18 +115,12 @@ def is_builtin(kind: type) -> bool:
 
 @lru_cache(maxsize=1024)
 def _serves(kind: type) -> Adapter:
-    """The backend for arrays of one type."""
+    """The backend for arrays of one type: that of the first of its base classes which a framework defines."""
     for base in kind.__mro__:
-        for adapter in _registered.values():
-            if _root(base) == adapter.module.partition(".")[0]:
-                return adapter
-        if _root(base) in _MODULES:
-            adapter = get_backend(_MODULES[_root(base)])
+        adapter = _of_package(_top(base.__module__))
+        if adapter is not None:
             adapter.check_type(kind)
             return adapter
-        for name, entry in _entry_points().items():
-            if _root(base) == name:
-                return _checked(name, entry.load())
     if hasattr(kind, "__array_namespace__"):
         return get_backend("array_api")
     raise BackendError(
@@ -129,23 +129,47 @@ def _serves(kind: type) -> Adapter:
     )
 
 
+def _of_package(package: str) -> Adapter | None:
+    """The backend for the types that a top-level package defines."""
+    for adapter in reversed(tuple(_registered.values())):
+        if _top(adapter.module) == package:
+            return adapter
+    if package in _MODULES:
+        return get_backend(_MODULES[package])
+    return get_backend(package) if package in _entry_points() else None
+
+
 @lru_cache(maxsize=1)
 def _entry_points() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="einsumx.backends")}
 
 
-def _checked(name: str, adapter: Any) -> Adapter:
+def _load(entry: EntryPoint) -> Adapter:
+    """What an entry point names, checked to be what the entry point promises."""
+    try:
+        adapter = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise BackendError(f"the backend {entry.name!r} cannot be loaded from {entry.value!r}: {error}") from error
     if not isinstance(adapter, Adapter):
-        raise BackendError(f"the backend {name!r} is not an instance of einsumx.Adapter but {adapter!r}")
+        raise BackendError(
+            f"the backend {entry.name!r} at {entry.value!r} is not an instance of einsumx.Adapter but {adapter!r}"
+        )
+    if adapter.name != entry.name or _top(adapter.module) != entry.name:
+        raise BackendError(
+            f"the entry point {entry.name!r} must have the name of its backend, {adapter.name!r}, and of the "
+            f"package that defines its arrays, {_top(adapter.module)!r}"
+        )
     return adapter
 
 
 def _is_installed(module: str) -> bool:
-    return not module or find_spec(module) is not None
+    package = _top(module)
+    return not package or sys.modules.get(package) is not None or find_spec(package) is not None
 
 
-def _root(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
+def _top(module: str) -> str:
+    """The top-level package of a module."""
+    return module.partition(".")[0]
 
 
 def _named(kind: type) -> str:
