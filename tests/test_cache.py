@@ -1,0 +1,104 @@
+"""Caches: bounded, keyed by values, seen and cleared, and never an answer for another question."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import einsumx
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    einsumx.cache_clear()
+    yield
+    einsumx.cache_clear()
+
+
+def test_a_repeated_call_is_answered_from_the_cache():
+    a, b = np.ones((2, 3)), np.ones((3, 4))
+    einsumx.einsum("ij,jk->ik", a, b)
+    before = einsumx.cache_info()["calls"]
+    einsumx.einsum("ij,jk->ik", a + 1, b + 1)
+    after = einsumx.cache_info()["calls"]
+    assert (after.hits, after.misses) == (before.hits + 1, before.misses)
+
+
+def test_arrays_that_differ_in_their_gaps_alone_share_a_plan():
+    b = np.ones((3, 4))
+    einsumx.einsum("ij,jk->ik", np.ones((2, 7))[:, :3], b)
+    plans = einsumx.cache_info()["plans"].misses
+    einsumx.einsum("ij,jk->ik", np.ones((2, 90))[:, :3], b)
+    assert einsumx.cache_info()["plans"].misses == plans
+
+
+def test_another_layout_is_another_plan():
+    a, b = np.ones((2, 3, 4)), np.ones((3, 4, 5))
+    swapped = np.ones((4, 3, 2)).transpose(2, 1, 0)
+    assert einsumx.plan("ijk,jkl->il", a, b).ops != einsumx.plan("ijk,jkl->il", swapped, b).ops
+
+
+def test_every_cache_is_bounded():
+    assert all(info.maxsize > 0 for info in einsumx.cache_info().values())
+
+
+def test_a_cache_never_grows_beyond_its_bound():
+    bound = einsumx.cache_info()["sizes"].maxsize
+    for size in range(1, bound + 20):
+        einsumx.plan("i->", (size,))
+    assert einsumx.cache_info()["sizes"].currsize == bound
+
+
+def test_clearing_forgets_everything():
+    einsumx.einsum("ij->i", np.ones((2, 3)))
+    einsumx.cache_clear()
+    assert all(info.currsize == 0 for info in einsumx.cache_info().values())
+
+
+def test_optimize_true_and_a_path_are_not_confused():
+    """1 == True and hash(1) == hash(True): a key must tell them apart, or a wrong argument passes for a right one."""
+    operands = "ij,jk,kl->il", np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2))
+    einsumx.einsum(*operands, optimize=True)
+    with pytest.raises(einsumx.PathError):
+        einsumx.einsum(*operands, optimize=1)
+
+
+def test_errors_are_not_remembered_as_answers():
+    for _ in range(2):
+        with pytest.raises(einsumx.SizeError):
+            einsumx.einsum("ij,jk->ik", np.ones((2, 3)), np.ones((4, 5)))
+    np.testing.assert_array_equal(einsumx.einsum("ij,jk->ik", np.ones((2, 3)), np.ones((3, 5))), np.full((2, 5), 3.0))
+
+
+def test_an_optimizer_object_is_asked_at_every_call():
+    calls = []
+
+    def optimizer(inputs, output, sizes, memory_limit):
+        calls.append(len(inputs))
+        return [(0, 1), (0, 1)]
+
+    operands = "ij,jk,kl->il", np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2))
+    for _ in range(3):
+        np.testing.assert_array_equal(einsumx.einsum(*operands, optimize=optimizer), np.full((2, 2), 4.0))
+    assert calls == [3, 3, 3]
+
+
+def test_threads_that_plan_at_once_all_get_right_answers():
+    rng = np.random.default_rng(0)
+    cases = [(rng.normal(size=(n, n + 1)), rng.normal(size=(n + 1, n + 2))) for n in range(1, 40)]
+    expected = [(a[:, :, None] * b[None]).sum(1) for a, b in cases]
+    wrong = []
+    start = threading.Barrier(4)
+
+    def work():
+        start.wait()
+        for (a, b), result in zip(cases, expected):
+            if not np.allclose(einsumx.einsum("ij,jk->ik", a, b), result):
+                wrong.append(a.shape)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
