@@ -71,13 +71,16 @@ class NumpyAdapter(Adapter):
         return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
 
     def dtype_name(self, dtype: Any) -> str:
-        kind = dtype.kind
-        if kind in "SUVmM":
-            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
-        return str(dtype.name)
+        found = self.dtype(dtype)
+        if found.kind in "SUVmMT":
+            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {found}")
+        return str(found.name)
 
-    def dtype(self, name: str) -> Any:
-        return self.xp.dtype(name)
+    def dtype(self, name: Any) -> Any:
+        try:
+            return self.xp.dtype(name)
+        except TypeError:
+            raise BackendError(f"{self.name} has no dtype {name!r}") from None
 
     def promote(self, dtypes: Sequence[str]) -> str:
         return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))

@@ -11,6 +11,7 @@ from einsumx.errors import (
     MemoryLimitError,
     PathError,
     SizeError,
+    SublistError,
 )
 from einsumx.expression import Expression, expression
 from einsumx.plan import Operand, Plan
@@ -34,6 +35,7 @@ __all__ = [
     "PathError",
     "Plan",
     "SizeError",
+    "SublistError",
     "Traits",
     "backends",
     "cache_clear",

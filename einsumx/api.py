@@ -82,6 +82,7 @@ def deliver(
     adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
 ) -> Array:
     """Run, with the result in the memory order asked for, or written to ``out``."""
+    order = str(order).upper()  # type: ignore[assignment]  # NumPy takes either case
     if order not in ("K", "C", "F", "A"):
         raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
     if order != "K" and not adapter.traits("").memory_order:

@@ -10,6 +10,7 @@ __all__ = [
     "MemoryLimitError",
     "PathError",
     "SizeError",
+    "SublistError",
 ]
 
 
@@ -21,12 +22,19 @@ class EquationError(EinsumxError, ValueError):
     """The equation cannot be read, or does not fit the number of operands."""
 
 
+class SublistError(EquationError, TypeError):
+    """A sublist that is no list of labels, or a label that is not hashable."""
+
+
 class SizeError(EinsumxError, ValueError):
     """The operands' ranks or sizes contradict the equation, or each other."""
 
 
-class PathError(EinsumxError, ValueError):
-    """The path given, or the name of an optimizer, makes no sense for the operands."""
+class PathError(EinsumxError, ValueError, RuntimeError):
+    """The path given, or the name of an optimizer, makes no sense for the operands.
+
+    NumPy raises RuntimeError for such a path, opt_einsum ValueError.
+    """
 
 
 class BackendError(EinsumxError, TypeError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from einsumx.errors import EquationError, caret
+from einsumx.errors import EquationError, SublistError, caret
 
 __all__ = ["Equation", "Label", "parse_sublists", "parse_text", "symbol"]
 
@@ -82,7 +82,8 @@ def parse_sublists(
     """Read the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; labels are any hashables.
 
     Raises:
-        EquationError: an unhashable label, a second ellipsis, or a faulty output.
+        SublistError: no list of labels, or an unhashable label.
+        EquationError: a second ellipsis, or a faulty output.
 
     >>> parse_sublists([[0, "row"], ["row", 2]], [2, 0]).text
     'ab,bc->ca'
@@ -186,7 +187,7 @@ def _check_output(
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
     if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
-        raise EquationError(
+        raise SublistError(
             f"the sublist {where} must be a list or tuple of labels, not {labels!r}; "
             "operands and their sublists alternate: einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
@@ -195,7 +196,7 @@ def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
         try:
             hash(label)
         except TypeError:
-            raise EquationError(f"label {label!r} in the sublist {where} is not hashable") from None
+            raise SublistError(f"label {label!r} in the sublist {where} is not hashable") from None
     if term.count(...) > 1:
         raise EquationError(f"a second ellipsis in the sublist {where}: {list(term)!r}")
     return term
