@@ -16,8 +16,8 @@ __all__ = ["backend_of", "backends", "get_backend", "register"]
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """Names of our own backends, which are also the modules under ``einsumx.backends``."""
 
-_MODULES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "mxnet": "mxnet", "jax": "jax", "jaxlib": "jax"}
-"""The first part of an array type's module name, and the backend that serves it."""
+_PACKAGES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "mxnet": "mxnet", "jax": "jax", "jaxlib": "jax"}
+"""The top-level package that defines an array type, and the backend that serves it."""
 
 _registered: dict[str, Adapter] = {}
 
@@ -134,8 +134,8 @@ def _of_package(package: str) -> Adapter | None:
     for adapter in reversed(tuple(_registered.values())):
         if _top(adapter.module) == package:
             return adapter
-    if package in _MODULES:
-        return get_backend(_MODULES[package])
+    if package in _PACKAGES:
+        return get_backend(_PACKAGES[package])
     return get_backend(package) if package in _entry_points() else None
 
 
