@@ -1,0 +1,72 @@
+"""opt_einsum's own tests, as they ship in its wheel, with einsumx in the place of its ``contract``.
+
+Taken are the tests that ask for what a function with the signature of ``numpy.einsum`` does; those of
+opt_einsum's paths, compiled expressions, parsers and caches are about opt_einsum itself. As many of the tests compare
+``contract`` with itself, every result is held against opt_einsum's own as well.
+"""
+
+import importlib
+from unittest import mock
+
+import numpy as np
+import opt_einsum
+
+import einsumx
+
+
+def contract(*operands, use_blas=True, **options):  # noqa: ARG001  a switch of opt_einsum's
+    """``einsumx.einsum`` with the name and the additional switch of opt_einsum's function."""
+    if options.get("optimize", "auto") is None:  # opt_einsum's other word for "auto"
+        options["optimize"] = "auto"
+    result = einsumx.einsum(*operands, **options)
+    expected = opt_einsum.contract(*operands, **options)
+    assert np.shape(result) == np.shape(expected)
+    assert np.allclose(result, expected)
+    return result
+
+
+TAKEN = {
+    "test_contract": [
+        "test_compare",
+        "test_drop_in_replacement",
+        "test_compare_greek",
+        "test_compare_blas",
+        "test_compare_blas_greek",
+        "test_some_non_alphabet_maintains_order",
+        "test_rand_equation",
+    ],
+    "test_edge_cases": [
+        "test_broadcasting_contraction",
+        "test_broadcasting_contraction2",
+        "test_broadcasting_contraction3",
+        "test_broadcasting_contraction4",
+        "test_contract_with_assumed_shapes",
+    ],
+    "test_input": [
+        "test_type_errors",
+        "test_value_errors",
+        "test_compare",
+        "test_ellipse_input1",
+        "test_ellipse_input2",
+        "test_ellipse_input3",
+        "test_ellipse_input4",
+        "test_singleton_dimension_broadcast",
+        "test_large_int_input_format",
+        "test_hashable_object_input_format",
+    ],
+    "test_blas": ["test_blas_out"],
+}
+
+
+def _collected():
+    """The tests taken, under the names of their module and their own; none is an exception."""
+    found = {}
+    for file, names in TAKEN.items():
+        with mock.patch.multiple(opt_einsum, contract=contract, contract_path=einsumx.einsum_path):
+            module = importlib.import_module(f"opt_einsum.tests.{file}")
+        assert module.contract is contract
+        found.update({f"{file}_{name.removeprefix('test_')}": getattr(module, name) for name in names})
+    return found
+
+
+globals().update(_collected())
