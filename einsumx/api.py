@@ -78,6 +78,17 @@ def einsum(
     return deliver(adapter, prepared, arrays, out, order, casting)
 
 
+def _compiled(*operands: Any, **options: Any) -> Array:
+    """What torch.compile traces in the place of :func:`einsum`: it imports the node to record, which costs eager
+    calls nothing and works whichever of torch and einsumx was imported first."""
+    from einsumx.backends.torch_compile import einsum as node
+
+    return node(*operands, **options)
+
+
+einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it
+
+
 def deliver(
     adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
 ) -> Array:

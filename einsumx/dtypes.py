@@ -21,6 +21,7 @@ _KNOWN: dict[str, tuple[str, int]] = {
     "float32": ("f", 4),
     "float64": ("f", 8),
     "float128": ("f", 16),
+    "complex32": ("c", 4),
     "complex64": ("c", 8),
     "complex128": ("c", 16),
     "complex256": ("c", 32),

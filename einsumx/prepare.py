@@ -133,12 +133,12 @@ def _by_signature(
 
 
 def one_device(signatures: Sequence[Signature]) -> str:
-    """The device that holds all operands.
+    """The device that holds all operands; an empty name, as of a traced array, stands for any.
 
     Raises:
         BackendError: there are two.
     """
-    devices = list(dict.fromkeys(str(signature[3]) for signature in signatures))
+    devices = [name for name in dict.fromkeys(str(signature[3]) for signature in signatures) if name]
     if len(devices) > 1:
         raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
     return devices[0] if devices else ""

@@ -1,0 +1,203 @@
+"""PyTorch, on the CPU and on accelerators: transposes are views, a batched product takes one batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from einsumx.adapter import Adapter, Array, Signature
+from einsumx.dtypes import itemsize, kind
+from einsumx.errors import BackendError
+from einsumx.layout import layout_class
+from einsumx.plan import Operand
+from einsumx.traits import Traits
+
+__all__ = ["ADAPTER", "TorchAdapter"]
+
+_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
+_HALVES = frozenset({"float16", "bfloat16"})
+_INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *_INTEGERS, *_SIGNED})
+
+# Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
+# has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
+CPU = Traits(
+    max_batch_axes=1,
+    matmul_dtypes=_FLOATS | _INTEGERS,
+    matmul_through=(("bool", "float32"), *_SIGNED.items()),
+    widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
+    wide_sum=_HALVES,
+    gemm_rate=200e9,
+    copy_rate=14e9,
+    permute_rate=7e9,
+    call_cost=2e-6,
+)
+
+# Accelerators multiply half precision in units that accumulate in float32; whether partial sums are rounded in between
+# is torch's own setting (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They multiply no integers.
+ACCELERATOR = replace(
+    CPU,
+    matmul_dtypes=_FLOATS | _HALVES,
+    matmul_through=(("bool", "float32"),),
+    wide_matmul=_HALVES,
+    gemm_rate=2e13,
+    copy_rate=1e12,
+    permute_rate=5e11,
+    call_cost=5e-6,
+)
+
+
+class TorchAdapter(Adapter):
+    """PyTorch's dense tensors on any device."""
+
+    name = "torch"
+    module = "torch"
+    install = "pip install torch"
+    cpu = CPU
+
+    @cached_property
+    def _names(self) -> dict[Any, str]:
+        """The dtypes that einsum takes, with their names."""
+        known = ((getattr(self.xp, name, None), name) for name in sorted(_DTYPES))
+        return {dtype: name for dtype, name in known if dtype is not None}
+
+    @cached_property
+    def _eager(self) -> tuple[type, ...]:
+        """The types of tensors whose sizes are plain integers."""
+        return self.xp.Tensor, self.xp.nn.Parameter
+
+    @cached_property
+    def _signed(self) -> dict[Any, Any]:
+        """The unsigned dtypes for which torch has no sum, and the signed ones whose sums have the same bits."""
+        return {self.dtype(name): self.dtype(signed) for name, signed in _SIGNED.items() if hasattr(self.xp, name)}
+
+    # -- which tensors ----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if not issubclass(kind, self.xp.Tensor):
+            raise BackendError(f"einsum takes tensors, not {kind.__module__}.{kind.__qualname__}")
+
+    def needs_gradient(self, array: Array) -> bool:
+        return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
+
+    # -- describing tensors -----------------------------------------------------------------------------
+
+    def traits(self, device: str) -> Traits:
+        return CPU if device.partition(":")[0] in ("", "cpu", "meta") else ACCELERATOR
+
+    def signature(self, array: Array) -> Signature:
+        try:
+            shape, strides = array.shape, array.stride()
+        except RuntimeError as error:  # nested and sparse tensors have no shape or no strides
+            raise BackendError(f"einsum takes dense tensors: {error}") from error
+        if type(array) not in self._eager:  # under torch.compile sizes may be symbols; int() makes torch guard them
+            shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
+        return shape, strides, array.dtype, array.device
+
+    def device(self, array: Array) -> str:
+        return str(array.device)
+
+    def operand(self, signature: Signature) -> Operand:
+        shape, strides, dtype, _ = signature
+        shape = tuple(shape)
+        return Operand(shape, self.dtype_name(dtype), layout_class(shape, strides))
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            return self._names[dtype]
+        except KeyError:
+            raise BackendError(f"torch: einsum computes in no dtype {dtype}") from None
+
+    def dtype(self, name: str) -> Any:
+        found = getattr(self.xp, name, None) if name in _DTYPES else None
+        if found is None:
+            raise BackendError(f"torch: einsum computes in no dtype {name!r}")
+        return found
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        first, *others = map(self.dtype, dtypes)
+        try:
+            for other in others:
+                first = self.xp.promote_types(first, other)
+        except RuntimeError as error:
+            raise BackendError(f"torch does not promote {' and '.join(dtypes)}; pass dtype=") from error
+        return self.dtype_name(first)
+
+    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+        if like is None:
+            return self.xp.as_tensor(value)
+        found = self.xp.as_tensor(value, device=like.device)
+        # As in torch, a Python scalar widens a tensor only to another kind of number, then to the default of that kind.
+        if found.ndim == 0 and like.ndim > 0:
+            return found.to(self.xp.result_type(found, like))
+        return found
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return array.permute(axes)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.reshape(shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        return array.diagonal(0, axis1, axis2)
+
+    def copy(self, array: Array) -> Array:
+        return array.clone(memory_format=self.xp.contiguous_format)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.to(self.dtype(dtype))
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        dtype = array.dtype
+        if dtype is self.xp.bool:
+            return array.any(axes)
+        signed = self._signed.get(dtype)
+        if signed is not None:
+            return array.view(signed).sum(axes, dtype=signed).view(dtype)
+        return array.sum(axes, dtype=dtype)
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.mul(lhs, rhs)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return lhs.bmm(rhs) if lhs.ndim == 3 else lhs.mm(rhs)
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def arrange(self, array: Array, order: str) -> Array:
+        if order == "C":
+            return array.contiguous()
+        axes = tuple(range(array.ndim))[::-1]
+        return array.permute(axes).contiguous().permute(axes)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous()) and not array.is_contiguous()
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if out.requires_grad or any(map(self.needs_gradient, operands)):
+            raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
+        if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        out.copy_(result)
+
+    # -- to and from the host ----------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        return self.xp.as_tensor(array, device=device or None)
+
+    def to_numpy(self, array: Array) -> Any:
+        return array.detach().resolve_conj().resolve_neg().cpu().numpy()
+
+    def synchronize(self, array: Array) -> None:
+        if array.device.type == "cuda":
+            self.xp.cuda.synchronize(array.device)
+
+
+ADAPTER = TorchAdapter()

@@ -1,0 +1,23 @@
+"""What ``torch.compile`` records for a call of ``einsumx.einsum``: one call, looked into when the graph is lowered.
+
+This module imports torch, and is imported while torch.compile traces, which must not look into planning: plans are made
+behind caches, from shapes, by code that no tracer needs to see. The lowering then sees the plan's own calls of torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from einsumx.api import einsum as _einsum
+
+__all__ = ["einsum"]
+
+
+def einsum(*operands: Any, **options: Any) -> Any:
+    """:func:`einsumx.einsum` as a node of a graph, with gradients."""
+    return _einsum(*operands, **options)
+
+
+torch.compiler.allow_in_graph(einsum)
