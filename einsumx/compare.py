@@ -12,17 +12,19 @@ from importlib import import_module
 from math import prod
 from statistics import median
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx import dtypes
 from einsumx.adapter import Adapter, Array
 from einsumx.api import einsum, plan
 from einsumx.bind import bind
-from einsumx.conformance.oracle import Expected, judge
 from einsumx.errors import EinsumxError, EquationError
 from einsumx.ops import Native
 from einsumx.parse import parse_text
-from einsumx.registry import backends, get_backend
+from einsumx.registry import get_backend
+
+if TYPE_CHECKING:
+    from einsumx.conformance.oracle import Expected
 
 __all__ = ["Absent", "Case", "Failed", "Measured", "Problem", "Row", "attention", "compare", "make_case"]
 
@@ -136,19 +138,23 @@ def make_case(problem: Problem) -> Case:
     """
     import numpy as np
 
+    from einsumx.conformance.oracle import Expected
+
     equation, dtype = problem.equation, problem.dtype
     sized = bind(parse_text(equation, len(problem.shapes)), problem.shapes)
     if not equation.isascii():
-        raise EquationError(f"labels from a to z and A to Z can be compared, as frameworks have no others\n  {equation}")
+        raise EquationError(
+            f"labels from a to z and A to Z can be compared, as frameworks have no others\n  {equation}"
+        )
     rng = np.random.default_rng(0)
-    operands = tuple(_random(rng, shape, dtype) for shape in problem.shapes)
-    wide = [operand.astype(_reference_dtype(dtype)) for operand in operands]
     try:
+        operands = tuple(_random(rng, shape, dtype) for shape in problem.shapes)
+        wide = [operand.astype(_reference_dtype(dtype)) for operand in operands]
         values, magnitude = (
             np.einsum(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
         )
     except ValueError as error:
-        raise EquationError(f"numpy.einsum, which checks results, cannot do this: {error}\n  {equation}") from error
+        raise EquationError(f"NumPy, which checks the results, cannot do this: {error}\n  {equation}") from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
@@ -162,7 +168,7 @@ def compare(
     device: str = "",
     rounds: int | None = None,
     seconds: float = 1.0,
-    announce: Callable[[str], None] = lambda text: None,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Measure every case on every backend: a row for each pair, or one for a backend that is absent.
 
@@ -193,6 +199,8 @@ def compare(
 
 
 def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seconds: float) -> Measured:
+    from einsumx.conformance.oracle import judge
+
     equation, dtype = case.problem.equation, case.problem.dtype
     arrays = [_placed(adapter, operand, dtype, device) for operand in case.operands]
     # As einsumx's plans are: jitted where the framework jits.
@@ -267,9 +275,9 @@ def _reference_dtype(dtype: str) -> str:
     """What the reference is computed in: wider than ``dtype``, and exact for integers, modulo their range."""
     match dtypes.kind(dtype):
         case "f":
-            return "longdouble" if dtype == "float64" else "float64"
+            return "float64" if dtypes.itemsize(dtype) <= 4 else "longdouble"
         case "c":
-            return "clongdouble" if dtype == "complex128" else "complex128"
+            return "complex128" if dtypes.itemsize(dtype) <= 8 else "clongdouble"
         case "b":
             return "bool"
         case _:
@@ -283,14 +291,12 @@ def _absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
     """Why a framework cannot be compared here; None where it can."""
     import numpy as np
 
-    if not backends()[adapter.name]:
-        return Absent(adapter.name, "not installed", adapter.install)
     try:
         array = _placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
         _, _, found, where = adapter.signature(array)
         name = adapter.dtype_name(found)
-    except ImportError as error:
-        return Absent(adapter.name, _first_line(error), adapter.install)
+    except ModuleNotFoundError:
+        return Absent(adapter.name, "not installed", adapter.install)
     except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
         return Absent(adapter.name, _first_line(error), "")
     if name != dtype:
@@ -319,6 +325,8 @@ def _version(adapter: Adapter) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """An exception in a line: its type and the start of what it says."""
+    """An exception in a line: what it says, after its type where it is not one of ours."""
     text = str(error).strip().partition("\n")[0]
+    if isinstance(error, EinsumxError):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
