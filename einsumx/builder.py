@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
 from einsumx.layout import contiguous, merged_stride
@@ -95,12 +96,28 @@ class Builder:
         """Sum over ``labels``; those of size 1 are only dropped."""
         term = self.drop(term, [axis for axis, label in enumerate(term.labels) if label in labels and self.sizes[label] == 1])
         labels = [label for label in labels if self.sizes[label] != 1]
+        limit = self.traits.max_sum_axes
+        while labels and limit is not None and len(term.labels) > limit:
+            term = self._fused_sum(term, labels, limit)
+            labels = [label for label in labels if label in term.labels]
         if not labels:
             return term
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
         slot = self.new_slot()
         self.ops.append(Sum(slot, term.slot, axes))
         return self.packed(slot, tuple(label for label in term.labels if label not in labels))
+
+    def _fused_sum(self, term: Term, labels: Sequence[int], limit: int) -> Term:
+        """One sum of at most ``limit`` fused axes, the first that hold some of ``labels``."""
+        runs = [(summed, tuple(run)) for summed, run in groupby(term.labels, lambda label: label in labels)]
+        if len(runs) > limit:
+            rest = tuple(label for _, run in runs[limit - 1 :] for label in run)
+            runs = [*runs[: limit - 1], (False, rest)]
+        slot = self.reshape(term.slot, tuple(self.size(run) for _, run in runs))
+        out = self.new_slot()
+        self.ops.append(Sum(out, slot, tuple(axis for axis, (summed, _) in enumerate(runs) if summed)))
+        kept = tuple(label for summed, run in runs if not summed for label in run)
+        return self.packed(self.reshape(out, self.shape(kept)), kept)
 
     def cast(self, term: Term, dtype: str) -> Term:
         """Another dtype; the copy keeps the order of the axes in memory, without gaps."""

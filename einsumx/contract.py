@@ -90,7 +90,8 @@ def contract(
     traits = builder.traits
     through = dict(traits.matmul_through).get(dtype)
 
-    if not classes.contracted:
+    outer = builder.size(classes.lhs_free) > 1 and builder.size(classes.rhs_free) > 1
+    if not classes.contracted and not (outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
         return _multiply(builder, lhs, rhs, classes, dtype, wanted)
     if dtype in traits.matmul_dtypes:
         return _matmul(builder, lhs, rhs, classes, dtype, wanted)

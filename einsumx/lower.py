@@ -124,7 +124,7 @@ def _lower_in(
     if compute != dtype:
         term = builder.cast(term, dtype)
     term = builder.permute(term, equation.output, "the result in the order of the output")
-    if not traits.views and not any(_computes(op) for op in builder.ops):
+    if not traits.views and all(_is_view(op, traits) for op in builder.ops):
         slot = builder.new_slot()
         builder.ops.append(Copy(slot, term.slot, "a result of its own, as the framework returns no views"))
         term = builder.packed(slot, term.labels)
@@ -133,9 +133,9 @@ def _lower_in(
     return builder.ops, term.slot
 
 
-def _computes(op: Op) -> bool:
-    """Whether an op always gives memory of its own."""
-    return not isinstance(op, Transpose | Reshape | Diagonal)
+def _is_view(op: Op, traits: Traits) -> bool:
+    """Whether an op may give memory that is its operand's; without strides only a reshape does."""
+    return isinstance(op, Transpose | Reshape | Diagonal if traits.strided else Reshape)
 
 
 def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand, compute: str) -> Term:

@@ -39,6 +39,12 @@ class Traits:
     max_transpose_axes: int | None = None
     """The most axes that one transpose takes (None: any number)."""
 
+    max_sum_axes: int | None = None
+    """The most axes that one sum takes (None: any number), where neighbours that are all summed, or all kept, are one."""
+
+    outer_by_matmul: bool = False
+    """An outer product is cheaper as a matmul over one axis of size 1, as multiply is slow to broadcast."""
+
     matmul_dtypes: frozenset[str] = frozenset()
     """Dtypes that matmul computes in as they are."""
 

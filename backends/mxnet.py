@@ -1,0 +1,231 @@
+"""MXNet's ``mx.np`` arrays: all C-contiguous, matmul with one batch axis, and calls that cost tens of microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.dtypes import itemsize, kind
+from einsumx.errors import BackendError
+from einsumx.traits import Traits
+
+__all__ = ["ADAPTER", "MxnetAdapter"]
+
+_DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"})
+
+TRAITS = Traits(
+    strided=False,
+    views=False,
+    memory_order=False,
+    min_batch_axes=1,
+    max_batch_axes=1,
+    batch_strides=False,
+    transpose_flags=True,
+    max_transpose_axes=6,
+    max_sum_axes=5,
+    outer_by_matmul=True,
+    matmul_dtypes=frozenset({"float32", "float64"}),
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"),),
+    native_dtypes=_DTYPES,
+    native_below=4096,
+    native_max_labels=10,
+    native_max_operands=15,
+    gemm_rate=60e9,
+    copy_rate=10e9,
+    permute_rate=2.5e9,
+    call_cost=20e-6,
+)
+
+
+class MxnetAdapter(Adapter):
+    """``mx.np`` arrays of MXNet 1.9 and 2.0.
+
+    Dtypes promote as in ``mx.np.multiply``: bool gives way to every other, any float to a wider float, an
+    integer to any float (int64 with float16 is float16) and to a wider integer.
+    """
+
+    name = "mxnet"
+    module = "mxnet"
+    install = "pip install mxnet==1.9.1 numpy==1.23.5"
+    cpu = TRAITS
+
+    @cached_property
+    def mx(self) -> Any:
+        """The top-level module."""
+        return import_module(self.module)
+
+    @cached_property
+    def xp(self) -> Any:
+        return self.mx.np
+
+    @cached_property
+    def _is_first(self) -> bool:
+        """Whether this is MXNet 1: it transposes slowly, and its cast has a gradient that overwrites."""
+        return str(self.mx.__version__).startswith("1.")
+
+    # -- which arrays -----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if issubclass(kind, self.xp.ndarray):
+            return
+        if issubclass(kind, self.mx.nd.NDArray):
+            advice = "einsum takes mx.np arrays; convert it with .as_np_ndarray(), which copies nothing"
+            if kind is not self.mx.nd.NDArray:
+                advice = "einsum takes mx.np arrays; convert it with .tostype('default').as_np_ndarray()"
+        else:
+            advice = "einsum takes mx.np arrays; a block of MXNet 1 that is hybridized shows it symbols instead"
+        raise BackendError(f"an operand is a {kind.__module__}.{kind.__qualname__}: {advice}")
+
+    def needs_gradient(self, array: Array) -> bool:
+        return array.grad is not None or bool(self.mx.autograd.is_recording())
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    def signature(self, array: Array) -> Signature:
+        return array.shape, None, array.dtype, self.device(array)
+
+    def device(self, array: Array) -> str:
+        where = array.ctx if self._is_first else array.device
+        kind = where.device_type
+        return "cpu" if kind.startswith("cpu") else f"{kind}:{where.device_id}"
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            name = str(import_module("numpy").dtype(dtype).name)
+        except TypeError:  # bfloat16, as MXNet writes it
+            name = str(dtype)
+        return self.dtype(name)
+
+    def dtype(self, name: str) -> str:
+        if name not in _DTYPES:
+            raise BackendError(f"mxnet: einsum computes in no dtype {name!r}; cast to float32 or int32 first")
+        return name
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        names = {self.dtype(name) for name in dtypes} - {"bool"} or {"bool"}
+        floats = {name for name in names if kind(name) == "f"}
+        if names == {"int8", "uint8"}:
+            raise BackendError("mxnet computes in no dtype that holds both int8 and uint8; pass dtype='int32'")
+        return max(floats or names, key=itemsize)
+
+    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+        np = import_module("numpy")
+        found = np.asarray(value)
+        ours = "float32" if like is None else self.dtype_name(like.dtype)
+        wanted = {
+            "b": "bool",
+            "i": "int64" if like is None or ours == "bool" else ours,
+            "f": ours if kind(ours) == "f" else "float32",
+        }.get(found.dtype.kind)
+        if wanted is None:
+            raise BackendError(f"mxnet has no arrays of {found.dtype}: {value!r}")
+        array = found.astype(wanted)
+        if kind(wanted) in "iu" and (array != found).any():
+            raise BackendError(f"{value!r} does not fit the {wanted} of the other operands; pass an array")
+        return self.from_numpy(array, "cpu" if like is None else self.device(like))
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if array.dtype == bool:
+            return self.transpose(array.astype("int8"), axes).astype("bool")
+        # Where the last axis stays, swaps of two axes copy whole rows, several times faster than MXNet 1's
+        # transpose, and than MXNet 2's beyond four axes.
+        if axes[-1] == len(axes) - 1 and (self._is_first or len(axes) > 4):
+            return self._swapped(array, axes)
+        return self.xp.transpose(array, axes)
+
+    def _swapped(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """A transpose by as few swaps of two axes as do it."""
+        order = list(range(len(axes)))
+        for place, axis in enumerate(axes):
+            other = order.index(axis)
+            if other != place:
+                array = self.xp.swapaxes(array, place, other)
+                order[place], order[other] = order[other], order[place]
+        return array
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        # reshape_view shares memory, but takes a size of 0 for "as before"; nothing is copied where there is nothing.
+        return array.reshape(shape) if 0 in shape else array.reshape_view(shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        if array.dtype == bool:
+            return self.diagonal(array.astype("int8"), axis1, axis2).astype("bool")
+        return self.xp.diagonal(array, 0, axis1, axis2)
+
+    def copy(self, array: Array) -> Array:
+        return array.reshape(array.shape)  # array.copy() has a gradient that overwrites where it should add
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        if self._is_first:  # the cast's gradient overwrites where it should add, the reshape's adds
+            array = self.reshape(array, array.shape)
+        return array.astype(dtype)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        shape = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
+        if 0 in shape:  # MXNet 1 fails to sum what has no elements into what has none
+            return self.reshape(array, shape)
+        if array.dtype == bool:
+            return self.xp.any(array, axis=axes)
+        return self.xp.sum(array, axis=axes)
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        if 0 in lhs.shape or 0 in rhs.shape:
+            return self._empty_product(lhs, rhs)
+        return self.xp.multiply(lhs, rhs)
+
+    def _empty_product(self, lhs: Array, rhs: Array) -> Array:
+        """A product without elements, as a matmul: multiply would leave its operands' gradients unwritten."""
+        dtype = self.dtype_name(lhs.dtype)
+        shape = tuple(max(a, b) if 0 not in (a, b) else 0 for a, b in zip(lhs.shape, rhs.shape))
+        rows = self.reshape(self.cast(lhs, "float32"), (1, prod(lhs.shape), 1))
+        cols = self.reshape(self.cast(rhs, "float32"), (1, 1, prod(rhs.shape)))
+        return self.reshape(self.matmul(rows, cols, False, False), shape).astype(dtype)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.mx.npx.batch_dot(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
+
+    def prepare(self, run: Run) -> Run:
+        is_np_shape, np_shape = self.mx.util.is_np_shape, self.mx.util.np_shape
+
+        # Shapes with no axes or with sizes of 0 mean what they say only under "np shape" semantics, which is a switch
+        # of the thread: off by default in MXNet 1, and off in all threads but the main one in MXNet 2.
+        def in_np_shape(operands: Sequence[Array]) -> Array:
+            if is_np_shape():
+                return run(operands)
+            with np_shape(True):
+                return run(operands)
+
+        return in_np_shape
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if self.mx.autograd.is_recording():
+            raise BackendError("autograd records no writing into out=; leave out= away and use the result")
+
+    def write(self, out: Array, result: Array) -> None:
+        self.cast(result, self.dtype_name(out.dtype)).copyto(out)
+
+    # -- to and from the host -----------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        kind, _, number = device.partition(":")
+        where = self.mx.Context(kind, int(number or 0)) if kind else None
+        with self.mx.util.np_shape(True):
+            return self.xp.array(array, dtype=self.dtype_name(array.dtype), ctx=where)
+
+    def to_numpy(self, array: Array) -> Any:
+        return array.asnumpy()
+
+    def synchronize(self, array: Array) -> None:
+        array.wait_to_read()
+
+
+ADAPTER = MxnetAdapter()
