@@ -61,6 +61,10 @@ class Adapter:
 
     # -- which arrays -----------------------------------------------------------------------------------
 
+    def serving(self, kind: type) -> Adapter:
+        """The adapter for arrays of this type: this one, but for a backend that is one for several libraries."""
+        return self
+
     def check_type(self, kind: type) -> None:
         """Raise BackendError for an array type of the framework that einsum would treat wrongly."""
 

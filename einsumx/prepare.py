@@ -100,9 +100,9 @@ def arrays_of(operands: list[Any], backend: str | None) -> tuple[Adapter, list[A
     adapter, plain = backend_of(tuple(map(type, operands)))
     if backend is not None:
         named = get_backend(backend)
-        if adapter is not None and adapter is not named:
+        if adapter is not None and adapter.name != named.name:
             raise BackendError(f"backend={backend!r} was asked for, but the operands are arrays of {adapter.name}")
-        adapter = named
+        adapter = adapter or named
     elif adapter is None:
         adapter = get_backend("numpy")
     if plain:

@@ -122,7 +122,7 @@ def _serves(kind: type) -> Adapter:
             adapter.check_type(kind)
             return adapter
     if hasattr(kind, "__array_namespace__"):
-        return get_backend("array_api")
+        return get_backend("array_api").serving(kind)
     raise BackendError(
         f"einsumx knows no framework for operands of type {_named(kind)}; convert them to arrays first "
         "(numpy.asarray), or register a backend for them"

@@ -1,0 +1,139 @@
+"""JAX: the plan's calls are traced once and compiled by XLA, which lays arrays out as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.errors import BackendError
+from einsumx.traits import Traits
+
+__all__ = ["ADAPTER", "JaxAdapter"]
+
+_HALVES = frozenset({"float16", "bfloat16"})
+_NUMBERS = frozenset(
+    {"float32", "float64", "complex64", "complex128", *_HALVES}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+
+TRAITS = Traits(
+    strided=False,
+    memory_order=False,
+    transpose_flags=True,
+    matmul_dtypes=_NUMBERS,
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"), ("bfloat16", "float32")),
+    wide_matmul=_HALVES,
+    wide_sum=_HALVES,
+    gemm_rate=100e9,
+    copy_rate=10e9,
+    permute_rate=5e9,
+    call_cost=1e-7,  # of an op within the compiled whole
+)
+
+
+class JaxAdapter(Adapter):
+    """JAX arrays and tracers, on any device."""
+
+    name = "jax"
+    module = "jax"
+    install = "pip install jax"
+    cpu = TRAITS
+
+    @cached_property
+    def xp(self) -> Any:
+        return import_module("jax.numpy")
+
+    @cached_property
+    def _jax(self) -> Any:
+        return import_module("jax")
+
+    @cached_property
+    def _tracer(self) -> Any:
+        return self._jax.core.Tracer
+
+    # -- which arrays -----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if not issubclass(kind, (self._jax.Array, self._tracer)):
+            raise BackendError(f"einsum takes jax.Array, not {kind.__module__}.{kind.__qualname__}")
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    def signature(self, array: Array) -> Signature:
+        return array.shape, None, array.dtype, self.device(array)
+
+    def device(self, array: Array) -> str:
+        """The devices that hold ``array``, by name; empty for a tracer and for an array that goes to any device."""
+        if isinstance(array, self._tracer) or not array.committed:
+            return ""
+        return self._device_names(array.sharding)
+
+    @cached_property
+    def _device_names(self) -> Any:
+        @lru_cache(maxsize=256)
+        def names(sharding: Any) -> str:
+            return ",".join(sorted(f"{device.platform}:{device.id}" for device in sharding.device_set))
+
+        return names
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            name = str(self.xp.dtype(dtype).name)
+        except TypeError:
+            name = str(dtype)
+        if name not in _NUMBERS and name != "bool":
+            raise BackendError(f"jax: einsum computes in no dtype {name}")
+        return name
+
+    def dtype(self, name: str) -> Any:
+        self.dtype_name(name)
+        dtype = self.xp.dtype(name)
+        if self._jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise BackendError(
+                f"jax would quietly compute in {self._jax.dtypes.canonicalize_dtype(dtype).name}, not {name}: its "
+                "64-bit types are off (jax.config.update('jax_enable_x64', True))"
+            )
+        return dtype
+
+    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+        weak = like is not None and not isinstance(value, (list, tuple))
+        return self.xp.asarray(value, dtype=self.xp.result_type(value, like.dtype) if weak else None)
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def copy(self, array: Array) -> Array:
+        return self.xp.array(array, copy=True)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if array.dtype == bool:
+            return self.xp.any(array, axis=axes)
+        return self.xp.sum(array, axis=axes, dtype=array.dtype)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        rank = lhs.ndim
+        batch = tuple(range(rank - 2))
+        contracted = ((rank - 2 if transpose_lhs else rank - 1,), (rank - 1 if transpose_rhs else rank - 2,))
+        wide = self.xp.float32 if lhs.dtype.name in _HALVES else lhs.dtype
+        product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
+        return product.astype(lhs.dtype)
+
+    def prepare(self, run: Run) -> Run:
+        compiled = self._jax.jit(lambda *operands: run(operands))
+        return lambda operands: compiled(*operands)
+
+    # -- to and from the host ---------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        platform, _, index = device.partition(":")
+        place = self._jax.devices(platform)[int(index or 0)] if device else None
+        return self._jax.device_put(self.xp.asarray(array), place)
+
+    def synchronize(self, array: Array) -> None:
+        array.block_until_ready()
+
+
+ADAPTER = JaxAdapter()
