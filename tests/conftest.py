@@ -1,0 +1,13 @@
+"""Settings of the frameworks under test, made before any of them is imported."""
+
+import os
+
+import hypothesis
+
+# One thread each, as the tests run beside each other and on arrays too small to share.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# An operation that fails does so where it is called, and not at some later, unrelated wait.
+os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
+# Two runs of one commit say the same; a first call may take long, as it imports a framework.
+hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("einsumx")

@@ -1,0 +1,38 @@
+"""All that einsumx needs to run on this library: what its arrays are like, and where its functions differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from einsumx import Adapter, Traits
+
+
+class ExampleAdapter(Adapter):
+    """Arrays of einsumx_example."""
+
+    name = "einsumx_example"
+    module = "einsumx_example"
+    install = "pip install einsumx-example"
+    cpu = Traits(
+        strided=False,  # a transpose copies
+        views=False,
+        memory_order=False,
+        matmul_dtypes=frozenset({"int64", "float32", "float64", "complex128"}),
+        matmul_through=(("bool", "float32"),),
+    )
+
+    def scalar(self, value: complex | Sequence[Any], like: Any) -> Any:
+        return self.xp.asarray(value)
+
+    def copy(self, array: Any) -> Any:
+        return self.xp.ExampleArray(array.tolist(), array.dtype).astype(array.dtype)
+
+    def sum(self, array: Any, axes: tuple[int, ...]) -> Any:
+        return self.xp.total(array, axes)
+
+    def to_numpy(self, array: Any) -> Any:
+        return array._values.copy()
+
+
+ADAPTER = ExampleAdapter()

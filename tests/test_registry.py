@@ -1,0 +1,216 @@
+"""Which backend serves which array, and how other packages add theirs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import registry
+
+EXAMPLE = Path(__file__).parent / "example_backend"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The example library's modules, its backend registered by nobody; afterwards all is as before."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.forget()
+    import einsumx_example
+    import einsumx_example.backend
+
+    yield einsumx_example
+    monkeypatch.undo()
+    registry.forget()
+
+
+def write_entry_point(folder, name, value):
+    """What an installer leaves of a package that declares a backend."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[einsumx.backends]\n{name} = {value}\n")
+
+
+@pytest.fixture
+def entry_point(tmp_path, monkeypatch):
+    """A function that installs a package which declares a backend."""
+
+    def declare(name, value):
+        write_entry_point(tmp_path, name, value)
+        registry.forget()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield declare
+    monkeypatch.undo()
+    registry.forget()
+
+
+def arrays(library):
+    return library.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), library.asarray([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0]])
+
+
+PRODUCT = [[5.0, 11.0], [14.0, 23.0]]
+
+
+def test_an_array_of_an_unknown_type_is_an_error_that_names_the_type(example):
+    with pytest.raises(einsumx.BackendError, match=r"einsumx_example\.ExampleArray; convert .* or register a backend"):
+        einsumx.einsum("ij,jk->ik", *arrays(example))
+
+
+@pytest.mark.parametrize("value", [None, "ij", {1: 2}, object()], ids=["None", "str", "dict", "object"])
+def test_a_value_that_is_no_array_is_an_error(value):
+    with pytest.raises(einsumx.BackendError, match=f"builtins.{type(value).__name__}"):
+        einsumx.einsum("i,i", np.ones(2), value)
+
+
+def test_a_registered_backend_serves_its_arrays(example):
+    einsumx.register(example.backend.ADAPTER)
+    result = einsumx.einsum("ij,jk->ik", *arrays(example))
+    assert type(result) is example.ExampleArray
+    assert result.tolist() == PRODUCT
+
+
+def test_a_registered_backend_serves_arrays_of_classes_derived_from_its_own(example):
+    class Derived(example.ExampleArray):
+        pass
+
+    einsumx.register(example.backend.ADAPTER)
+    lhs, rhs = arrays(example)
+    assert einsumx.einsum("ij,jk->ik", Derived(lhs.tolist()), rhs).tolist() == PRODUCT
+
+
+def test_a_backend_in_an_entry_point_serves_its_arrays(example, entry_point):
+    tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]["einsumx.backends"]
+    entry_point("einsumx_example", declared["einsumx_example"])
+    assert einsumx.einsum("ij,jk->ik", *arrays(example)).tolist() == PRODUCT
+    assert einsumx.plan("i,i", (2,), (2,), backend="einsumx_example").backend == "einsumx_example"
+
+
+def test_python_scalars_follow_the_arrays_of_another_backend(example):
+    einsumx.register(example.backend.ADAPTER)
+    lhs, _ = arrays(example)
+    result = einsumx.einsum("ij,->j", lhs, 2)
+    assert type(result) is example.ExampleArray
+    assert result.tolist() == [10.0, 14.0, 18.0]
+
+
+def test_out_is_an_error_for_arrays_that_cannot_be_written(example):
+    einsumx.register(example.backend.ADAPTER)
+    lhs, rhs = arrays(example)
+    out = example.asarray([[0.0, 0.0], [0.0, 0.0]])
+    with pytest.raises(einsumx.BackendError, match="cannot be written to"):
+        einsumx.einsum("ij,jk->ik", lhs, rhs, out=out)
+    assert out.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_arrays_of_two_frameworks_are_an_error_that_names_both(example):
+    einsumx.register(example.backend.ADAPTER)
+    lhs, _ = arrays(example)
+    with pytest.raises(einsumx.BackendError, match=r"numpy\.ndarray to numpy and einsumx_example\.ExampleArray to"):
+        einsumx.einsum("ij,jk->ik", np.ones((4, 2)), lhs)
+
+
+def test_a_later_registration_replaces_one_of_the_same_name(example):
+    class Other(type(example.backend.ADAPTER)):
+        pass
+
+    other = Other()
+    einsumx.register(example.backend.ADAPTER)
+    einsumx.einsum("ij->ji", arrays(example)[0])
+    einsumx.register(other)
+    assert registry.backend_of((example.ExampleArray,)) == (other, True)
+    assert registry.get_backend("einsumx_example") is other
+
+
+def test_a_registration_comes_before_a_built_in_backend(example):
+    class Other(type(registry.get_backend("numpy"))):
+        pass
+
+    other = Other()
+    einsumx.register(other)
+    assert registry.backend_of((np.ndarray,)) == (other, True)
+
+
+def test_a_registered_backend_may_refuse_a_type(example):
+    class Picky(type(example.backend.ADAPTER)):
+        def check_type(self, kind):
+            raise einsumx.BackendError(f"not {kind.__name__}")
+
+    einsumx.register(Picky())
+    with pytest.raises(einsumx.BackendError, match="not ExampleArray"):
+        einsumx.einsum("ij->ji", arrays(example)[0])
+
+
+@pytest.mark.parametrize("thing", [einsumx.Adapter, "numpy", None], ids=["class", "str", "None"])
+def test_registering_what_is_no_adapter_is_an_error(thing):
+    with pytest.raises(einsumx.BackendError, match=r"an instance of einsumx\.Adapter"):
+        einsumx.register(thing)
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(entry_point):
+    entry_point("other_arrays", "other_arrays.backend:ADAPTER")
+    with pytest.raises(
+        einsumx.BackendError, match=r"no backend is called 'nunpy'; there are numpy, torch, .*other_arrays"
+    ):
+        einsumx.einsum("i,i", [1], [2], backend="nunpy")
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_an_error_that_names_it(entry_point):
+    entry_point("other_arrays", "other_arrays.backend:ADAPTER")
+    with pytest.raises(
+        einsumx.BackendError, match=r"'other_arrays' cannot be loaded from 'other_arrays\.backend:ADAPTER'"
+    ):
+        registry.get_backend("other_arrays")
+
+
+def test_an_entry_point_to_something_else_is_an_error(example, entry_point):
+    entry_point("einsumx_example", "einsumx_example:ExampleArray")
+    with pytest.raises(einsumx.BackendError, match=r"not an instance of einsumx\.Adapter"):
+        registry.get_backend("einsumx_example")
+
+
+def test_an_entry_point_under_another_name_than_its_arrays_package_is_an_error(example, entry_point):
+    entry_point("example", "einsumx_example.backend:ADAPTER")
+    with pytest.raises(einsumx.BackendError, match=r"'example' must have the name .* 'einsumx_example'"):
+        registry.get_backend("example")
+
+
+def test_a_broken_entry_point_is_in_no_other_backends_way(entry_point):
+    entry_point("other_arrays", "other_arrays.backend:ADAPTER")
+    assert einsumx.einsum("i,i", np.arange(3), np.arange(3)) == 5
+    assert einsumx.backends()["other_arrays"] is False
+
+
+def test_backends_lists_ours_and_others_with_what_can_be_imported(example, entry_point):
+    before = einsumx.backends()
+    entry_point("einsumx_example", "einsumx_example.backend:ADAPTER")
+    after = einsumx.backends()
+    assert list(before) == ["numpy", "torch", "cupy", "mxnet", "jax", "array_api"]
+    assert before["numpy"]
+    assert before["array_api"]
+    assert after == {**before, "einsumx_example": True}
+    assert "einsumx_example" not in before
+
+
+def test_only_the_framework_whose_arrays_arrive_is_imported(tmp_path):
+    (tmp_path / "other_arrays.py").write_text("raise AssertionError('imported')")
+    write_entry_point(tmp_path, "other_arrays", "other_arrays:ADAPTER")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import einsumx
+assert einsumx.backends()["other_arrays"]
+frameworks = {{"numpy", "torch", "jax", "jaxlib", "cupy", "mxnet", "array_api_strict", "other_arrays"}}
+print(*sorted(frameworks & set(sys.modules)))
+import numpy
+einsumx.einsum("ij,j->i", numpy.ones((2, 3)), [1, 2, 3])
+print(*sorted(frameworks & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "\nnumpy\n"
