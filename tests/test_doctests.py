@@ -2,8 +2,9 @@ import doctest
 import pkgutil
 from importlib import import_module
 
-import einsumx
 import pytest
+
+import einsumx
 
 PACKAGES = ("einsumx", "einsumx.backends", "einsumx.conformance")
 
