@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
@@ -73,7 +73,7 @@ class JaxAdapter(Adapter):
         return self._device_names(array.sharding)
 
     @cached_property
-    def _device_names(self) -> Any:
+    def _device_names(self) -> Callable[[Any], str]:
         @lru_cache(maxsize=256)
         def names(sharding: Any) -> str:
             return ",".join(sorted(f"{device.platform}:{device.id}" for device in sharding.device_set))

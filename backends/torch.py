@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Signature
-from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.plan import Operand
@@ -101,9 +100,9 @@ class TorchAdapter(Adapter):
         return str(array.device)
 
     def operand(self, signature: Signature) -> Operand:
-        shape, strides, dtype, _ = signature
-        shape = tuple(shape)
-        return Operand(shape, self.dtype_name(dtype), layout_class(shape, strides))
+        shape, _, dtype, _ = signature
+        strides: Any = signature[1]
+        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, strides))
 
     def dtype_name(self, dtype: Any) -> str:
         try:
