@@ -138,7 +138,8 @@ def _product_order(lhs: Term, rhs: Term, classes: Classes, wanted: Labels | None
 
 def _aligned(builder: Builder, term: Term, order: Labels) -> int:
     """The slot of ``term`` with its axes in ``order``, and axes of size 1 for the labels it lacks."""
-    term = builder.permute(term, tuple(label for label in order if label in term.labels))
+    reason = "its axes in the order of the product"
+    term = builder.permute(term, tuple(label for label in order if label in term.labels), reason)
     if term.labels == order:
         return term.slot
     first = next((place for place, label in enumerate(order) if label in term.labels), len(order))

@@ -37,7 +37,7 @@ class Traits:
     """Matmul reads a packed operand transposed when told so by a flag; set where a transpose is no view."""
 
     max_transpose_axes: int | None = None
-    """The most axes that one transpose takes (None: any number)."""
+    """The most axes, 4 or more, that one transpose takes where it copies (None: any number)."""
 
     max_sum_axes: int | None = None
     """The most axes that one sum takes (None: any number), where neighbours that are all summed, or all kept, are one."""
