@@ -82,7 +82,7 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
     """
     terms, output, arrays = _read(operands)
     if dtype is None:
-        dtype = np.result_type(*arrays).name
+        dtype = np.result_type(*(np.asarray(array).dtype for array in arrays)).name
     arrays = [np.asarray(array) if dtype == "bfloat16" else np.asarray(array).astype(dtype) for array in arrays]
     width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
     named = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]

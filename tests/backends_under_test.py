@@ -1,0 +1,78 @@
+"""The installed backends, for tests that hold each of them to the same promises."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from einsumx.conformance.oracle import judge
+from einsumx.registry import BUILTIN, get_backend
+
+FRAMEWORKS = {"array_api": "array_api_strict"}
+"""What must be installed for a backend to be tested, where that is not what its adapter names."""
+
+DTYPES = {
+    "numpy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
+    "torch": "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64 complex64 complex128",
+    "jax": "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64",
+    "mxnet": "bool int8 int32 int64 uint8 float16 float32 float64",
+    "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
+    "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
+}
+"""The number types that every supported version of a framework has (JAX: without 64 bits, as it comes)."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An installed framework as tests use it: arrays to it and back, and which dtypes it has."""
+
+    name: str
+
+    def __str__(self):
+        return self.name
+
+    @property
+    def adapter(self):
+        return get_backend(self.name)
+
+    @property
+    def dtypes(self):
+        return DTYPES[self.name].split()
+
+    @property
+    def float(self):
+        """The widest float that the framework has as it comes."""
+        return "float64" if "float64" in self.dtypes else "float32"
+
+    def array(self, values, dtype=None):
+        """A NumPy array, or what makes one, on the framework; bfloat16 is rounded from float32."""
+        values = np.asarray(values, "float32" if dtype == "bfloat16" else dtype)
+        found = self.adapter.from_numpy(values)
+        return self.adapter.cast(found, dtype) if dtype == "bfloat16" else found
+
+    def values(self, array):
+        """An array of the framework as a NumPy array; of float32 for bfloat16."""
+        if self.dtype(array) == "bfloat16":
+            array = self.adapter.cast(array, "float32")
+        return np.asarray(self.adapter.to_numpy(array))
+
+    def dtype(self, array):
+        """The name of an array's dtype."""
+        return self.adapter.operand(self.adapter.signature(array)).dtype
+
+    def check(self, result, expected):
+        """Assert that ``result`` is an array of the framework with the expected values and dtype."""
+        assert isinstance(result, type(self.array(np.zeros(2, "float32"))))
+        assert self.dtype(result) == expected.dtype
+        verdict = judge(self.values(result), expected)
+        assert verdict, verdict.wrong
+
+
+def _is_installed(name):
+    package = FRAMEWORKS.get(name, name)
+    return find_spec(package) is not None and find_spec(f"einsumx.backends.{name}") is not None
+
+
+INSTALLED = [Backend(name) for name in BUILTIN if _is_installed(name)]
+NUMPY = INSTALLED[0]
+OTHERS = INSTALLED[1:]

@@ -1,0 +1,412 @@
+"""Random equations, shapes, layouts and dtypes: every plan gives what the plain sum gives, on every backend's terms."""
+
+import dataclasses
+import json
+from importlib.util import find_spec
+from math import prod
+
+import numpy as np
+import pytest
+from backends_under_test import NUMPY, OTHERS
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import einsumx
+from einsumx.bind import bind
+from einsumx.conformance.oracle import expect, judge
+from einsumx.errors import EinsumxError
+from einsumx.layout import layout_class
+from einsumx.lower import lower
+from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
+from einsumx.parse import parse_text
+from einsumx.path import find_path
+from einsumx.registry import BUILTIN, get_backend
+from einsumx.simplify import simplify
+from einsumx.verify import verify
+
+LABELS = "abcdXé"
+INDEX_SPACE = 4000
+"""The most terms that a drawn equation multiplies out to, so that the plain sum stays cheap."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A drawn contraction: the equation in both forms, and the operands' shapes."""
+
+    text: str
+    sublists: tuple
+    output: tuple | None
+    shapes: tuple
+
+    def arguments(self, arrays, as_text):
+        if as_text:
+            return [self.text, *arrays]
+        pairs = [item for array, labels in zip(arrays, self.sublists) for item in (array, list(labels))]
+        return pairs if self.output is None else [*pairs, list(self.output)]
+
+
+@st.composite
+def cases(draw, operands=st.integers(1, 6), with_zero=True):
+    sizes_of = st.sampled_from([0, 1, 2, 2, 3, 3, 4] if with_zero else [1, 2, 3, 4])
+    sizes = {label: draw(sizes_of) for label in LABELS}
+    batch = draw(st.lists(sizes_of, max_size=2))
+    terms, shapes = [], []
+    for _ in range(draw(operands)):
+        term = draw(st.lists(st.sampled_from(LABELS), max_size=4))
+        narrow = draw(st.sets(st.sampled_from(LABELS), max_size=1))
+        shape = [1 if label in narrow else sizes[label] for label in term]
+        if draw(st.integers(0, 3)) == 0:
+            place = draw(st.integers(0, len(term)))
+            own = [draw(st.sampled_from([size, size, 1])) for size in batch[draw(st.integers(0, len(batch))) :]]
+            term.insert(place, ...)
+            shape[place:place] = own
+        terms.append(tuple(term))
+        shapes.append(tuple(shape))
+    known = list(dict.fromkeys(label for term in terms for label in term))
+    output = draw(st.none() | st.permutations(known).flatmap(lambda p: st.integers(0, len(p)).map(lambda n: p[:n])))
+    space = prod(max(size, 1) for size in batch) * prod(max(sizes[label], 1) for label in known if label is not ...)
+    assume(space <= INDEX_SPACE)
+    gap = draw(st.sampled_from(["", " "]))
+
+    def written(term):
+        return gap.join("..." if label is ... else label for label in term)
+
+    text = ",".join(map(written, terms)) + ("" if output is None else f"{gap}->{gap}{written(output)}")
+    return Case(text, tuple(terms), None if output is None else tuple(output), tuple(shapes))
+
+
+def random_values(rng, shape, dtype, small):
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(shape) < 0.7
+    if kind in "iu" and not small:
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    if kind in "iuO":
+        return np.asarray(rng.integers(0 if kind == "u" else -4, 5, shape)).astype(dtype)
+    values = rng.standard_normal(shape)
+    return (values + 1j * rng.standard_normal(shape)).astype(dtype) if kind == "c" else values.astype(dtype)
+
+
+LAYOUTS = ("contiguous", "transposed", "gaps", "reversed", "broadcast", "unaligned")
+
+
+def laid_out(rng, values, layout):
+    """The same values (but for "broadcast", where an axis repeats one) with other strides."""
+    rank = values.ndim
+    match layout:
+        case "transposed":
+            axes = rng.permutation(rank)
+            return np.array(values.transpose(axes), order="C").transpose(np.argsort(axes))
+        case "gaps":
+            room = np.zeros([size + int(rng.integers(0, 3)) for size in values.shape], values.dtype)
+            view = room[(..., *(slice(room.shape[axis] - size, None) for axis, size in enumerate(values.shape)))]
+        case "reversed":
+            return values[(..., *(slice(None, None, rng.choice([1, -1])) for _ in range(rank)))]
+        case "broadcast" if rank and values.size:
+            axis = int(rng.integers(rank))
+            return np.broadcast_to(values.take([0], axis), values.shape)
+        case "unaligned" if values.dtype != object:
+            room = np.zeros(values.nbytes + 1, "u1")
+            view = room[1:].view(values.dtype).reshape(values.shape)
+        case _:
+            return values
+    view[...] = values
+    return view
+
+
+@st.composite
+def operands(draw, case, dtypes):
+    """Arrays for a case: one dtype for all, or one each."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    mixed = draw(st.integers(0, 3)) == 0
+    chosen = [draw(st.sampled_from(dtypes)) for _ in (case.shapes if mixed else [()])]
+    chosen = chosen if mixed else chosen * len(case.shapes)
+    small = {np.dtype(dtype).kind for dtype in chosen} - set("iu") != set()
+    return [
+        laid_out(rng, np.asarray(random_values(rng, shape, dtype, small)), draw(st.sampled_from(LAYOUTS)))
+        for shape, dtype in zip(case.shapes, chosen)
+    ]
+
+
+def assert_right(result, expected):
+    verdict = judge(result, expected)
+    assert verdict, verdict.wrong
+
+
+# -- whole contractions -----------------------------------------------------------------------------------------
+
+
+@given(data=st.data(), case=cases())
+@settings(max_examples=400)
+def test_einsum_on_numpy_gives_the_plain_sum(data, case):
+    arrays = data.draw(operands(case, [*NUMPY.dtypes, "longdouble", "clongdouble", "object"]))
+    arguments = case.arguments(arrays, data.draw(st.booleans()))
+    optimize = data.draw(st.sampled_from(["auto", "auto", True, False, "greedy"]))
+    with np.errstate(all="ignore"):
+        result = einsumx.einsum(*arguments, optimize=optimize)
+    expected = expect(*arguments)
+    if expected.dtype == "object":  # NumPy gives the object itself where there is one
+        result = np.asarray(result, object)
+    assert_right(result, expected)
+
+
+@pytest.mark.parametrize("backend", OTHERS, ids=str)
+def test_einsum_on_every_backend_gives_the_plain_sum(backend):
+    plain = [name for name in backend.dtypes if name != "bfloat16"]
+
+    @given(data=st.data(), case=cases())
+    @settings(max_examples=60)
+    def check(data, case):
+        dtype = data.draw(st.sampled_from(plain))
+        arrays = [np.array(array, order="C") for array in data.draw(operands(case, [dtype]))]
+        result = einsumx.einsum(*case.arguments([backend.array(array) for array in arrays], data.draw(st.booleans())))
+        backend.check(result, expect(*case.arguments(arrays, True)))
+
+    check()
+
+
+@given(data=st.data(), case=cases())
+@settings(max_examples=100)
+def test_out_is_written_whole_where_it_overlaps_an_operand(data, case):
+    arrays = data.draw(operands(case, ["float64"]))
+    expected = expect(case.text, *(array.copy() for array in arrays))
+    needed = max(expected.values.size, *(array.size for array in arrays), 1)
+    memory = np.zeros(2 * needed)
+    start = data.draw(st.integers(0, needed - arrays[0].size)) if arrays[0].size < needed else 0
+    first = memory[start : start + arrays[0].size].reshape(arrays[0].shape)
+    first[...] = arrays[0]
+    out = memory[: expected.values.size].reshape(expected.values.shape)
+    assert einsumx.einsum(case.text, first, *arrays[1:], out=out) is out
+    assert_right(out, expected)
+
+
+# -- plans for every backend, executed on NumPy by what each op means -----------------------------------------------
+
+
+class Interpreter:
+    """What each op means, on NumPy arrays, holding a plan to the facts that a framework's traits state.
+
+    Without strides every value is C-contiguous. Results of arithmetic are C-contiguous either way.
+    """
+
+    def __init__(self, traits):
+        self.traits = traits
+
+    def run(self, plan, operands):
+        values = dict(enumerate(operands))
+        for op in plan.ops:
+            found = np.asarray(self.value(op, [values[slot] for slot in sources(op)]))
+            if not self.traits.strided or isinstance(op, Copy | Sum | Multiply | Matmul | Native):
+                found = np.asarray(found, order="C")
+            values[op.out] = found
+        return values[plan.result]
+
+    def value(self, op, arrays):
+        traits, first = self.traits, arrays[0]
+        match op:
+            case Transpose():
+                assert traits.max_transpose_axes is None or len(op.axes) <= traits.max_transpose_axes
+                assert traits.strided or op.reason, "a transpose that copies has a reason"
+                return first.transpose(op.axes)
+            case Reshape():
+                view = first.reshape(op.shape)
+                assert first.size == 0 or np.shares_memory(view, first), f"{op} copies {first.shape} {first.strides}"
+                return view
+            case Diagonal():
+                return first.diagonal(0, op.axis1, op.axis2)
+            case Copy():
+                assert op.reason
+                return first.copy()
+            case Cast():
+                return first.astype(op.dtype)
+            case Sum():
+                wide = first.dtype.name in traits.wide_sum
+                return first.astype("f4").sum(op.axes).astype(first.dtype) if wide else first.sum(op.axes, first.dtype)
+            case Multiply():
+                assert arrays[0].dtype == arrays[1].dtype
+                return np.multiply(*arrays)
+            case Matmul():
+                return self.matmul(op, *arrays)
+            case Native():
+                assert first.dtype.name in traits.native_dtypes
+                assert len(set(op.equation) - set(",->")) <= traits.native_max_labels
+                return np.einsum(op.equation, *arrays)
+
+    def matmul(self, op, lhs, rhs):
+        traits = self.traits
+        assert lhs.dtype == rhs.dtype
+        assert lhs.dtype.name in traits.matmul_dtypes
+        batch = lhs.ndim - 2
+        assert traits.min_batch_axes <= batch <= (lhs.ndim if traits.max_batch_axes is None else traits.max_batch_axes)
+        assert traits.transpose_flags or not (op.transpose_lhs or op.transpose_rhs)
+        for side in (lhs, rhs):
+            rows, cols = side.shape[-2:]
+            if side.size and rows > 1 and cols > 1:
+                assert side.itemsize in side.strides[-2:], f"{op} reads a matrix without a unit stride"
+        lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
+        rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
+        wide = "float32" if lhs.dtype.name in traits.wide_matmul else lhs.dtype
+        return np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
+
+
+def in_elements(array):
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return layout_class(array.shape, strides) if array.size else None
+
+
+def planned(case, arrays, backend, traits, optimize="auto"):
+    """The plan for arrays of one dtype, with their strides where the framework has strides."""
+    dtype = arrays[0].dtype.name
+    described = [
+        einsumx.Operand(array.shape, dtype, in_elements(array) if traits.strided else None) for array in arrays
+    ]
+    sized = bind(parse_text(case.text, len(arrays)), [array.shape for array in arrays])
+    path = find_path(sized, optimize)
+    return lower(sized, described, path, backend=backend, traits=traits, dtype=dtype)
+
+
+def all_traits():
+    """The traits of every backend on every kind of device."""
+    found = {}
+    for name in (n for n in BUILTIN if find_spec(f'einsumx.backends.{n}')):
+        for device in ("cpu", "cuda"):
+            traits = get_backend(name).traits(device)
+            if traits not in found.values():
+                found[f"{name} on {device}"] = traits
+    return found
+
+
+STRICT = einsumx.Traits(
+    strided=False,
+    views=False,
+    min_batch_axes=1,
+    max_batch_axes=1,
+    batch_strides=False,
+    transpose_flags=True,
+    max_transpose_axes=4,
+    matmul_dtypes=frozenset({"float32", "float64"}),
+    widen=(("float16", "float32"),),
+)
+"""A framework with everything that any lacks."""
+
+TRAITS = {**all_traits(), "the least": STRICT, "the least with strides": dataclasses.replace(STRICT, strided=True, max_transpose_axes=None)}
+
+
+@pytest.mark.parametrize("name", TRAITS)
+def test_plans_for_the_traits_of_every_backend_mean_the_plain_sum(name):
+    traits = TRAITS[name]
+    names = ["float32", "float64", "complex64", "float16", "int8", "bool"]
+
+    @given(data=st.data(), case=cases())
+    @settings(max_examples=120)
+    def check(data, case):
+        arrays = data.draw(operands(case, [data.draw(st.sampled_from(names))]))
+        if not traits.strided:
+            arrays = [np.array(array, order="C") for array in arrays]
+        plan = planned(case, arrays, name, traits)
+        with np.errstate(all="ignore"):
+            assert_right(Interpreter(traits).run(plan, arrays), expect(case.text, *arrays))
+
+    check()
+
+
+@given(data=st.data(), case=cases(operands=st.integers(1, 4)))
+@settings(max_examples=200)
+def test_reshapes_on_numpy_are_views_for_every_layout(data, case):
+    """What the plan calls a view is one on the framework's own arrays, not only by the plan's own bookkeeping."""
+    adapter = NUMPY.adapter
+    arrays = data.draw(operands(case, ["float32"]))
+    plan = planned(case, arrays, "numpy", adapter.cpu)
+    values = dict(enumerate(arrays))
+    runs = {
+        Transpose: lambda op, a: adapter.transpose(a, op.axes),
+        Reshape: lambda op, a: adapter.reshape(a, op.shape),
+        Diagonal: lambda op, a: adapter.diagonal(a, op.axis1, op.axis2),
+        Copy: lambda op, a: adapter.copy(a),
+        Cast: lambda op, a: adapter.cast(a, op.dtype),
+        Sum: lambda op, a: adapter.sum(a, op.axes),
+        Multiply: lambda op, a, b: adapter.multiply(a, b),
+        Matmul: lambda op, a, b: adapter.matmul(a, b, op.transpose_lhs, op.transpose_rhs),
+    }
+    for op in plan.ops:
+        read = [values[slot] for slot in sources(op)]
+        values[op.out] = runs[type(op)](op, *read)
+        if isinstance(op, Transpose | Reshape | Diagonal) and np.size(read[0]):
+            assert np.shares_memory(values[op.out], read[0]), f"{op} of\n{plan}"
+
+
+# -- plans as data --------------------------------------------------------------------------------------------------
+
+
+@given(data=st.data(), case=cases())
+@settings(max_examples=150)
+def test_plans_are_simple_already_and_survive_json(data, case):
+    traits = TRAITS[data.draw(st.sampled_from(sorted(TRAITS)))]
+    arrays = [np.array(array, order="C") for array in data.draw(operands(case, ["float32"]))]
+    plan = planned(case, arrays, "numpy", traits)
+    assert simplify(plan.ops, [operand.shape for operand in plan.operands], plan.result) == (plan.ops, plan.result)
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    assert einsumx.Plan.from_json(json.dumps(json.loads(plan.to_json()), indent=1)) == plan
+    assert str(plan).count("\n") == len(plan.ops) + 1
+
+
+def damaged(plan, index):
+    """The plan with the op at ``index`` changed so that it no longer fits."""
+    op = plan.ops[index]
+    changes = {
+        "reads what is not there": {
+            "lhs" if hasattr(op, "lhs") else "operands" if hasattr(op, "operands") else "src": (99,) * len(op.operands)
+            if hasattr(op, "operands")
+            else 99
+        },
+        "reads itself": None if isinstance(op, Native) else {"lhs" if hasattr(op, "lhs") else "src": op.out},
+        "writes an operand": {"out": 0},
+    }
+    match op:
+        case Transpose(axes=axes) if axes:
+            changes["names an axis twice"] = {"axes": (axes[0],) * (len(axes) + 1)}
+        case Reshape(shape=shape):
+            changes["makes more elements"] = {"shape": (*shape, 2 if prod(shape) else 0, 7, 11)[: len(shape) + 1]}
+        case Sum(axes=axes):
+            changes["sums an axis twice"] = {"axes": (*axes, axes[0])}
+        case Diagonal(axis1=axis):
+            changes["takes the diagonal of one axis"] = {"axis2": axis}
+    if isinstance(op, Reshape) and not prod(op.shape):
+        del changes["makes more elements"]
+    for what, change in changes.items():
+        if change is not None:
+            broken = dataclasses.replace(op, **change)
+            yield what, dataclasses.replace(plan, ops=(*plan.ops[:index], broken, *plan.ops[index + 1 :]))
+
+
+@given(data=st.data(), case=cases())
+@settings(max_examples=80)
+def test_verify_catches_a_damaged_plan(data, case):
+    arrays = [np.array(array, order="C") for array in data.draw(operands(case, ["float32"]))]
+    plan = planned(case, arrays, "numpy", TRAITS[data.draw(st.sampled_from(sorted(TRAITS)))])
+    verify(plan)
+    for what, broken in damaged(plan, data.draw(st.integers(0, len(plan.ops) - 1))):
+        with pytest.raises(EinsumxError):
+            verify(broken)
+            pytest.fail(f"an op that {what} was not noticed")
+    for change in ({"result": 99}, {"shape": (*plan.shape, 1)}, {"ops": plan.ops[:-1]}):
+        with pytest.raises(EinsumxError):
+            verify(dataclasses.replace(plan, **change))
+    with pytest.raises(EinsumxError):
+        einsumx.Plan.from_json(dataclasses.replace(plan, shape=(*plan.shape, 1)).to_json())
+
+
+@given(data=st.data(), case=cases(operands=st.integers(3, 6)))
+@settings(max_examples=100)
+def test_every_path_gives_the_same_value(data, case):
+    arrays = data.draw(operands(case, ["float64"]))
+    steps, left = [], len(arrays)
+    while left > 1:
+        step = data.draw(st.sets(st.integers(0, left - 1), min_size=1, max_size=min(3, left)).filter(lambda s: s))
+        steps.append(tuple(data.draw(st.permutations(sorted(step)))))
+        left -= len(step) - 1
+        assume(len(steps) < 12)
+    expected = expect(case.text, *arrays)
+    assert_right(einsumx.einsum(case.text, *arrays, optimize=steps), expected)
+    assert_right(einsumx.einsum(case.text, *arrays, optimize=["einsum_path", *steps]), expected)
