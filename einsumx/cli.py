@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Literal
 
 from einsumx import dtypes
 from einsumx.api import plan
@@ -62,7 +63,10 @@ wrong or einsumx fails, and 2 where nothing could be compared.
     reason                what is wrong, why it failed or is absent, why there
                           is no native time; else ""
     install               if absent: how to install it, or ""
-    version, equation, shapes      unless absent; and unless failed:
+                          and, if not absent:
+    library, version      what did the work: array_api_strict for array_api
+    equation, shapes      the problem
+                          and, if not failed either:
     native_seconds        median time of the framework's own einsum, or null
     einsumx_seconds       median time of einsumx.einsum
     native_per_einsumx    their ratio, or null
@@ -318,20 +322,22 @@ def _row_data(row: Row) -> dict[str, Any]:
     match row:
         case Absent(backend, reason, install):
             return {"backend": backend, "status": "absent", "reason": reason, "install": install}
-        case Failed(backend, release, problem, reason):
+        case Failed():
             return {
-                "backend": backend,
+                "backend": row.backend,
                 "status": "failed",
-                "reason": reason,
-                "version": release,
-                "equation": problem.equation,
-                "shapes": problem.shapes,
+                "reason": row.reason,
+                "library": row.library,
+                "version": row.version,
+                "equation": row.problem.equation,
+                "shapes": row.problem.shapes,
             }
         case Measured():
             return {
                 "backend": row.backend,
                 "status": "wrong" if row.wrong else "right",
                 "reason": row.wrong or row.note,
+                "library": row.library,
                 "version": row.version,
                 "equation": row.problem.equation,
                 "shapes": row.problem.shapes,
@@ -380,44 +386,45 @@ def _print_comparison(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
 
 def _print_rows(console: Console, rows: Sequence[Measured | Failed], several: bool) -> None:
     """A table with as many columns as the console is wide enough for; where it is too narrow, two lines a row."""
-    cells = [_cells(row) for row in rows]
-    columns = [column for column in cells[0] if several or column != "equation"]
+    sections = [[_cells(row) for row in group] for _, group in groupby(rows, key=lambda row: row.backend)]
+    columns = [column for column in sections[0][0] if several or column != "equation"]
     unlimited = console.options.update(max_width=10_000)
     for column in ("", "calls", "error"):
         columns = [kept for kept in columns if kept != column]
-        table = _table([{name: row[name] for name in columns} for row in cells])
+        table = _table(sections, columns)
         if console.measure(table, options=unlimited).maximum <= console.width:
             console.print(table)
             return
-    for row in cells:
+    for row in chain(*sections):
         console.print(f"{row['framework']}  {row['equation']}  {row['result']}")
         console.print(f"  native {row['native']}, einsumx {row['einsumx']}, ratio {row['ratio']}, error {row['error']}")
 
 
-def _table(rows: Sequence[dict[str, str]]) -> Table:
-    """A section a framework; its name stands in the first row only."""
+def _table(sections: Sequence[Sequence[dict[str, str]]], columns: Sequence[str]) -> Table:
+    """A section a framework, with its name in the first row, and its version in the second if there is one."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1), header_style="dim")
-    for name in rows[0]:
-        right = name in ("native", "einsumx", "ratio", "error")
-        table.add_column("" if name == "result" else name, justify="right" if right else "left", no_wrap=True)
-    above = ""
-    for row in rows:
-        if above and row["framework"] != above:
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column in ("native", "einsumx", "ratio", "error") else "left"
+        table.add_column("" if column == "result" else column, justify=justify, no_wrap=True)
+    for section in sections:
+        name = section[0]["framework"]
+        labels = [name] if len(section) == 1 else [*name.split(" ", 1), *[""] * len(section)]
+        for row, label in zip(section, labels):
+            styles = {"result": "green" if row["result"] == "right" else "bold red", "einsumx": "bold"}
+            cells = {**row, "framework": label}
+            table.add_row(*(Text(cells[column], styles.get(column, "")) for column in columns))
+        if len(section) > 1:
             table.add_section()
-        shown = {**row, "framework": "" if row["framework"] == above else row["framework"]}
-        styles = {"result": "green" if row["result"] == "right" else "bold red", "einsumx": "bold"}
-        table.add_row(*(Text(cell, styles.get(name, "")) for name, cell in shown.items()))
-        above = row["framework"]
     return table
 
 
 def _cells(row: Measured | Failed) -> dict[str, str]:
     """A row in words, by column."""
-    start = {"framework": f"{row.backend} {row.version}".rstrip(), "equation": row.problem.equation}
+    start = {"framework": f"{row.library} {row.version}".rstrip(), "equation": row.problem.equation}
     if isinstance(row, Failed):
         return {**start, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
     return {

@@ -58,7 +58,7 @@ class Measured:
 
     Attributes:
         backend: by its name in einsumx.
-        version: of the framework.
+        library, version: what did the work; of another name than the backend for ``array_api``.
         problem: what was computed.
         native_seconds: the median time of the framework's own einsum; None where it has none that takes this.
         einsumx_seconds: the median time of :func:`einsumx.einsum`.
@@ -70,6 +70,7 @@ class Measured:
     """
 
     backend: str
+    library: str
     version: str
     problem: Problem
     native_seconds: float | None
@@ -96,6 +97,7 @@ class Failed:
     """A problem on which einsumx raised, and what it said."""
 
     backend: str
+    library: str
     version: str
     problem: Problem
     reason: str
@@ -195,13 +197,14 @@ def compare(
             try:
                 yield _measure(adapter, case, device, rounds, seconds)
             except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
-                yield Failed(adapter.name, _version(adapter), case.problem, _first_line(error))
+                yield Failed(adapter.name, *_library(adapter), case.problem, _first_line(error))
 
 
 def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seconds: float) -> Measured:
     from einsumx.conformance.oracle import judge
 
     equation, dtype = case.problem.equation, case.problem.dtype
+    library, version = _library(adapter)
     arrays = [_placed(adapter, operand, dtype, device) for operand in case.operands]
     # As einsumx's plans are: jitted where the framework jits.
     native = adapter.prepare(lambda arrays: adapter.native(equation, arrays))
@@ -222,7 +225,8 @@ def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seco
     times = _interleaved(calls, rounds, seconds)
     return Measured(
         backend=adapter.name,
-        version=_version(adapter),
+        library=library,
+        version=version,
         problem=case.problem,
         native_seconds=None if note else median(times[1]),
         einsumx_seconds=median(times[0]),
@@ -295,14 +299,14 @@ def _absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
         array = _placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
         _, _, found, where = adapter.signature(array)
         name = adapter.dtype_name(found)
-    except ModuleNotFoundError:
-        return Absent(adapter.name, "not installed", adapter.install)
     except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
+        if isinstance(error, ModuleNotFoundError) or isinstance(error.__cause__, ModuleNotFoundError):
+            return Absent(adapter.name, "not installed", adapter.install)
         return Absent(adapter.name, _first_line(error), "")
     if name != dtype:
         return Absent(adapter.name, f"makes {name} of {dtype}", "")
-    if not str(where).startswith(device):
-        return Absent(adapter.name, f"puts arrays on {where}, not on {device}", "")
+    if not device.startswith("cpu") and device and str(where).startswith("cpu"):
+        return Absent(adapter.name, f"has arrays on the CPU only, not on {device}", "")
     return None
 
 
@@ -319,9 +323,10 @@ def _values(adapter: Adapter, result: Array, dtype: str) -> Any:
     return adapter.to_numpy(adapter.cast(result, "float32") if dtype == "bfloat16" else result)
 
 
-def _version(adapter: Adapter) -> str:
-    module = import_module(adapter.module.partition(".")[0])
-    return str(getattr(module, "__version__", ""))
+def _library(adapter: Adapter) -> tuple[str, str]:
+    """The name and the version of what does the work."""
+    name = (adapter.module or adapter.xp.__name__).partition(".")[0]
+    return name, str(getattr(import_module(name), "__version__", ""))
 
 
 def _first_line(error: Exception) -> str:
