@@ -1,0 +1,113 @@
+"""Every check of the project. Each session makes its own environment; ``nox`` runs all but ``gpu``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+# A session whose interpreter is not installed is skipped, and says so, in continuous integration too.
+nox.options.error_on_missing_interpreters = False
+
+TESTING = ["pytest==9.*", "hypothesis==6.*"]
+# Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
+TORCH = "torch==2.13.0"
+
+# pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
+_PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
+
+
+def copy_of_project(session: nox.Session) -> Path:
+    """The project's files without what earlier builds left among them, which setuptools would pack again."""
+    copy = Path(session.create_tmp()) / "project"
+    shutil.rmtree(copy, ignore_errors=True)
+    leftovers = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(Path(__file__).parent, copy, ignore=leftovers)
+    return copy
+
+
+def install(session: nox.Session, *requirements: str) -> None:
+    """Install einsumx as its users do, not editable, with what a session asks for."""
+    session.install(f"{copy_of_project(session)}[cli]", *requirements)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
+    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.11")
+def mxnet1(session: nox.Session) -> None:
+    """MXNet 1.9.1, with the NumPy that it was built for, and PyTorch in the same process."""
+    install(session, *TESTING, TORCH, "numpy==1.23.5", "mxnet==1.9.1")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.11")
+def mxnet2(session: nox.Session) -> None:
+    """The pre-release of MXNet 2."""
+    install(session, *TESTING, "numpy==1.23.5", "mxnet==2.0.0b1")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.10")
+def oldest(session: nox.Session) -> None:
+    """The oldest Python, NumPy and opt_einsum that are supported."""
+    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=["3.13", "3.14"])
+def newest(session: nox.Session) -> None:
+    """The newest Python, and the newest NumPy that it has."""
+    install(session, *TESTING)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types and the examples in docstrings."""
+    install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("pytest", "tests/test_doctests.py")
+    settings = Path("pyproject.toml").resolve()
+    # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
+    with session.chdir(session.create_tmp()):
+        session.run("mypy", f"--config-file={settings}", "-p", "einsumx")
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """The sdist, and the wheel built from it: they have every file, and work far from the checkout."""
+    project = copy_of_project(session)
+    dist = project / "dist"
+    session.install("build", *TESTING)
+    session.run("python", "-m", "build", "--outdir", str(dist), str(project), silent=True)
+    session.run("pytest", "-m", "package", env={"EINSUMX_DIST": str(dist)})
+
+    (wheel,) = dist.glob("*.whl")
+    session.install(f"{wheel}[cli]", str(project / "tests" / "example_backend"))
+    elsewhere = Path(session.create_tmp()) / "elsewhere"
+    shutil.rmtree(elsewhere, ignore_errors=True)
+    shutil.copytree(project / "tests", elsewhere / "tests")
+    shutil.copy(project / "pyproject.toml", elsewhere)
+    with session.chdir(elsewhere):
+        session.run("einsumx", "compare")
+        session.run("pytest", *session.posargs)
+
+
+@nox.session(default=False, venv_params=["--system-site-packages"])
+def gpu(session: nox.Session) -> None:
+    """The checks on a real GPU, with the frameworks that the machine has: ``nox -s gpu``.
+
+    Frameworks that are not installed can be named: ``nox -s gpu -- torch cupy-cuda12x jax[cuda12]``.
+    """
+    install(session, *TESTING, *session.posargs)
+    session.run("pytest", "-m", "gpu")

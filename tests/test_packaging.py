@@ -1,0 +1,102 @@
+"""What is packed: every file that belongs to einsumx, at the place from which it is imported."""
+
+import os
+import subprocess
+import tarfile
+import zipfile
+from email.parser import Parser
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import einsumx
+
+CHECKOUT = Path(__file__).parent.parent
+PLACES = {"einsumx": "einsumx", "backends": "einsumx/backends", "conformance": "einsumx/conformance"}
+"""The checkout's folders, and where a wheel has them."""
+
+package = pytest.mark.package
+
+
+def missing(wanted, packed):
+    """Those of ``wanted`` that are not in ``packed``, in order."""
+    return sorted(set(wanted) - set(packed))
+
+
+@pytest.fixture(scope="module")
+def tracked():
+    """The files that git tracks, as paths from the checkout's root."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    return listed.stdout.rstrip("\0").split("\0")
+
+
+@pytest.fixture(scope="module")
+def source(tracked):
+    """Those of the tracked files that are imported."""
+    return [path for path in tracked if path.split("/")[0] in PLACES]
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    (path,) = Path(os.environ["EINSUMX_DIST"]).glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def sdist():
+    """The files in the sdist, as paths from its root."""
+    (path,) = Path(os.environ["EINSUMX_DIST"]).glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        return [name.partition("/")[2] for name in archive.getnames()]
+
+
+def test_a_missing_file_is_noticed():
+    assert missing(["einsumx/a.py", "einsumx/b.py"], ["einsumx/b.py", "einsumx/c.py"]) == ["einsumx/a.py"]
+
+
+@package
+def test_the_tracked_files_include_each_folder(source):
+    for folder in PLACES:
+        assert f"{folder}/__init__.py" in source
+
+
+@package
+def test_the_wheel_has_every_tracked_file_at_its_place(source, wheel):
+    def place(path):
+        folder, _, rest = path.partition("/")
+        return f"{PLACES[folder]}/{rest}"
+
+    assert missing(map(place, source), wheel.namelist()) == []
+
+
+@package
+def test_the_wheel_has_nothing_else(source, wheel):
+    modules = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    assert len(modules) == len(source)
+
+
+@package
+def test_the_sdist_has_every_tracked_file(source, tracked, sdist):
+    tests = [path for path in tracked if path.startswith("tests/")]
+    assert missing([*source, *tests, "LICENSE", "README.md", "pyproject.toml"], sdist) == []
+
+
+@package
+def test_the_wheel_carries_the_licence_and_the_readme(wheel):
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    described = Parser().parsestr(wheel.read(metadata).decode())
+    assert described["License-Expression"] == "MIT"
+    assert described["License-File"] == "LICENSE"
+    assert described.get_payload().strip() == (CHECKOUT / "README.md").read_text().strip()
+
+
+def test_type_checkers_find_that_the_package_is_typed():
+    assert (Path(einsumx.__file__).parent / "py.typed").is_file()
+
+
+def test_the_command_is_installed():
+    (command,) = (entry for entry in distribution("einsumx").entry_points if entry.group == "console_scripts")
+    assert command.name == "einsumx"
+    assert callable(command.load())
