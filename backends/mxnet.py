@@ -32,7 +32,7 @@ TRAITS = Traits(
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
     native_dtypes=_DTYPES,
-    native_below=4096,
+    native_rate=100e6,
     native_max_labels=10,
     native_max_operands=15,
     gemm_rate=60e9,
@@ -192,15 +192,17 @@ class MxnetAdapter(Adapter):
         return self.mx.npx.batch_dot(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
 
     def prepare(self, run: Run) -> Run:
-        is_np_shape, np_shape = self.mx.util.is_np_shape, self.mx.util.np_shape
+        set_np_shape = self.mx.util.set_np_shape
 
         # Shapes with no axes or with sizes of 0 mean what they say only under "np shape" semantics, which is a switch
         # of the thread: off by default in MXNet 1, and off in all threads but the main one in MXNet 2.
         def in_np_shape(operands: Sequence[Array]) -> Array:
-            if is_np_shape():
+            before = set_np_shape(True)
+            try:
                 return run(operands)
-            with np_shape(True):
-                return run(operands)
+            finally:
+                if not before:
+                    set_np_shape(False)
 
         return in_np_shape
 

@@ -41,6 +41,10 @@ def lower(
     """
     ops, result = _compute(equation, operands, path, traits, dtype)
     ops, result = simplify(ops, [operand.shape for operand in operands], result)
+    if _native_is_cheaper(equation, operands, traits, dtype, len(ops)):
+        builder = Builder(equation.sizes, traits, len(operands))
+        result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
+        ops = tuple(builder.ops)
     plan = Plan(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
     verify(plan)
     return plan
@@ -50,10 +54,6 @@ def _compute(
     equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
 ) -> tuple[list[Op], int]:
     """The ops in the result's dtype; or in a wider one, where rounding each intermediate would lose too much."""
-    if _is_native(equation, operands, traits, dtype):
-        builder = Builder(equation.sizes, traits, len(operands))
-        slot = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
-        return builder.ops, slot
     wider = dict(traits.widen).get(dtype)
     found = _lower_in(equation, operands, path, traits, dtype, dtype)
     if wider is not None and not _rounds_once(found[0], traits, dtype):
@@ -79,16 +79,18 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
     return True
 
 
-def _is_native(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
-    """Whether the whole contraction is one call of the framework's own einsum: tiny, and nothing that it gets wrong.
+def _native_is_cheaper(
+    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, calls: int
+) -> bool:
+    """Whether one call of the framework's own einsum beats ``calls`` others: tiny, and nothing that it gets wrong.
 
     Its gradients are wrong for repeated labels and for broadcast axes, so those never go there.
     """
-    if not traits.native_below or dtype not in traits.native_dtypes:
+    if not traits.native_rate or dtype not in traits.native_dtypes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if not 0 < prod(equation.sizes) < traits.native_below:
+    if not 0 < prod(equation.sizes) < traits.native_rate * traits.call_cost * (calls - 1):
         return False
     return all(
         operand.dtype == dtype

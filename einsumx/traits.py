@@ -40,7 +40,7 @@ class Traits:
     """The most axes, 4 or more, that one transpose takes where it copies (None: any number)."""
 
     max_sum_axes: int | None = None
-    """The most axes that one sum takes (None: any number), where neighbours that are all summed, or all kept, are one."""
+    """The most axes that one sum takes (None: any number); neighbours that are all summed, or all kept, are fused."""
 
     outer_by_matmul: bool = False
     """An outer product is cheaper as a matmul over one axis of size 1, as multiply is slow to broadcast."""
@@ -64,9 +64,9 @@ class Traits:
     native_dtypes: frozenset[str] = frozenset()
     """Dtypes for which the framework's own einsum kernel takes products that matmul does not."""
 
-    native_below: int = 0
-    """A whole contraction of fewer multiply-adds goes to the framework's own einsum kernel,
-    as its one call is then cheaper than several."""
+    native_rate: float = 0.0
+    """Multiply-adds a second of that kernel, on any dtype of ``native_dtypes``. A contraction so small that one call
+    of it is cheaper than the several calls of a lowering goes there as a whole; 0: none does."""
 
     native_max_labels: int = 0
     native_max_operands: int = 0
