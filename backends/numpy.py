@@ -116,7 +116,7 @@ class NumpyAdapter(Adapter):
         return self.xp.multiply(lhs, rhs, order="C")
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.xp.matmul(lhs, rhs)
+        return self.xp.matmul(lhs, rhs, order="C")
 
     def arrange(self, array: Array, order: str) -> Array:
         return self.xp.asarray(array, order=order)

@@ -102,6 +102,8 @@ class Builder:
             labels = [label for label in labels if label in term.labels]
         if not labels:
             return term
+        if self.traits.strided:  # some frameworks give sums the order of their operand: in memory order it is C
+            term = self.permute(term, term.in_memory_order(term.labels))
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
         slot = self.new_slot()
         self.ops.append(Sum(slot, term.slot, axes))
