@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from backends_under_test import NUMPY, OTHERS
+from backends_under_test import INSTALLED, NUMPY, OTHERS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -311,14 +311,21 @@ def test_plans_for_the_traits_of_every_backend_mean_the_plain_sum(name):
     check()
 
 
-@given(data=st.data(), case=cases(operands=st.integers(1, 4)))
-@settings(max_examples=200)
-def test_reshapes_on_numpy_are_views_for_every_layout(data, case):
-    """What the plan calls a view is one on the framework's own arrays, not only by the plan's own bookkeeping."""
-    adapter = NUMPY.adapter
-    arrays = data.draw(operands(case, ["float32"]))
-    plan = planned(case, arrays, "numpy", adapter.cpu)
-    values = dict(enumerate(arrays))
+STRIDED = [backend for backend in INSTALLED if backend.adapter.cpu.strided]
+
+
+def address(array):
+    """Where the memory that an array looks at starts."""
+    if hasattr(array, "untyped_storage"):
+        return array.untyped_storage().data_ptr()
+    while array.base is not None:
+        array = array.base
+    return id(array)
+
+
+@pytest.mark.parametrize("backend", STRIDED, ids=str)
+def test_what_a_plan_calls_a_view_is_one_on_the_frameworks_own_arrays(backend):
+    adapter = backend.adapter
     runs = {
         Transpose: lambda op, a: adapter.transpose(a, op.axes),
         Reshape: lambda op, a: adapter.reshape(a, op.shape),
@@ -329,11 +336,28 @@ def test_reshapes_on_numpy_are_views_for_every_layout(data, case):
         Multiply: lambda op, a, b: adapter.multiply(a, b),
         Matmul: lambda op, a, b: adapter.matmul(a, b, op.transpose_lhs, op.transpose_rhs),
     }
-    for op in plan.ops:
-        read = [values[slot] for slot in sources(op)]
-        values[op.out] = runs[type(op)](op, *read)
-        if isinstance(op, Transpose | Reshape | Diagonal) and np.size(read[0]):
-            assert np.shares_memory(values[op.out], read[0]), f"{op} of\n{plan}"
+
+    @given(data=st.data(), case=cases(operands=st.integers(2, 4), with_zero=False))
+    @settings(max_examples=250)
+    def check(data, case):
+        dtype = data.draw(st.sampled_from(["float32", "float16", "bool"]))
+        arrays = [np.asarray(random_values(np.random.default_rng(0), shape, dtype, True)) for shape in case.shapes]
+        axes = [data.draw(st.permutations(range(array.ndim))) for array in arrays]
+        turned = [array.transpose(order) for array, order in zip(arrays, axes)]
+        values = {
+            slot: adapter.transpose(backend.array(np.array(array, order="C")), tuple(map(int, np.argsort(order))))
+            for slot, (array, order) in enumerate(zip(turned, axes))
+        }
+        described = [adapter.operand(adapter.signature(value)) for value in values.values()]
+        sized = bind(parse_text(case.text, len(described)), case.shapes)
+        plan = lower(sized, described, find_path(sized), backend=str(backend), traits=adapter.cpu, dtype=dtype)
+        for op in plan.ops:
+            read = [values[slot] for slot in sources(op)]
+            values[op.out] = runs[type(op)](op, *read)
+            if isinstance(op, Transpose | Reshape | Diagonal):
+                assert address(values[op.out]) == address(read[0]), f"{op} copies in\n{plan}"
+
+    check()
 
 
 # -- plans as data --------------------------------------------------------------------------------------------------
