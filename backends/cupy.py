@@ -58,6 +58,9 @@ class CupyAdapter(NumpyAdapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.multiply(lhs, rhs)
 
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.xp.matmul(lhs, rhs)
+
     def prepare(self, run: Run) -> Run:
         def on_their_device(operands: Sequence[Array]) -> Array:
             with operands[0].device:
