@@ -16,6 +16,13 @@ TESTING = ["pytest==9.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
 TORCH = "torch==2.13.0"
 
+EXAMPLE = """
+import einsumx, einsumx_example
+assert einsumx.backends()["einsumx_example"]
+assert einsumx.einsum("ij,j->i", einsumx_example.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
+"""
+"""Uses a backend that another package brings, and that only its entry point makes known."""
+
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
@@ -88,12 +95,12 @@ def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and work far from the checkout."""
     project = copy_of_project(session)
     dist = project / "dist"
-    session.install("build", *TESTING)
+    session.install("build")
     session.run("python", "-m", "build", "--outdir", str(dist), str(project), silent=True)
-    session.run("pytest", "-m", "package", env={"EINSUMX_DIST": str(dist)})
-
     (wheel,) = dist.glob("*.whl")
-    session.install(f"{wheel}[cli]", str(project / "tests" / "example_backend"))
+    session.install(f"{wheel}[cli]", *TESTING)
+    session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})
+
     elsewhere = Path(session.create_tmp()) / "elsewhere"
     shutil.rmtree(elsewhere, ignore_errors=True)
     shutil.copytree(project / "tests", elsewhere / "tests")
@@ -101,6 +108,8 @@ def package(session: nox.Session) -> None:
     with session.chdir(elsewhere):
         session.run("einsumx", "compare")
         session.run("pytest", *session.posargs)
+        session.install(str(project / "tests" / "example_backend"))
+        session.run("python", "-c", EXAMPLE)
 
 
 @nox.session(default=False, venv_params=["--system-site-packages"])
