@@ -9,35 +9,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
-import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from einsumx import dtypes
 from einsumx.api import plan
-from einsumx.compare import Absent, Failed, Measured, Problem, Row, attention, compare, make_case
+from einsumx.compare import Absent, Problem, attention, compare, is_right, make_case
 from einsumx.cost import PlanCost, plan_cost
 from einsumx.errors import EinsumxError
 from einsumx.explain import plan_text, summary
 from einsumx.ops import Native
 from einsumx.plan import Plan
 from einsumx.registry import BUILTIN, backends, get_backend
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from einsumx.report import comparison_data, print_comparison, terminal_width
 
 __all__ = ["main"]
 
-OK, WRONG, REFUSED = 0, 1, 2
+OK, WRONG, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 _SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
 
@@ -113,8 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except (EinsumxError, MemoryError) as error:
+        _announce("")
         print(f"einsumx {options.command}: error: {error}", file=sys.stderr)
         return REFUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return status
 
 
@@ -278,12 +274,12 @@ def _compare(options: argparse.Namespace) -> int:
     rows = list(compare(cases, names, device=options.device, rounds=options.rounds, announce=_announce))
     _announce("")
     if options.json:
-        _print_json(_comparison_data(rows, options))
+        _print_json(comparison_data(rows, options.dtype, options.device))
     else:
-        _print_comparison(rows, problems)
+        print_comparison(rows, problems)
     if all(isinstance(row, Absent) for row in rows):
         raise EinsumxError(f"none of {', '.join(names)} could be compared here")
-    return OK if all(map(_is_right, rows)) else WRONG
+    return OK if all(map(is_right, rows)) else WRONG
 
 
 def _require_rich() -> None:
@@ -297,197 +293,16 @@ def _announce(text: str) -> None:
         print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _is_right(row: Row) -> bool:
-    match row:
-        case Measured():
-            return not row.wrong
-        case Failed():
-            return False
-        case Absent():
-            return True
-
-
-def _comparison_data(rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "einsumx": version("einsumx"),
-        "dtype": options.dtype,
-        "device": options.device,
-        "cores": _cores(),
-        "right": all(map(_is_right, rows)),
-        "rows": list(map(_row_data, rows)),
-    }
-
-
-def _row_data(row: Row) -> dict[str, Any]:
-    match row:
-        case Absent(backend, reason, install):
-            return {"backend": backend, "status": "absent", "reason": reason, "install": install}
-        case Failed():
-            return {
-                "backend": row.backend,
-                "status": "failed",
-                "reason": row.reason,
-                "library": row.library,
-                "version": row.version,
-                "equation": row.problem.equation,
-                "shapes": row.problem.shapes,
-            }
-        case Measured():
-            return {
-                "backend": row.backend,
-                "status": "wrong" if row.wrong else "right",
-                "reason": row.wrong or row.note,
-                "library": row.library,
-                "version": row.version,
-                "equation": row.problem.equation,
-                "shapes": row.problem.shapes,
-                "native_seconds": row.native_seconds,
-                "einsumx_seconds": row.einsumx_seconds,
-                "native_per_einsumx": row.ratio,
-                "rounds": row.rounds,
-                "error_per_bound": row.error if math.isfinite(row.error) else None,
-                "ops": row.ops,
-                "generic_kernel": row.uses_generic_kernel,
-            }
+# -- what is printed ------------------------------------------------------------------------------------------
 
 
 def _print_json(data: dict[str, Any]) -> None:
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
-def _cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _print_comparison(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
-    from rich.console import Console
-
-    console = Console(width=_width(), highlight=False, markup=False, emoji=False)
-    width = max(len(problem.equation) for problem in problems)
-    for problem in problems:
-        shapes = " ".join(f"({','.join(map(str, shape))})" for shape in problem.shapes)
-        console.print(f"{problem.equation:<{width}}  {shapes}  {problem.dtype}")
-    console.print()
-    measured = [row for row in rows if not isinstance(row, Absent)]
-    if measured:
-        _print_rows(console, measured, several=len(problems) > 1)
-        console.print()
-    absent = {row.backend: row for row in rows if isinstance(row, Absent)}
-    width = max(map(len, absent), default=0)
-    for name, row in absent.items():
-        how = f": {row.install}" if row.install else ""
-        console.print(f"{name:<{width}}  {row.reason}{how}", soft_wrap=True)
-    if absent:
-        console.print()
-    for remark in _remarks(measured):
-        console.print(remark)
-
-
-def _print_rows(console: Console, rows: Sequence[Measured | Failed], several: bool) -> None:
-    """A table with as many columns as the console is wide enough for; where it is too narrow, two lines a row."""
-    sections = [[_cells(row) for row in group] for _, group in groupby(rows, key=lambda row: row.backend)]
-    columns = [column for column in sections[0][0] if several or column != "equation"]
-    unlimited = console.options.update(max_width=10_000)
-    for column in ("", "calls", "error"):
-        columns = [kept for kept in columns if kept != column]
-        table = _table(sections, columns)
-        if console.measure(table, options=unlimited).maximum <= console.width:
-            console.print(table)
-            return
-    for row in chain(*sections):
-        console.print(f"{row['framework']}  {row['equation']}  {row['result']}")
-        console.print(f"  native {row['native']}, einsumx {row['einsumx']}, ratio {row['ratio']}, error {row['error']}")
-
-
-def _table(sections: Sequence[Sequence[dict[str, str]]], columns: Sequence[str]) -> Table:
-    """A section a framework, with its name in the first row, and its version in the second if there is one."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column in ("native", "einsumx", "ratio", "error") else "left"
-        table.add_column("" if column == "result" else column, justify=justify, no_wrap=True)
-    for section in sections:
-        name = section[0]["framework"]
-        labels = [name] if len(section) == 1 else [*name.split(" ", 1), *[""] * len(section)]
-        for row, label in zip(section, labels):
-            styles = {"result": "green" if row["result"] == "right" else "bold red", "einsumx": "bold"}
-            cells = {**row, "framework": label}
-            table.add_row(*(Text(cells[column], styles.get(column, "")) for column in columns))
-        if len(section) > 1:
-            table.add_section()
-    return table
-
-
-def _cells(row: Measured | Failed) -> dict[str, str]:
-    """A row in words, by column."""
-    start = {"framework": f"{row.library} {row.version}".rstrip(), "equation": row.problem.equation}
-    if isinstance(row, Failed):
-        return {**start, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
-    return {
-        **start,
-        "native": "none" if row.native_seconds is None else _time(row.native_seconds),
-        "einsumx": _time(row.einsumx_seconds),
-        "ratio": "" if row.ratio is None else f"{_three_digits(row.ratio)}x",
-        "error": f"{row.error:.1g}",
-        "result": "WRONG" if row.wrong else "right",
-        "calls": ", ".join(dict.fromkeys(row.ops)),
-    }
-
-
-def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
-    """What the table has no room for, what it comes to, and how to read it."""
-    if not rows:
-        return
-    for row in rows:
-        where = f"{row.backend}, {row.problem.equation}"
-        if isinstance(row, Failed):
-            yield f"{where}: einsumx failed: {row.reason}"
-        elif row.wrong:
-            yield f"{where}: {row.wrong}"
-    measured = [row for row in rows if isinstance(row, Measured)]
-    yield from dict.fromkeys(f"{row.backend} has no native time: {row.note}" for row in measured if row.note)
-    generic = [f"{row.backend} ({row.problem.equation})" for row in measured if row.uses_generic_kernel]
-    right = sum(map(_is_right, rows))
-    yield f"{right} of {len(rows)} results right" + (f", {len(rows) - right} WRONG." if right < len(rows) else ".")
-    yield f"Generic einsum kernels called: {', '.join(generic) or 'none'}."
-    cores = "1 core" if _cores() == 1 else f"{_cores()} cores"
-    yield f"Times: medians of interleaved rounds on {cores}. Ratio: native over einsumx."
-    yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
-
-
-def _time(seconds: float) -> str:
-    """Three digits and a unit.
-
-    >>> _time(2.2519), _time(0.01499), _time(3.2e-6)
-    ('2.25 s', '15.0 ms', '3.20 µs')
-    """
-    for scale, unit in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= scale * 0.9995:
-            return f"{_three_digits(seconds / scale)} {unit}"
-    return f"{_three_digits(seconds * 1e6)} µs"
-
-
-def _three_digits(number: float) -> str:
-    """At least three digits, never an exponent.
-
-    >>> _three_digits(2.2519), _three_digits(14.99), _three_digits(1234.5)
-    ('2.25', '15.0', '1234')
-    """
-    return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f}"
-
-
-def _width() -> int:
-    """The terminal's columns; where the output goes elsewhere, enough for everything."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
-
-
 def _folded(text: str) -> str:
     """Lines that are too long for the terminal go on in the next, indented."""
     return "\n".join(
-        textwrap.fill(line, max(_width(), 20), subsequent_indent=" " * 8, break_long_words=False)
+        textwrap.fill(line, max(terminal_width(), 20), subsequent_indent=" " * 8, break_long_words=False)
         for line in text.split("\n")
     )

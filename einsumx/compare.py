@@ -26,7 +26,7 @@ from einsumx.registry import get_backend
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected
 
-__all__ = ["Absent", "Case", "Failed", "Measured", "Problem", "Row", "attention", "compare", "make_case"]
+__all__ = ["Absent", "Case", "Failed", "Measured", "Problem", "Row", "attention", "compare", "is_right", "make_case"]
 
 ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Attention scores as three models write them; the problems of apache/mxnet#18043."""
@@ -113,6 +113,17 @@ class Absent:
 
 
 Row: TypeAlias = Measured | Failed | Absent
+
+
+def is_right(row: Row) -> bool:
+    """Whether nothing in a row speaks against einsumx; a framework that is absent does not."""
+    match row:
+        case Measured():
+            return not row.wrong
+        case Failed():
+            return False
+        case Absent():
+            return True
 
 
 def attention(batch: int = 64, dtype: str = "float32") -> tuple[Problem, ...]:

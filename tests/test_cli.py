@@ -1,0 +1,591 @@
+"""The command line: what it prints, what it finds wrong, and how it ends."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import compare as comparison
+from einsumx import registry
+from einsumx.backends.numpy import NumpyAdapter
+from einsumx.cli import main
+from einsumx.compare import Failed, Measured, Problem, attention, compare, make_case
+
+SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
+
+
+def rows_of(capsys, *arguments, status=0):
+    """What a comparison prints as JSON, after checking how it ended."""
+    assert main([*arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def measure(equation, *shapes, dtype="float32", backend="numpy", **options):
+    """The one row of a comparison."""
+    options.setdefault("rounds", 1)
+    (row,) = compare([make_case(Problem(equation, shapes, dtype))], [backend], **options)
+    return row
+
+
+def run(*arguments, **environment):
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "einsumx", *arguments]
+    variables = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
+    return subprocess.run(command, capture_output=True, encoding="utf-8", env=variables, check=False)
+
+
+@pytest.fixture
+def replaced_einsum(monkeypatch):
+    """Put a function of NumPy's right result in the place of what is compared."""
+
+    def replace(change):
+        monkeypatch.setattr(comparison, "einsum", lambda equation, *arrays: change(np.einsum(equation, *arrays)))
+
+    return replace
+
+
+@pytest.fixture
+def missing_library(monkeypatch):
+    """A backend whose framework cannot be installed anywhere."""
+
+    class Missing(NumpyAdapter):
+        name = "nowhere"
+        module = "no_library_of_this_name"
+        install = "pip install 'nowhere[all]'"
+
+    monkeypatch.setitem(registry._registered, "nowhere", Missing())
+    registry.forget()
+    yield "nowhere"
+    registry.forget()
+
+
+# -- what is measured -------------------------------------------------------------------------------------------
+
+
+def test_the_three_problems_are_those_of_attention():
+    assert [(problem.equation, problem.shapes) for problem in attention()] == [
+        ("bnid,bnjd->bnij", ((64, 8, 100, 128), (64, 8, 50, 128))),
+        ("bind,bjnd->bnij", ((64, 100, 8, 128), (64, 50, 8, 128))),
+        ("bind,jnd->bnij", ((64, 100, 8, 128), (50, 8, 128))),
+    ]
+
+
+def test_without_an_equation_the_three_problems_are_run(capsys):
+    found = rows_of(capsys, "compare", "--backend", "numpy", "--batch", "2", "--rounds", "1")
+    assert [row["equation"] for row in found["rows"]] == ["bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij"]
+    assert [row["shapes"][0] for row in found["rows"]] == [[2, 8, 100, 128], [2, 100, 8, 128], [2, 100, 8, 128]]
+    assert {row["status"] for row in found["rows"]} == {"right"}
+    assert {row["generic_kernel"] for row in found["rows"]} == {False}
+
+
+def test_a_comparison_says_in_json_what_was_measured(capsys):
+    found = rows_of(capsys, *SMALL[:-1], "5")
+    (row,) = found.pop("rows")
+    assert found.pop("cores") >= 1
+    assert found == {"einsumx": "0.1.0", "dtype": "float32", "device": "", "right": True}
+    native, ours = row.pop("native_seconds"), row.pop("einsumx_seconds")
+    assert 0 < native < 10
+    assert 0 < ours < 10
+    assert row.pop("native_per_einsumx") == pytest.approx(native / ours)
+    assert 0 < row.pop("error_per_bound") < 1
+    assert row == {
+        "backend": "numpy",
+        "status": "right",
+        "reason": "",
+        "library": "numpy",
+        "version": np.__version__,
+        "equation": "ab,bc->ac",
+        "shapes": [[30, 40], [40, 20]],
+        "rounds": 5,
+        "ops": ["matmul"],
+        "generic_kernel": False,
+    }
+
+
+def test_help_describes_every_key_of_the_json(capsys, missing_library):
+    found = rows_of(capsys, *SMALL, "--backend", missing_library)
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    text = capsys.readouterr().out
+    keys = set(found).union(*found["rows"])
+    assert len(keys) > 15
+    assert [key for key in keys if key not in text] == []
+
+    main(["explain", "ab->", "3,4", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        main(["explain", "--help"])
+    text = capsys.readouterr().out
+    assert [key for key in found if key not in text] == []
+
+
+def test_each_function_is_timed_at_least_three_times_however_slow():
+    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=None, seconds=0.0).rounds == 3
+
+
+def test_time_that_is_left_is_spent_on_more_rounds():
+    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=None, seconds=0.05).rounds > 3
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", "complex128"])
+def test_results_of_every_kind_of_dtype_are_checked(dtype):
+    row = measure("abc,bcd->ad", (30, 4, 5), (4, 5, 20), dtype=dtype)
+    assert isinstance(row, Measured)
+    assert (row.wrong, row.problem.dtype) == ("", dtype)
+
+
+@pytest.mark.parametrize("equation", ["i,i->", "ab,bc", "...a,a...->...", "aab->b", "a,b,c->"])
+def test_what_must_come_out_is_the_plain_sum(equation):
+    shapes = {
+        "i,i->": ((3,), (3,)),
+        "ab,bc": ((2, 3), (3, 4)),
+        "...a,a...->...": ((2, 3), (3, 2)),
+        "aab->b": ((3, 3, 2),),
+        "a,b,c->": ((2,), (3,), (4,)),
+    }[equation]
+    case = make_case(Problem(equation, shapes, "float64"))
+    lists = [operand.tolist() for operand in case.operands]
+    plain = {
+        "i,i->": lambda a, b: math.fsum(a[i] * b[i] for i in range(3)),
+        "ab,bc": lambda a, b: [[math.fsum(a[i][j] * b[j][k] for j in range(3)) for k in range(4)] for i in range(2)],
+        "...a,a...->...": lambda a, b: [math.fsum(a[i][j] * b[j][i] for j in range(3)) for i in range(2)],
+        "aab->b": lambda a: [math.fsum(a[i][i][j] for i in range(3)) for j in range(2)],
+        "a,b,c->": lambda a, b, c: math.fsum(a) * math.fsum(b) * math.fsum(c),
+    }[equation]
+    terms = {"i,i->": 3, "ab,bc": 3, "...a,a...->...": 3, "aab->b": 3, "a,b,c->": 24}[equation]
+    np.testing.assert_allclose(np.asarray(case.expected.values, float), plain(*lists), rtol=1e-14, atol=1e-15)
+    assert case.expected.terms == terms
+
+
+def test_a_framework_without_an_einsum_is_timed_alone(monkeypatch, capsys):
+    def native(self, equation, arrays):
+        raise NotImplementedError("no such thing")
+
+    monkeypatch.setattr(NumpyAdapter, "native", native)
+    (row,) = rows_of(capsys, *SMALL)["rows"]
+    assert (row["status"], row["native_seconds"], row["native_per_einsumx"]) == ("right", None, None)
+    assert row["reason"] == "NotImplementedError: no such thing"
+    assert row["einsumx_seconds"] > 0
+
+
+def test_a_plan_that_calls_the_generic_kernel_is_told(capsys, monkeypatch):
+    mxnets = einsumx.plan("ab,bc->ac", (3, 4), (4, 5), dtypes="float32", backend="mxnet")
+    assert "einsum ab,bc->ac" in str(mxnets)  # tiny, and so left to MXNet's own
+    monkeypatch.setattr(comparison, "plan", lambda equation, *arrays: mxnets)
+    (row,) = rows_of(capsys, *SMALL)["rows"]
+    assert (row["ops"], row["generic_kernel"]) == (["native"], True)
+    main(SMALL)
+    assert "Generic einsum kernels called: numpy (ab,bc->ac)." in capsys.readouterr().out
+
+
+def test_every_backend_has_a_row_and_installed_ones_are_right():
+    done = run("compare", "abc,cbd->da", "6,5,4", "4,5,7", "--rounds", "1", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert [row["backend"] for row in found["rows"]] == list(einsumx.backends())
+    assert {row["status"] for row in found["rows"]} <= {"right", "absent"}
+    assert {row["backend"] for row in found["rows"] if row["status"] == "right"} >= {"numpy"}
+
+
+# -- what is wrong, or not there ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def faulty_matmul(monkeypatch):
+    """NumPy's matmul with one element off by more than rounding explains."""
+
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        result = np.matmul(lhs, rhs)
+        result.flat[-1] += 1e-3
+        return result
+
+    monkeypatch.setattr(NumpyAdapter, "matmul", matmul)
+    einsumx.cache_clear()
+    yield
+    einsumx.cache_clear()
+
+
+def test_a_faulty_matmul_is_found(capsys, faulty_matmul):
+    found = rows_of(capsys, *SMALL, status=1)
+    (row,) = found["rows"]
+    assert (found["right"], row["status"]) == (False, "wrong")
+    assert row["reason"].startswith("element (29, 19) is ")
+    assert row["error_per_bound"] > 1
+
+
+def test_a_faulty_matmul_is_shown_in_the_table(capsys, faulty_matmul):
+    assert main(SMALL) == 1
+    text = capsys.readouterr().out
+    assert "WRONG" in text
+    assert "0 of 1 results right." in text
+    assert "element (29, 19) is " in text
+
+
+def test_an_error_within_rounding_is_right_and_one_beyond_the_bound_is_wrong(replaced_einsum):
+    expected = make_case(Problem("ab,bc->ac", ((30, 40), (40, 20)), "float32")).expected
+    # At least n·eps·(|A|·|B|), by the contract; and no more than a small multiple of it.
+    unit = 40 * 2.0**-23 * float(expected.magnitude[3, 4])
+
+    def off_by(error):
+        def change(result):
+            result[3, 4] += error
+            return result
+
+        return change
+
+    replaced_einsum(off_by(unit / 2))
+    assert measure("ab,bc->ac", (30, 40), (40, 20)).wrong == ""
+    replaced_einsum(off_by(unit * 8))
+    assert measure("ab,bc->ac", (30, 40), (40, 20)).wrong.startswith("element (3, 4) is ")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda result: result.T, "the shape is (20, 30), not (30, 20)"),
+        (lambda result: result.astype("float64"), "the dtype is float64, not float32"),
+        (lambda result: result * np.float32("nan"), "element (0, 0) is nan"),
+    ],
+    ids=["shape", "dtype", "nan"],
+)
+def test_a_result_that_is_no_such_array_is_wrong(capsys, replaced_einsum, change, reason):
+    replaced_einsum(change)
+    (row,) = rows_of(capsys, *SMALL, status=1)["rows"]
+    assert (row["status"], row["error_per_bound"]) == ("wrong", None)
+    assert row["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32"])
+def test_integers_and_bools_must_be_exact(replaced_einsum, dtype):
+    def change(result):
+        result[0, 0] ^= True
+        return result
+
+    replaced_einsum(change)
+    assert measure("ab,bc->ac", (3, 4), (4, 5), dtype=dtype).wrong.startswith("element (0, 0) is ")
+
+
+def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypatch):
+    right = comparison.einsum
+
+    def einsum(equation, *arrays):
+        if equation == "ab->ba":
+            raise RuntimeError("out of order\nand more")
+        return right(equation, *arrays)
+
+    monkeypatch.setattr(comparison, "einsum", einsum)
+    cases = [make_case(Problem(equation, ((3, 4),), "float32")) for equation in ("ab->ba", "ab->a")]
+    failed, measured = compare(cases, ["numpy"], rounds=1)
+    assert isinstance(failed, Failed)
+    assert failed.reason == "RuntimeError: out of order"
+    assert isinstance(measured, Measured)
+
+
+def test_a_failed_row_ends_in_status_1(capsys, replaced_einsum):
+    def change(result):
+        raise RuntimeError("out of order")
+
+    replaced_einsum(change)
+    (row,) = rows_of(capsys, *SMALL, status=1)["rows"]
+    assert (row["status"], row["reason"]) == ("failed", "RuntimeError: out of order")
+    assert main(SMALL) == 1
+    text = capsys.readouterr().out
+    assert "FAILED" in text
+    assert "numpy, ab,bc->ac: einsumx failed: RuntimeError: out of order" in text
+
+
+def test_a_framework_that_is_not_there_is_a_row_that_says_how_to_install_it(capsys, missing_library):
+    found = rows_of(capsys, *SMALL, "--backend", missing_library)
+    assert found["right"]
+    assert found["rows"][1] == {
+        "backend": "nowhere",
+        "status": "absent",
+        "reason": "not installed",
+        "install": "pip install 'nowhere[all]'",
+    }
+    assert main([*SMALL, "--backend", missing_library]) == 0
+    assert "nowhere  not installed: pip install 'nowhere[all]'\n" in capsys.readouterr().out
+
+
+def test_array_api_without_a_library_is_a_row_that_says_how_to_install_one(monkeypatch, capsys):
+    adapter = registry.get_backend("array_api")
+    monkeypatch.setattr(adapter, "_namespace", None)
+    monkeypatch.setitem(sys.modules, "array_api_strict", None)
+    found = rows_of(capsys, *SMALL, "--backend", "array_api")["rows"][1]
+    assert (found["status"], found["install"]) == ("absent", "pip install array-api-strict")
+
+
+def test_where_nothing_could_be_compared_the_status_is_2(capsys, missing_library):
+    assert main([*SMALL[:4], "--backend", missing_library, "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "einsumx compare: error: none of nowhere could be compared here\n"
+    assert [row["status"] for row in json.loads(printed.out)["rows"]] == ["absent"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--dtype", "bfloat16"), "bfloat16"),
+        (("--device", "cuda"), "has arrays on the CPU only, not on cuda"),
+    ],
+    ids=["dtype", "device"],
+)
+def test_what_a_framework_does_not_have_is_no_wrong_result(capsys, options, reason):
+    (row,) = rows_of(capsys, *SMALL, *options, status=2)["rows"]
+    assert row["status"] == "absent"
+    assert reason in row["reason"]
+
+
+# -- what is asked wrongly ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["compare", "explain"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a!->a", "3,4"), "'!' is no label: labels are letters"),
+        (("ab,bc->ac", "3,4", "5,6"), "label 'b' has size 4 in operand 0 (axis 1) but size 5 in operand 1 (axis 0)"),
+        (("ab,bc->ac", "3,4"), "the equation has 2 subscripts but 1 operand was given"),
+        (("ab->a", "3,4", "--backend", "numpi"), "no backend is called 'numpi'; there are numpy, torch, "),
+    ],
+    ids=["equation", "sizes", "operands", "backend"],
+)
+def test_a_mistake_is_one_message_and_status_2(capsys, command, arguments, message):
+    assert main([command, *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"einsumx {command}: error: {message}")
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("explain", "ab->a", "3,x"), "argument SHAPE: '3,x' is no shape; write sizes with commas, such as 64,100,8"),
+        (("explain", "ab->a", "3,,4"), "argument SHAPE: '3,,4' is no shape"),
+        (("explain", "ab->a", ""), "argument SHAPE: '' is no shape"),
+        (("explain", "ab->a", "3,4", "--dtype", "float31"), "argument --dtype: 'float31' is no dtype"),
+        (("compare", "--rounds", "0"), "argument --rounds: '0' is no positive number"),
+        (("compare", "--batch", "-3"), "argument --batch: "),
+        (("contract",), "invalid choice: 'contract'"),
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_cannot_be_read_end_in_status_2(capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_batch_is_refused_beside_an_equation(capsys):
+    assert main([*SMALL, "--batch", "3"]) == 2
+    assert "--batch is for the three problems" in capsys.readouterr().err
+
+
+def test_an_unknown_optimizer_is_refused(capsys):
+    assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--optimize", "quick"]) == 2
+    assert "no optimizer is called 'quick'" in capsys.readouterr().err
+
+
+def test_operands_that_do_not_fit_in_memory_are_refused(capsys):
+    assert main(["compare", "ab->b", "99999999,99999999", "--json"]) == 2
+    assert "Unable to allocate" in capsys.readouterr().err
+
+
+def test_without_rich_the_table_is_refused_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr("einsumx.cli.make_case", lambda problem: pytest.fail("measured in vain"))
+    assert main(SMALL) == 2
+    assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
+
+
+def test_json_needs_no_rich(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert rows_of(capsys, *SMALL)["right"]
+
+
+def test_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "einsumx 0.1.0\n"
+
+
+# -- explain ------------------------------------------------------------------------------------------------------
+
+
+def explained(capsys, *arguments):
+    assert main(["explain", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_explain_counts_what_a_matrix_product_costs(capsys):
+    found = explained(capsys, "ab,bc->ac", "1000,800", "800,1200")
+    del found["ops"][0]["out"]
+    assert found == {
+        "equation": "ab,bc->ac",
+        "backend": "numpy",
+        "device": "",
+        "shapes": [[1000, 800], [800, 1200]],
+        "shape": [1000, 1200],
+        "dtype": "float32",
+        "path": [[0, 1]],
+        "multiply_adds": 1000 * 800 * 1200,
+        "copied_bytes": 0,
+        "operand_bytes": 4 * (1000 * 800 + 800 * 1200),
+        "result_bytes": 4 * 1000 * 1200,
+        "peak_bytes": 4 * (1000 * 800 + 800 * 1200 + 1000 * 1200),
+        "generic_kernel": False,
+        "ops": [
+            {
+                "op": "matmul",
+                "lhs": 0,
+                "rhs": 1,
+                "transpose_lhs": False,
+                "transpose_rhs": False,
+                "shape": [1000, 1200],
+                "dtype": "float32",
+                "multiply_adds": 1000 * 800 * 1200,
+                "copied_bytes": 0,
+                "allocated_bytes": 4 * 1000 * 1200,
+            }
+        ],
+    }
+
+
+def test_explain_prints_the_plan_and_what_it_comes_to(capsys):
+    assert main(["explain", "ab,bc->ac", "1000,800", "800,1200", "--backend", "torch", "--device", "cuda"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("ab,bc->ac  (1000,800) (800,1200)  float32 on torch (cuda)\n")
+    assert "matmul %0 %1" in text
+    assert "arithmetic      960 M multiply-adds\n" in text
+    assert "copied          0 B\n" in text
+    assert "peak memory     11.8 MB, of which operands 7.04 MB and result 4.8 MB\n" in text
+    assert text.endswith("generic kernel  none\n")
+
+
+def test_explain_says_why_each_copy_is_made(capsys):
+    found = explained(capsys, "bind,bjnd->bnij", "4,100,8,128", "4,50,8,128", "--backend", "mxnet")
+    copies = [op for op in found["ops"] if op["copied_bytes"]]
+    assert copies  # a transpose is no view there
+    assert all(op["reason"] for op in copies)
+    assert sum(op["copied_bytes"] for op in copies) == found["copied_bytes"]
+
+
+def test_explain_tells_a_plan_that_calls_the_generic_kernel(capsys):
+    arguments = ("ab,bc->ac", "3,4", "4,5", "--backend", "mxnet")
+    assert explained(capsys, *arguments)["generic_kernel"]
+    main(["explain", *arguments])
+    assert "generic kernel  one or more calls of the framework's own einsum\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scalar", ["-", "()"])
+def test_a_scalar_has_a_shape_that_can_be_written(capsys, scalar):
+    assert explained(capsys, ",a->a", scalar, "3")["shapes"] == [[], [3]]
+
+
+@pytest.mark.parametrize("shape", ["3,4", "(3,4)", "(3, 4)", "3,4,"])
+def test_shapes_are_read_as_plans_print_them(capsys, shape):
+    assert explained(capsys, "ab->a", shape)["shapes"] == [[3, 4]]
+
+
+def test_an_equation_that_starts_with_an_arrow_stands_after_two_dashes(capsys):
+    assert main(["explain", "--json", "--", "->", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["equation"] == "->"
+
+
+def test_an_optimizer_is_taken_by_name(capsys):
+    arguments = ("ab,bc,cd->ad", "2,900", "900,3", "3,800", "--optimize")
+    assert explained(capsys, *arguments, "greedy")["path"] == [[0, 1], [0, 1]]
+    assert explained(capsys, "ab,bc,cd->ad", "800,3", "3,900", "900,2", "--optimize", "optimal")["path"][0] == [1, 2]
+
+
+def test_explain_imports_no_framework():
+    code = """
+import sys
+from einsumx.cli import main
+for backend in ("numpy", "torch", "cupy", "mxnet", "jax", "array_api"):
+    main(["explain", "bind,bjnd->bnij", "4,10,3,8", "4,5,3,8", "--backend", backend])
+names = ("numpy", "torch", "cupy", "mxnet", "jax", "jaxlib", "array_api_strict", "rich")
+print([name for name in names if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.count("bind,bjnd->bnij") == 6
+    assert done.stdout.endswith("\n[]\n")
+
+
+# -- how it looks -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_rows(monkeypatch):
+    """Rows of known numbers, in the place of measured ones."""
+    problems = attention(2)
+
+    def rows(cases, names, **_):
+        for name in ("mxnet", "array_api_strict"):
+            for problem in problems:
+                native = 2.2519 if name == "mxnet" else None
+                note = "" if native else "the standard has no einsum"
+                yield Measured(
+                    name, name, "12.13.14", problem, native, 0.01501, 3, 0.00514, "", ("transpose", "matmul"), note
+                )
+
+    monkeypatch.setattr("einsumx.cli.compare", rows)
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 100, 120])
+def test_output_fits_the_terminal_and_no_number_is_cut(capsys, monkeypatch, slow_rows, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["compare", "--batch", "2", "--backend", "numpy"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    words = text.split()
+    assert words.count("2.25") == words.count("150x") + words.count("150x,") == 3
+    assert words.count("15.0") == 6
+    assert words.count("bind,jnd->bnij") == 3
+
+
+def test_wider_terminals_show_more(capsys, monkeypatch, slow_rows):
+    def shown(width):
+        monkeypatch.setenv("COLUMNS", width)
+        main(["compare", "--batch", "2", "--backend", "numpy"])
+        header = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("framework"))
+        return header.split()
+
+    assert shown("70") == ["framework", "equation", "native", "einsumx", "ratio"]
+    assert shown("80") == ["framework", "equation", "native", "einsumx", "ratio", "error"]
+    assert shown("120") == ["framework", "equation", "native", "einsumx", "ratio", "error", "calls"]
+
+
+def test_output_that_goes_to_a_file_has_every_column_and_no_colours():
+    done = run(*SMALL, COLUMNS="")
+    assert "\x1b" not in done.stdout
+    assert "calls" in done.stdout
+    assert "1 of 1 results right." in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_plan_fits_the_terminal(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    main(["explain", "bind,bjnd->bnij", "64,100,8,128", "64,50,8,128", "--backend", "mxnet"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    assert "its axes in the order" in " ".join(text.split())
+
+
+def test_what_is_measured_is_told_to_a_person_who_waits(capsys, monkeypatch):
+    told = []
+    stderr = SimpleNamespace(isatty=lambda: True, write=told.append, flush=lambda: None)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert rows_of(capsys, *SMALL)["right"]
+    assert any("numpy  ab,bc->ac" in text for text in told)
+    assert told[-2].endswith("\x1b[2K")
