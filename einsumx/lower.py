@@ -84,9 +84,9 @@ def _native_is_cheaper(
 ) -> bool:
     """Whether one call of the framework's own einsum beats ``calls`` others: tiny, and nothing that it gets wrong.
 
-    Its gradients are wrong for repeated labels and for broadcast axes, so those never go there.
+    Its gradients are wrong for repeated labels, for broadcast axes and without labels, so those never go there.
     """
-    if not traits.native_rate or dtype not in traits.native_dtypes:
+    if not traits.native_rate or dtype not in traits.native_dtypes or not equation.sizes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
