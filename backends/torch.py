@@ -64,9 +64,9 @@ class TorchAdapter(Adapter):
         return {dtype: name for dtype, name in known if dtype is not None}
 
     @cached_property
-    def _eager(self) -> tuple[type, ...]:
-        """The types of tensors whose sizes are plain integers."""
-        return self.xp.Tensor, self.xp.nn.Parameter
+    def _strided(self) -> Any:
+        """The layout of dense tensors."""
+        return self.xp.strided
 
     @cached_property
     def _signed(self) -> dict[Any, Any]:
@@ -88,11 +88,13 @@ class TorchAdapter(Adapter):
         return CPU if device.partition(":")[0] in ("", "cpu", "meta") else ACCELERATOR
 
     def signature(self, array: Array) -> Signature:
+        if array.layout is not self._strided:
+            raise BackendError(f"einsum takes dense tensors, not layout {array.layout}; to_dense() makes one")
         try:
             shape, strides = array.shape, array.stride()
-        except RuntimeError as error:  # nested and sparse tensors have no shape or no strides
+        except RuntimeError as error:  # nested tensors have no shape
             raise BackendError(f"einsum takes dense tensors: {error}") from error
-        if type(array) not in self._eager:  # under torch.compile sizes may be symbols; int() makes torch guard them
+        if type(array.numel()) is not int:  # a symbol of torch.compile's, which int() makes torch guard
             shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
         return shape, strides, array.dtype, array.device
 

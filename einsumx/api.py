@@ -79,8 +79,10 @@ def einsum(
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:
-    """What torch.compile traces in the place of :func:`einsum`: it imports the node to record, which costs eager
-    calls nothing and works whichever of torch and einsumx was imported first."""
+    """What torch.compile traces in the place of :func:`einsum`: the import of the node to record, and its call.
+
+    So eager calls pay nothing for it, and it works whichever of torch and einsumx was imported first.
+    """
     from einsumx.backends.torch_compile import einsum as node
 
     return node(*operands, **options)

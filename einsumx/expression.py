@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Signature
-from einsumx.api import Order, as_shape, deliver, dtype_name
+from einsumx.api import Order, as_shape, deliver, dtype_name, einsum
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError
 from einsumx.execute import executable
@@ -70,6 +70,21 @@ class Expression:
         if out is None and order == "K":
             return prepared.run(arrays)
         return deliver(adapter, prepared, arrays, out, order, self._casting)
+
+    def _compiled(self, *operands: Any, **options: Any) -> Array:
+        """What torch.compile traces in the place of a call: ``einsum``, which it records as one node."""
+        if [tuple(operand.shape) for operand in operands] != [self._shapes[slot] for slot in self._given]:
+            raise SizeError(f"{self!r} takes other operands than these")
+        arrays = {**dict(zip(self._given, operands)), **self._constants}
+        ordered = [arrays[slot] for slot in sorted(arrays)]
+        given: list[Any] = [self._written, *ordered]
+        if not isinstance(self._written, str):
+            sublists, output = self._written
+            given = [item for pair in zip(ordered, sublists) for item in pair]
+            given += [] if output is None else [output]
+        return einsum(*given, dtype=self._dtype, casting=self._casting, optimize=self.path, **options)
+
+    __call__.__dict__["_torchdynamo_inline"] = _compiled  # type: ignore[attr-defined]
 
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included."""

@@ -1,0 +1,524 @@
+"""PyTorch's adapter: plans, dtypes, dense tensors only, autograd, torch.func, torch.compile, threads, devices."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import einsumx  # noqa: E402
+from einsumx.backends.torch import ADAPTER  # noqa: E402
+
+DIFFERENTIATED = {
+    "ij,jk->ik": [(2, 3), (3, 4)],
+    "bnid,bnjd->bnij": [(2, 2, 3, 4), (2, 2, 2, 4)],
+    "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
+    "bind,jnd->bnij": [(2, 3, 2, 2), (2, 2, 2)],
+    "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
+    "ijk,ikl->jl": [(2, 3, 2), (2, 2, 3)],
+    "ii->i": [(3, 3)],
+    "iij,j->i": [(3, 3, 2), (2,)],
+    "ij->": [(2, 3)],
+    "ij,ij->i": [(1, 4), (2, 4)],
+    "i,j->ij": [(2,), (3,)],
+    "...i,i...->...": [(2, 3), (3, 2)],
+}
+
+
+@pytest.fixture(autouse=True)
+def generator():
+    return torch.manual_seed(0)
+
+
+@pytest.fixture
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def calls(plan):
+    """The names of a plan's ops."""
+    return [type(op).__name__ for op in plan.ops]
+
+
+# -- plans ------------------------------------------------------------------------------------------------------
+
+
+def test_heads_before_positions_are_one_batched_product_without_a_copy():
+    query, key = torch.rand(2, 3, 4, 5), torch.rand(2, 3, 6, 5)
+    assert calls(einsumx.plan("bnid,bnjd->bnij", query, key)) == [
+        "Reshape",
+        "Reshape",
+        "Transpose",
+        "Matmul",
+        "Reshape",
+    ]
+
+
+def test_a_transposed_matrix_is_read_where_it_lies():
+    plan = einsumx.plan("ji,jk->ik", torch.rand(4, 3), torch.rand(4, 5))
+    assert calls(plan) == ["Transpose", "Matmul"]
+
+
+def test_heads_behind_positions_are_packed_as_two_batch_axes_do_not_merge():
+    plan = einsumx.plan("bind,bjnd->bnij", torch.rand(2, 4, 3, 5), torch.rand(2, 6, 3, 5))
+    reasons = [op.reason for op in plan.ops if type(op).__name__ == "Copy"]
+    assert reasons == ["its batch axes do not merge"] * 2
+
+
+def test_half_precision_is_computed_in_float32_on_the_cpu_and_as_it_is_on_cuda():
+    shapes = (3, 4), (4, 5)
+    on_cpu = einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cpu", dtypes="bfloat16")
+    on_cuda = einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cuda:0", dtypes="bfloat16")
+    assert calls(on_cpu) == ["Cast", "Cast", "Matmul", "Cast"]
+    assert calls(on_cuda) == ["Matmul"]
+
+
+def test_integers_take_no_matmul_on_cuda_where_torch_has_none():
+    shapes = (3, 4), (4, 5)
+    assert "Matmul" in calls(einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cpu", dtypes="int32"))
+    assert "Matmul" not in calls(einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cuda", dtypes="int32"))
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+def test_results_do_not_depend_on_how_operands_lie(equation):
+    arrays = [torch.rand(shape, dtype=torch.float64) for shape in DIFFERENTIATED[equation]]
+    expected = einsumx.einsum(equation, *arrays)
+    turned = [array.mT.contiguous().mT if array.ndim > 1 else array for array in arrays]
+    gapped = [torch.stack([array, array + 1], -1)[..., 0] for array in arrays]
+    reversed_order = [
+        array.permute(*range(array.ndim)[::-1]).contiguous().permute(*range(array.ndim)[::-1]) for array in arrays
+    ]
+    for others in (turned, gapped, reversed_order):
+        torch.testing.assert_close(einsumx.einsum(equation, *others), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_an_outer_product_of_transposed_operands_feeds_the_next_product():
+    # An elementwise result of torch keeps its operands' order in memory, which the plan does not rely on.
+    first, second = torch.rand(3, 2).mT, torch.rand(4, 5).mT
+    last = torch.rand(2, 3, 5, 4, 2)
+    result = einsumx.einsum("ij,kl,ijklm->mk", first, second, last, optimize=[(0, 1), (0, 1)])
+    expected = (first[:, :, None, None, None] * second[:, :, None] * last).sum((0, 1, 3)).mT
+    torch.testing.assert_close(result, expected)
+
+
+def test_an_expanded_operand_is_right():
+    shared = torch.rand(1, 4, 5).expand(3, 4, 5)
+    other = torch.rand(3, 5, 6)
+    torch.testing.assert_close(einsumx.einsum("bij,bjk->bik", shared, other), shared.contiguous() @ other)
+
+
+def test_lazily_conjugated_and_negated_tensors_are_read_as_what_they_stand_for():
+    array = torch.rand(3, 4, dtype=torch.complex64)
+    real = torch.rand(4, 2)
+    conjugated, negated = array.conj(), array.conj().imag
+    assert conjugated.is_conj()
+    assert negated.is_neg()
+    torch.testing.assert_close(
+        einsumx.einsum("ij,kj->ik", conjugated, array), array.conj().resolve_conj() @ array.mT.contiguous()
+    )
+    torch.testing.assert_close(einsumx.einsum("ij,jk->ki", negated, real), -(array.imag.contiguous() @ real).mT)
+    assert np.array_equal(ADAPTER.to_numpy(einsumx.einsum("ij->ji", conjugated)), array.numpy().conj().T)
+
+
+def test_a_parameter_gives_a_plain_tensor():
+    weight = torch.nn.Parameter(torch.rand(3, 4))
+    result = einsumx.einsum("ij,bj->bi", weight, torch.rand(2, 4))
+    assert type(result) is torch.Tensor
+    assert result.requires_grad
+
+
+def test_zero_dimensional_and_empty_tensors():
+    assert einsumx.einsum(",->", torch.tensor(2.0), torch.tensor(3.0)).item() == 6
+    assert einsumx.einsum("ij,jk->ik", torch.rand(2, 0), torch.rand(0, 3)).eq(0).all()
+
+
+def test_a_rearrangement_is_a_view_as_of_torch_einsum():
+    array = torch.zeros(2, 3)
+    einsumx.einsum("ij->ji", array)[2, 1] = 7
+    assert array[1, 2] == 7
+
+
+# -- dtypes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_integers_wrap_though_torch_has_few_kernels_for_them(dtype):
+    values = np.array([[2**15 + 3, 7], [9, 60000]], dtype)
+    array = torch.from_numpy(values)
+    product = einsumx.einsum("ij,jk->ik", array, array)
+    assert product.dtype is getattr(torch, dtype)
+    assert np.array_equal(product.numpy(), values @ values)
+    assert np.array_equal(einsumx.einsum("ij->j", array).numpy(), values.sum(0, dtype))
+    assert np.array_equal(einsumx.einsum("ij,ij->ij", array, array).numpy(), values * values)
+
+
+def test_int8_sums_stay_int8_and_wrap():
+    array = torch.full((3,), 100, dtype=torch.int8)
+    assert einsumx.einsum("i->", array).dtype is torch.int8
+    assert einsumx.einsum("i->", array).item() == 300 - 256
+    assert einsumx.einsum("i,i->", array, array).item() == (30000 + 128) % 256 - 128
+
+
+def test_bool_is_an_or_of_ands():
+    lhs, rhs = torch.tensor([[True, True], [False, True]]), torch.tensor([[True, False], [True, False]])
+    result = einsumx.einsum("ij,jk->ik", lhs, rhs)
+    assert result.dtype is torch.bool
+    assert result.tolist() == [[True, False], [True, False]]
+    assert einsumx.einsum("ij->j", lhs).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "equation", ["ij,jk->ik", "i,i->", "ij,j->i", "i,ij->j", "bij,bj->bi", "ij->i", "ijk->j", "i,i,i->"]
+)
+def test_half_precision_accumulates_wide_and_rounds_once(equation, dtype):
+    # A running sum of ones in half precision stops at the first number whose successor is 2 away.
+    count = 2 * int(2 / torch.finfo(dtype).eps)
+    inputs = equation.partition("->")[0].split(",")
+    summed = set("".join(inputs)) - set(equation.partition("->")[2])
+    sizes = dict.fromkeys("bijk", 3) | dict.fromkeys(summed, count)
+    if len(summed) == 2:
+        sizes |= {"i": 64, "k": count // 64}
+    arrays = [torch.ones([sizes[label] for label in term], dtype=dtype) for term in inputs]
+    result = einsumx.einsum(equation, *arrays)
+    assert result.dtype is dtype
+    assert result.eq(count).all()
+
+
+def test_half_precision_products_round_like_float64_ones_rounded_once():
+    lhs, rhs = torch.randn(20, 300).bfloat16(), torch.randn(300, 20).bfloat16()
+    exact = lhs.double() @ rhs.double()
+    magnitude = lhs.double().abs() @ rhs.double().abs()
+    error = (einsumx.einsum("ij,jk->ik", lhs, rhs).double() - exact).abs()
+    once = exact.abs() * torch.finfo(torch.bfloat16).eps / 2
+    assert (error <= 1.01 * once + 300 * torch.finfo(torch.float32).eps * magnitude).all()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_complex32_is_computed_in_complex64():
+    array = torch.rand(3, 4, dtype=torch.complex64).to(torch.complex32)
+    result = einsumx.einsum("ij,kj->ik", array, array)
+    wide = array.to(torch.complex64)
+    assert result.dtype is torch.complex32
+    assert torch.equal(torch.view_as_real(result), torch.view_as_real((wide @ wide.mT).to(torch.complex32)))
+
+
+def test_dtypes_are_promoted_as_torch_promotes_them():
+    half, integers = torch.ones(2, dtype=torch.float16), torch.ones(2, dtype=torch.int64)
+    assert einsumx.einsum("i,i->", half, integers).dtype is torch.float16
+    assert einsumx.einsum("i,i->", half, half.bfloat16()).dtype is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "promoted"),
+    [
+        (2, torch.int8, torch.int8),
+        (2.5, torch.int8, torch.float32),
+        (2.5, torch.bfloat16, torch.bfloat16),
+        (2j, torch.float64, torch.complex128),
+        (True, torch.uint8, torch.uint8),
+        (2, torch.bool, torch.int64),
+    ],
+)
+def test_python_scalars_follow_tensors_as_in_torch(value, dtype, promoted):
+    array = torch.ones(3, dtype=dtype)
+    result = einsumx.einsum(",i->i", value, array)
+    assert result.dtype is promoted is (value * array).dtype
+    assert torch.equal(result, value * array)
+
+
+def test_unsigned_integers_without_a_promotion_ask_for_a_dtype():
+    lhs, rhs = torch.ones(2, dtype=torch.uint16), torch.ones(2, dtype=torch.int32)
+    with pytest.raises(einsumx.BackendError, match=r"torch does not promote uint16 and int32; pass dtype="):
+        einsumx.einsum("i,i->", lhs, rhs)
+    assert einsumx.einsum("i,i->", lhs, rhs, dtype=torch.int64).item() == 2
+
+
+# -- errors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|invariant)", "ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(2).to_sparse(),
+        lambda: torch.eye(2).to_sparse_csr(),
+        lambda: torch.nested.nested_tensor([torch.rand(2), torch.rand(3)]),
+        lambda: torch.nested.nested_tensor([torch.rand(2), torch.rand(3)], layout=torch.jagged),
+    ],
+    ids=["coo", "csr", "nested", "jagged"],
+)
+def test_tensors_that_are_not_dense_are_an_error(make):
+    with pytest.raises(einsumx.BackendError, match="einsum takes dense tensors"):
+        einsumx.einsum("ij->ji", make())
+
+
+def test_a_dtype_that_is_no_number_to_compute_with_is_an_error():
+    with pytest.raises(einsumx.BackendError, match="float8_e4m3fn"):
+        einsumx.einsum("ij->ji", torch.rand(2, 2).to(torch.float8_e4m3fn))
+
+
+def test_tensors_on_two_devices_are_an_error():
+    with pytest.raises(einsumx.BackendError, match="cpu and meta"):
+        einsumx.einsum("i,i->", torch.rand(2), torch.rand(2, device="meta"))
+
+
+def test_out_is_an_error_where_gradients_are_recorded():
+    weight, out = torch.ones(2, 2, requires_grad=True), torch.zeros(2, 2)
+    with pytest.raises(einsumx.BackendError, match="torch does not differentiate through out="):
+        einsumx.einsum("ij,jk->ik", weight, weight, out=out)
+    with pytest.raises(einsumx.BackendError, match="torch does not differentiate through out="):
+        einsumx.einsum("ij,jk->ik", out, out, out=weight)
+    assert out.eq(0).all()
+    with torch.no_grad():
+        assert einsumx.einsum("ij,jk->ik", weight, weight, out=out) is out
+    assert out.eq(2).all()
+
+
+def test_an_expanded_out_is_an_error():
+    out = torch.zeros(1).expand(3)
+    with pytest.raises(einsumx.BackendError, match="share one place in memory"):
+        einsumx.einsum("i->i", torch.ones(3), out=out)
+    assert out.eq(0).all()
+
+
+# -- derivatives and transforms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_first_and_second_derivatives_are_right(equation, dtype):
+    arrays = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in DIFFERENTIATED[equation]]
+
+    def function(*operands):
+        return einsumx.einsum(equation, *operands)
+
+    assert torch.autograd.gradcheck(function, arrays, check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(function, arrays)
+
+
+def test_gradients_of_bfloat16_have_its_dtype():
+    lhs, rhs = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.ones(3, 4, dtype=torch.bfloat16)
+    einsumx.einsum("ij,jk->ik", lhs, rhs).sum().backward()
+    assert lhs.grad.dtype is torch.bfloat16
+    assert lhs.grad.eq(4).all()
+
+
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+def test_vmap_maps_over_an_axis_anywhere(equation):
+    shapes = DIFFERENTIATED[equation]
+    single = [torch.rand(shape) for shape in shapes[1:]]
+    mapped = torch.rand(5, *shapes[0])
+    expected = torch.stack([einsumx.einsum(equation, each, *single) for each in mapped])
+    last = mapped.movedim(0, -1)
+    result = torch.func.vmap(lambda each: einsumx.einsum(equation, each, *single), in_dims=-1)(last)
+    torch.testing.assert_close(result, expected)
+
+
+def test_func_grad_of_vmap_is_the_gradient():
+    weight, inputs = torch.rand(3, 4), torch.rand(5, 4)
+
+    def loss(w):
+        return torch.func.vmap(lambda x: einsumx.einsum("ij,j->", w, x))(inputs).sum()
+
+    torch.testing.assert_close(torch.func.grad(loss)(weight), inputs.sum(0).expand(3, 4))
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        result = einsumx.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 2))
+    assert result.is_inference()
+    assert result.eq(3).all()
+
+
+def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    huge = torch.empty(10**6, 10**6, device="meta", dtype=torch.float16)
+    result = einsumx.einsum("ij,kj->ki", huge, huge)
+    assert (result.shape, result.dtype, result.device.type) == ((10**6, 10**6), torch.float16, "meta")
+    with FakeTensorMode():
+        fake = einsumx.einsum("ij,jk->ki", torch.rand(3, 4), torch.rand(4, 5))
+    assert isinstance(fake, FakeTensor)
+    assert fake.shape == (5, 3)
+
+
+# -- torch.compile ----------------------------------------------------------------------------------------------
+
+
+def compiled(function, **options):
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+def test_compiled_results_and_gradients_are_those_of_eager(equation):
+    eager = [torch.rand(shape, requires_grad=True) for shape in DIFFERENTIATED[equation]]
+    traced = [array.detach().requires_grad_() for array in eager]
+    expected = einsumx.einsum(equation, *eager) * 2
+    result = compiled(lambda *operands: einsumx.einsum(equation, *operands) * 2)(*traced)
+    torch.testing.assert_close(result, expected)
+    cotangent = torch.rand(expected.shape)
+    wanted = torch.autograd.grad(expected, eager, cotangent)
+    torch.testing.assert_close(torch.autograd.grad(result, traced, cotangent), wanted)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_keywords_sublists_and_scalars():
+    lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
+
+    def function(lhs, rhs):
+        first = einsumx.einsum(lhs, [0, 1], rhs, [1, 2], [0, 2], dtype=torch.float64, order="F")
+        return first + einsumx.einsum("ij,jk,->ik", lhs, rhs, 2.0, optimize=[(0, 1), (0, 1)])
+
+    result = compiled(function)(lhs, rhs)
+    assert result.dtype is torch.float64
+    torch.testing.assert_close(result, 3 * (lhs @ rhs).double(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_out_is_written():
+    lhs, rhs, out = torch.rand(3, 4), torch.rand(4, 5), torch.zeros(3, 5)
+
+    def function(lhs, rhs, out):
+        einsumx.einsum("ij,jk->ik", lhs, rhs, out=out)
+        return out + 1
+
+    torch.testing.assert_close(compiled(function)(lhs, rhs, out), lhs @ rhs + 1)
+    torch.testing.assert_close(out, lhs @ rhs)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_with_changing_sizes():
+    function = compiled(lambda lhs, rhs: einsumx.einsum("...i,ij->...j", lhs, rhs), dynamic=True)
+    rhs = torch.rand(4, 5)
+    for size in (2, 3, 7):
+        lhs = torch.rand(size, 3, 4)
+        torch.testing.assert_close(function(lhs, rhs), lhs @ rhs)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_vmap_and_grad(dynamic):
+    rhs = torch.rand(4, 5)
+    mapped = compiled(torch.func.vmap(lambda lhs: einsumx.einsum("ij,jk->ik", lhs, rhs)), dynamic=dynamic)
+    lhs = torch.rand(6, 3, 4)
+    torch.testing.assert_close(mapped(lhs), lhs @ rhs)
+    gradient = compiled(torch.func.grad(lambda lhs: einsumx.einsum("ij,jk->", lhs, rhs)), dynamic=dynamic)
+    torch.testing.assert_close(gradient(lhs[0]), rhs.sum(1).expand(3, 4))
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("form", ["text", "sublists"])
+def test_compiled_expression_with_a_constant(form):
+    weight = torch.rand(5, 6)
+    if form == "text":
+        expression = einsumx.expression("ij,jk,kl->il", (3, 4), (4, 5), weight)
+    else:
+        expression = einsumx.expression((3, 4), [0, 1], (4, 5), [1, 2], weight, [2, 3], [0, 3])
+    lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
+    torch.testing.assert_close(compiled(lambda lhs, rhs: expression(lhs, rhs) + 0)(lhs, rhs), lhs @ rhs @ weight)
+
+
+COMPILED_FIRST = """
+import warnings
+warnings.simplefilter("error")
+{imports}
+def function(lhs, rhs):
+    return einsumx.einsum("ij,jk->ik", lhs, rhs)
+lhs, rhs = torch.rand(3, 4, requires_grad=True), torch.rand(4, 5)
+result = torch.compile(function, fullgraph=True, backend="{backend}")(lhs, rhs)
+torch.testing.assert_close(result, lhs @ rhs)
+result.sum().backward()
+torch.testing.assert_close(lhs.grad, rhs.sum(1).expand(3, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import einsumx, torch",
+        "import torch, einsumx",
+        "import einsumx; einsumx.plan('i,i->', (2,), (2,), backend='torch'); import torch",
+    ],
+)
+def test_the_first_call_of_all_may_be_a_compiled_one(imports):
+    script = COMPILED_FIRST.format(imports=imports, backend="aot_eager")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_planning_for_torch_imports_no_torch():
+    script = (
+        "import sys, einsumx; einsumx.plan('bnid,bnjd->bnij', (2, 3, 4, 5), (2, 3, 6, 5), backend='torch', "
+        "device='cuda', dtypes='bfloat16'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+# -- threads and devices ----------------------------------------------------------------------------------------
+
+
+def test_threads_share_plans_and_get_their_own_results():
+    einsumx.cache_clear()
+    jobs = [torch.rand(3, size, 4) for size in range(1, 9)] * 4
+    weight = torch.rand(4, 5)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda array: einsumx.einsum("bij,jk->bik", array, weight), jobs))
+    for array, result in zip(jobs, results):
+        torch.testing.assert_close(result, array @ weight)
+
+
+@pytest.fixture
+def cuda():
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device")
+    return torch.device("cuda:0")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "complex64", "int8", "int64", "bool"])
+def test_cuda_results_are_those_of_the_cpu(cuda, equation, dtype):
+    arrays = [torch.randint(0, 3, shape).to(getattr(torch, dtype)) for shape in DIFFERENTIATED[equation]]
+    result = einsumx.einsum(equation, *(array.to(cuda) for array in arrays))
+    assert result.device == cuda
+    # Small integers: every dtype is exact.
+    assert torch.equal(result.cpu(), einsumx.einsum(equation, *arrays))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+def test_cuda_gradients_are_right(cuda, equation):
+    shapes = DIFFERENTIATED[equation]
+    arrays = [torch.randn(shape, dtype=torch.float64, device=cuda, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(lambda *operands: einsumx.einsum(equation, *operands), arrays)
+
+
+@pytest.mark.gpu
+def test_cuda_half_precision_accumulates_wide(cuda):
+    ones = torch.ones(2, 4096, dtype=torch.bfloat16, device=cuda)
+    assert einsumx.einsum("ij,kj->ik", ones, ones).eq(4096).all()
+
+
+@pytest.mark.gpu
+def test_cuda_and_cpu_tensors_in_one_call_are_an_error(cuda):
+    with pytest.raises(einsumx.BackendError, match="cuda:0 and cpu"):
+        einsumx.einsum("i,i->", torch.ones(2, device=cuda), torch.ones(2))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("fresh_compiler")
+def test_cuda_compiled_by_inductor(cuda):
+    lhs, rhs = torch.rand(2, 3, 4, 5, device=cuda), torch.rand(2, 3, 6, 5, device=cuda)
+    function = torch.compile(lambda lhs, rhs: einsumx.einsum("bnid,bnjd->bnij", lhs, rhs), fullgraph=True)
+    torch.testing.assert_close(function(lhs, rhs), lhs @ rhs.mT)
