@@ -1,6 +1,11 @@
 """einsumx: one einsum for every array library, always on that library's fast primitives."""
 
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING
+
+# In a checkout, backends/ and conformance/ lie beside this package and not in it; Python started there finds them too.
+if not _Path(__path__[0], "backends").is_dir():
+    __path__.append(str(_Path(__path__[0]).parent))
 
 from einsumx.adapter import Adapter
 from einsumx.api import einsum, einsum_path, plan
