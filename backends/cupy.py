@@ -68,6 +68,9 @@ class CupyAdapter(NumpyAdapter):
 
         return on_their_device
 
+    def element(self, array: Array) -> Array:
+        return array  # CuPy has no scalars of its own, so that nothing waits for the device
+
     def arrange(self, array: Array, order: str) -> Array:
         with array.device:
             return super().arrange(array, order)

@@ -110,13 +110,24 @@ class NumpyAdapter(Adapter):
         return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._add(array, axes, array.dtype)
+        return self._array(self._add(array, axes, array.dtype))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.multiply(lhs, rhs, order="C")
+        return self._array(self.xp.multiply(lhs, rhs, order="C"))
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.xp.matmul(lhs, rhs, order="C")
+
+    def _array(self, found: Any) -> Array:
+        """What a ufunc gives; arrays of objects without axes come out as the object, which is boxed again."""
+        if isinstance(found, self.xp.ndarray | self.xp.generic):
+            return found
+        array = self.xp.empty((), object)
+        array[()] = found
+        return array
+
+    def element(self, array: Array) -> Any:
+        return array[()]
 
     def arrange(self, array: Array, order: str) -> Array:
         return self.xp.asarray(array, order=order)

@@ -175,6 +175,10 @@ class Adapter:
 
     # -- results ----------------------------------------------------------------------------------------
 
+    def element(self, array: Array) -> Array:
+        """A result without axes in the form in which the framework's own einsum gives it."""
+        return array
+
     def arrange(self, array: Array, order: str) -> Array:
         """``array`` in memory order ``"C"`` or ``"F"``; asked only where the traits have memory order."""
         raise NotImplementedError

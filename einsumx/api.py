@@ -103,7 +103,8 @@ def deliver(
     if out is None:
         if order == "A":
             order = "F" if all(map(adapter.is_fortran, arrays)) else "C"
-        return adapter.arrange(prepared.run(arrays), order)
+        result = prepared.run(arrays)
+        return adapter.arrange(result, order) if prepared.plan.shape else result
     check_out(adapter, prepared.plan, arrays, out, casting)
     adapter.write(out, prepared.run(arrays))
     return out

@@ -44,7 +44,9 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
                 values[slot] = None
         return values[result]
 
-    return adapter.prepare(run)
+    if plan.shape:
+        return adapter.prepare(run)
+    return adapter.prepare(lambda operands: adapter.element(run(operands)))
 
 
 def _fold(plan: Plan, adapter: Adapter, constants: Mapping[int, Array], known: Values) -> list[int]:

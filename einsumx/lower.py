@@ -113,9 +113,12 @@ def _lower_in(
         _operand(builder, slot, labels, operand, compute)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
     ]
-    steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
+    # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
+    empty = tuple(label for label, size in enumerate(equation.sizes) if size == 0 and label not in equation.output)
+    last = (*equation.output, *empty)
+    steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(last))
     for number, (step, keep) in enumerate(steps):
-        wanted = equation.output if number == len(path) - 1 else None
+        wanted = last if number == len(path) - 1 else None
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
             (term,) = taken
@@ -123,12 +126,15 @@ def _lower_in(
         else:
             terms.append(contract(builder, *taken, keep, compute, wanted))
     (term,) = terms
+    term = builder.sum(term, empty)
     if compute != dtype:
         term = builder.cast(term, dtype)
     term = builder.permute(term, equation.output, "the result in the order of the output")
-    if not traits.views and all(_is_view(op, traits) for op in builder.ops):
+    may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
+    if not may_be_view and all(_is_view(op, traits) for op in builder.ops):
+        reason = "the framework returns no views" if not traits.views else "only a rearrangement returns a view"
         slot = builder.new_slot()
-        builder.ops.append(Copy(slot, term.slot, "a result of its own, as the framework returns no views"))
+        builder.ops.append(Copy(slot, term.slot, f"a result of its own, as {reason}"))
         term = builder.packed(slot, term.labels)
     if term.slot < len(operands):  # a result is never the operand itself, but may be a view of it
         term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -186,7 +186,7 @@ def _check_output(
 
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
-    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
+    if isinstance(labels, str | bytes | AbstractSet | Mapping) or not hasattr(labels, "__iter__"):
         raise SublistError(
             f"the sublist {where} must be a list or tuple of labels, not {labels!r}; "
             "operands and their sublists alternate: einsum(a, [0, 1], b, [1, 2], [0, 2])"

@@ -7,7 +7,7 @@ between their rows share a plan. Both are keyed by values and are safe under thr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -86,7 +86,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     except TypeError:
         parse_sublists(sublists, output)  # says what is wrong with them
         raise
-    if any(isinstance(labels, str) for labels in (*sublists, output)):
+    if any(isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)):
         parse_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
 
