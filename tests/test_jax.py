@@ -1,0 +1,307 @@
+"""JAX's adapter: plans as dot_general sees them, dtypes with and without 64 bits, jit, grad, vmap, devices."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+
+import einsumx  # noqa: E402
+
+EQUATIONS = {
+    "ij,jk->ik": [(2, 3), (3, 4)],
+    "bnid,bnjd->bnij": [(2, 2, 3, 4), (2, 2, 2, 4)],
+    "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
+    "bind,jnd->bnij": [(2, 3, 2, 2), (2, 2, 2)],
+    "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
+    "ijk,ikl->jl": [(2, 3, 2), (2, 2, 3)],
+    "ii->i": [(3, 3)],
+    "iij,j->i": [(3, 3, 2), (2,)],
+    "ij->": [(2, 3)],
+    "ij->ji": [(2, 3)],
+    "ij,ij->i": [(1, 4), (2, 4)],
+    "i,j->ij": [(2,), (3,)],
+    "...i,i...->...": [(2, 3), (3, 2)],
+}
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def arrays(rng, equation):
+    return [jnp.asarray(rng.normal(size=shape), "float32") for shape in EQUATIONS[equation]]
+
+
+def primitives(jaxpr):
+    """The names of a jaxpr's primitives in order, those of the functions that it calls included."""
+    found = []
+    for equation in jaxpr.eqns:
+        inner = [value.jaxpr for value in equation.params.values() if hasattr(value, "jaxpr")]
+        found += [name for called in inner for name in primitives(called)] if inner else [equation.primitive.name]
+    return found
+
+
+# -- what XLA sees ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bnid,bnjd->bnij", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("bndi,bnjd->bnij", [(2, 3, 5, 4), (2, 3, 6, 5)]),
+        ("bnij,bnjd->bnid", [(2, 3, 4, 6), (2, 3, 6, 5)]),
+        ("ij,kj->ki", [(2, 3), (4, 3)]),
+    ],
+)
+def test_dot_general_reads_operands_as_they_lie(equation, shapes):
+    operands = [jnp.ones(shape) for shape in shapes]
+    traced = jax.make_jaxpr(lambda *given: einsumx.einsum(equation, *given))(*operands)
+    assert primitives(traced.jaxpr) == ["dot_general"]
+
+
+def test_plan_of_a_batched_product_has_no_copy():
+    plan = einsumx.plan("bndi,bnjd->bnij", (2, 3, 5, 4), (2, 3, 6, 5), backend="jax", dtypes="float32")
+    assert [type(op).__name__ for op in plan.ops] == ["Matmul"]
+    assert plan.ops[0].transpose_lhs
+    assert plan.ops[0].transpose_rhs
+
+
+def test_half_precision_products_accumulate_in_float32_inside_dot_general():
+    operand = jnp.ones((2, 3), "bfloat16")
+    traced = jax.make_jaxpr(lambda given: einsumx.einsum("ij,kj->ik", given, given))(operand)
+    assert primitives(traced.jaxpr) == ["dot_general", "convert_element_type"]
+
+
+def test_a_plan_is_traced_once_for_many_calls(rng, monkeypatch):
+    from einsumx.backends.jax import ADAPTER
+
+    einsumx.cache_clear()
+    calls = []
+    matmul = ADAPTER.matmul
+    monkeypatch.setattr(ADAPTER, "matmul", lambda *given: calls.append(1) or matmul(*given), raising=False)
+    operands = arrays(rng, "ij,jk->ik")
+    for _ in range(3):
+        einsumx.einsum("ij,jk->ik", *operands)
+    assert calls == [1]
+    einsumx.cache_clear()
+
+
+def test_planning_for_jax_imports_no_jax():
+    script = (
+        "import sys, einsumx; einsumx.plan('bnid,bnjd->bnij', (2, 3, 4, 5), (2, 3, 6, 5), backend='jax', "
+        "dtypes='bfloat16'); sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+# -- dtypes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_integers_are_exact_and_wrap(rng, dtype):
+    limits = np.iinfo(dtype)
+    host = rng.integers(limits.min, limits.max, (3, 3), dtype, endpoint=True)
+    product = einsumx.einsum("ij,jk->ik", jnp.asarray(host), jnp.asarray(host))
+    assert product.dtype == dtype
+    assert np.array_equal(product, host @ host)
+    total = einsumx.einsum("ij->j", jnp.asarray(host))
+    assert total.dtype == dtype
+    assert np.array_equal(total, host.sum(0, dtype))
+
+
+def test_bool_is_an_or_of_ands():
+    lhs, rhs = jnp.asarray([[True, True], [False, True]]), jnp.asarray([[True, False], [True, False]])
+    result = einsumx.einsum("ij,jk->ik", lhs, rhs)
+    assert result.dtype == bool
+    assert result.tolist() == [[True, False], [True, False]]
+    assert einsumx.einsum("ij->j", lhs).tolist() == [True, True]
+    assert einsumx.einsum("ij,ij->ij", lhs, rhs).tolist() == [[True, False], [False, False]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "i,i->", "ij,j->i", "bij,bj->bi", "ij->i", "i,i,i->"])
+def test_half_precision_accumulates_wide_and_rounds_once(equation, dtype):
+    # A running sum of ones in half precision stops at the first number whose successor is 2 away.
+    count = 2 * int(2 / float(jnp.finfo(dtype).eps))
+    inputs, _, output = equation.partition("->")
+    sizes = dict.fromkeys("bik", 3) | dict.fromkeys(set(inputs) - set(output), count)
+    operands = [jnp.ones([sizes[label] for label in term], dtype) for term in inputs.split(",")]
+    result = einsumx.einsum(equation, *operands)
+    assert result.dtype == dtype
+    assert (result == count).all()
+
+
+def test_dtypes_are_promoted_as_jax_promotes_them():
+    half, integers = jnp.ones(2, "float16"), jnp.ones(2, "int32")
+    assert einsumx.einsum("i,i->", half, integers).dtype == jnp.promote_types("float16", "int32")
+    assert einsumx.einsum("i,i->", half, half.astype("bfloat16")).dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "promoted"),
+    [
+        (2, "int8", "int8"),
+        (2.5, "int8", "float32"),
+        (2.5, "bfloat16", "bfloat16"),
+        (2j, "float32", "complex64"),
+        (True, "uint8", "uint8"),
+    ],
+)
+def test_python_scalars_follow_arrays_as_in_jax(value, dtype, promoted):
+    array = jnp.ones(3, dtype)
+    result = einsumx.einsum(",i->i", value, array)
+    assert result.dtype == promoted == (value * array).dtype
+    assert np.array_equal(result, value * array)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", float, np.float64])
+def test_a_64_bit_dtype_is_an_error_where_jax_would_truncate_it(dtype):
+    with pytest.raises(einsumx.BackendError, match=r"64-bit types are off.*jax_enable_x64"):
+        einsumx.einsum("i,i->", jnp.ones(2), jnp.ones(2), dtype=dtype)
+
+
+def test_64_bits_are_used_where_jax_has_them_on():
+    script = (
+        "import jax; jax.config.update('jax_enable_x64', True)\n"
+        "import einsumx, jax.numpy as jnp\n"
+        "ones = jnp.ones(2, 'float32')\n"
+        "assert einsumx.einsum('i,i->', ones, ones, dtype='float64').dtype == 'float64'\n"
+        "assert einsumx.einsum('i,i->', jnp.full(2, 2**33), jnp.ones(2, 'int64')) == 2**34\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------
+
+
+def test_out_is_an_error_as_arrays_cannot_be_written_to():
+    out = jnp.zeros((2, 2))
+    with pytest.raises(einsumx.BackendError, match="jax arrays cannot be written to"):
+        einsumx.einsum("ij->ji", jnp.ones((2, 2)), out=out)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+def test_a_memory_order_is_an_error(order):
+    with pytest.raises(einsumx.BackendError, match="no memory order"):
+        einsumx.einsum("ij->ji", jnp.ones((2, 2)), order=order)
+
+
+def test_numpy_arrays_among_jax_arrays_are_an_error_that_names_both():
+    with pytest.raises(einsumx.BackendError, match=r"to jax and numpy\.ndarray to numpy"):
+        einsumx.einsum("i,i->", jnp.ones(2), np.ones(2))
+
+
+def test_a_dtype_that_is_no_number_to_compute_with_is_an_error():
+    with pytest.raises(einsumx.BackendError, match="float8_e4m3fn"):
+        einsumx.einsum("i->i", jnp.ones(2, "float8_e4m3fn"))
+    with pytest.raises(einsumx.BackendError, match="key"):
+        einsumx.einsum("i->i", jax.random.split(jax.random.key(0), 2))
+
+
+def test_sparse_arrays_are_an_error():
+    sparse = pytest.importorskip("jax.experimental.sparse")
+    with pytest.raises(einsumx.BackendError, match="BCOO"):
+        einsumx.einsum("ij->ji", sparse.BCOO.fromdense(jnp.eye(2)))
+
+
+# -- transformations --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_jitted_results_are_those_of_numpy(rng, equation):
+    operands = arrays(rng, equation)
+    result = jax.jit(lambda *given: einsumx.einsum(equation, *given))(*operands)
+    expected = np.einsum(equation, *(np.asarray(operand, "float64") for operand in operands))
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_first_and_second_derivatives_are_right(rng, equation):
+    from jax.test_util import check_grads
+
+    check_grads(lambda *given: einsumx.einsum(equation, *given), arrays(rng, equation), order=2, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_gradients_are_those_of_jax_einsum(rng, equation):
+    operands = arrays(rng, equation)
+    result, pull = jax.vjp(lambda *given: einsumx.einsum(equation, *given), *operands)
+    _, expected = jax.vjp(lambda *given: jnp.einsum(equation, *given), *operands)
+    cotangent = jnp.asarray(rng.normal(size=result.shape), "float32")
+    for mine, theirs in zip(pull(cotangent), expected(cotangent)):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_vmap_maps_over_an_axis_anywhere(rng, equation):
+    first, *others = arrays(rng, equation)
+    mapped = jnp.stack([first, 2 * first, -first], -1)
+    result = jax.vmap(lambda each: einsumx.einsum(equation, each, *others), in_axes=-1)(mapped)
+    for index in range(3):
+        expected = einsumx.einsum(equation, mapped[..., index], *others)
+        np.testing.assert_allclose(result[index], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_traced_operands_go_with_concrete_ones():
+    weight = jax.device_put(jnp.full((3, 4), 2.0), jax.devices()[0])
+    result = jax.jit(lambda given: einsumx.einsum("ij,jk->ik", given, weight))(jnp.ones((2, 3)))
+    assert (result == 6).all()
+    gradient = jax.grad(lambda given: einsumx.einsum("ij,jk->", given, weight))(jnp.ones((2, 3)))
+    assert (gradient == 8).all()
+
+
+def test_a_compiled_expression_works_under_jit(rng):
+    weight = jnp.asarray(rng.normal(size=(4, 5)), "float32")
+    expression = einsumx.expression("bi,ij->bj", (3, 4), weight)
+    operand = jnp.asarray(rng.normal(size=(3, 4)), "float32")
+    np.testing.assert_allclose(jax.jit(expression)(operand), operand @ weight, rtol=1e-5, atol=1e-5)
+
+
+def test_threads_share_plans_and_get_their_own_results(rng):
+    einsumx.cache_clear()
+    weight = jnp.asarray(rng.normal(size=(4, 5)), "float32")
+    jobs = [jnp.asarray(rng.normal(size=(3, size, 4)), "float32") for size in range(1, 5)] * 4
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda array: einsumx.einsum("bij,jk->bik", array, weight), jobs))
+    for array, result in zip(jobs, results):
+        np.testing.assert_allclose(result, array @ weight, rtol=1e-5, atol=1e-5)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------
+
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import einsumx
+
+first, second = jax.devices("cpu")
+free = jnp.ones((2, 2))
+there = jax.device_put(free, second)
+assert einsumx.einsum("ij,jk->ik", free, there).devices() == {second}
+assert einsumx.einsum(",ij->ij", 2.0, there).devices() == {second}
+assert einsumx.plan("ij->ji", there).device == "cpu:1"
+try:
+    einsumx.einsum("ij,jk->ik", jax.device_put(free, first), there)
+except einsumx.BackendError as error:
+    assert "cpu:0 and cpu:1" in str(error)
+else:
+    raise AssertionError("arrays on two devices were taken")
+mesh = Mesh(np.array([first, second]), ("rows",))
+rows = jax.device_put(free, NamedSharding(mesh, PartitionSpec("rows")))
+whole = jax.device_put(free, NamedSharding(mesh, PartitionSpec()))
+product = einsumx.einsum("ij,jk->ik", rows, whole)
+assert product.devices() == {first, second} and (product == 2).all()
+"""
+
+
+def test_arrays_stay_on_their_device_and_two_devices_are_an_error():
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
