@@ -123,7 +123,8 @@ class ArrayApiAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self.xp.permute_dims(array, axes)
+        # A view in some libraries, where the plan counts on a copy.
+        return self.copy(self.xp.permute_dims(array, axes))
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         kept = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)]
@@ -131,7 +132,7 @@ class ArrayApiAdapter(Adapter):
         *outer, size, _ = array.shape
         # With both axes as one, the diagonal is every element that is size + 1 further.
         flat = self.xp.reshape(array, (prod(outer), size * size))
-        return self.xp.reshape(flat[:, :: size + 1], (*outer, size))
+        return self.copy(self.xp.reshape(flat[:, :: size + 1], (*outer, size)))
 
     def copy(self, array: Array) -> Array:
         return self.xp.asarray(array, copy=True)
