@@ -17,6 +17,9 @@ __all__ = ["ADAPTER", "MxnetAdapter"]
 
 _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"})
 
+_LARGE = 1 << 16
+"""Elements from which a sum by matmul pays for its further calls."""
+
 TRAITS = Traits(
     strided=False,
     views=False,
@@ -78,7 +81,7 @@ class MxnetAdapter(Adapter):
             if kind is not self.mx.nd.NDArray:
                 advice = "einsum takes mx.np arrays; convert it with .tostype('default').as_np_ndarray()"
         else:
-            advice = "einsum takes mx.np arrays; a block of MXNet 1 that is hybridized shows it symbols instead"
+            advice = "einsum takes mx.np arrays; call it outside of hybridized blocks, which MXNet 1 shows symbols"
         raise BackendError(f"an operand is a {kind.__module__}.{kind.__qualname__}: {advice}")
 
     def needs_gradient(self, array: Array) -> bool:
@@ -97,13 +100,13 @@ class MxnetAdapter(Adapter):
     def dtype_name(self, dtype: Any) -> str:
         try:
             name = str(import_module("numpy").dtype(dtype).name)
-        except TypeError:  # bfloat16, as MXNet writes it
+        except TypeError:  # no dtype that NumPy knows
             name = str(dtype)
         return self.dtype(name)
 
     def dtype(self, name: str) -> str:
         if name not in _DTYPES:
-            raise BackendError(f"mxnet: einsum computes in no dtype {name!r}; cast to float32 or int32 first")
+            raise BackendError(f"mxnet: einsum computes in no dtype {name!r}, only in {', '.join(sorted(_DTYPES))}")
         return name
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -173,7 +176,17 @@ class MxnetAdapter(Adapter):
             return self.reshape(array, shape)
         if array.dtype == bool:
             return self.xp.any(array, axis=axes)
+        if array.size >= _LARGE and axes[-1] - axes[0] + 1 == len(axes) and array.dtype in ("float32", "float64"):
+            return self._sum_by_matmul(array, prod(shape[: axes[0]]), prod(shape[axes[0] :]), shape)
         return self.xp.sum(array, axis=axes)
+
+    def _sum_by_matmul(self, array: Array, outer: int, inner: int, shape: tuple[int, ...]) -> Array:
+        """The sum over the middle axis of ``[outer, count, inner]`` as products with ones, often ten times as fast."""
+        count = array.size // (outer * inner)
+        by_rows = inner == 1  # one matrix times a vector, and not many short rows
+        matrices = self.reshape(array, (1, outer, count) if by_rows else (outer, count, inner))
+        ones = self.xp.ones((len(matrices), 1, count), dtype=array.dtype, ctx=self._context(self.device(array)))
+        return self.reshape(self.matmul(ones, matrices, False, by_rows), shape)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         if 0 in lhs.shape or 0 in rhs.shape:
@@ -213,15 +226,19 @@ class MxnetAdapter(Adapter):
             raise BackendError("autograd records no writing into out=; leave out= away and use the result")
 
     def write(self, out: Array, result: Array) -> None:
-        self.cast(result, self.dtype_name(out.dtype)).copyto(out)
+        with self.mx.util.np_shape(True):
+            self.cast(result, self.dtype_name(out.dtype)).copyto(out)
 
     # -- to and from the host -----------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        kind, _, number = device.partition(":")
-        where = self.mx.Context(kind, int(number or 0)) if kind else None
         with self.mx.util.np_shape(True):
-            return self.xp.array(array, dtype=self.dtype_name(array.dtype), ctx=where)
+            return self.xp.array(array, dtype=self.dtype_name(array.dtype), ctx=self._context(device))
+
+    def _context(self, device: str) -> Any:
+        """MXNet's name of a device; None, for its default, where the name is empty."""
+        where, _, number = device.partition(":")
+        return self.mx.Context(where, int(number or 0)) if where else None
 
     def to_numpy(self, array: Array) -> Any:
         return array.asnumpy()
