@@ -84,7 +84,7 @@ class Expression:
             given += [] if output is None else [output]
         return einsum(*given, dtype=self._dtype, casting=self._casting, optimize=self.path, **options)
 
-    __call__.__dict__["_torchdynamo_inline"] = _compiled  # type: ignore[attr-defined]
+    __call__.__dict__["_torchdynamo_inline"] = _compiled
 
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included."""
