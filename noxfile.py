@@ -11,6 +11,7 @@ import nox
 nox.needs_version = ">=2024.4.15"
 # A session whose interpreter is not installed is skipped, and says so, in continuous integration too.
 nox.options.error_on_missing_interpreters = False
+nox.options.default_venv_backend = "virtualenv"
 
 TESTING = ["pytest==9.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
