@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["comparison_data", "print_comparison", "terminal_width"]
+__all__ = ["comparison_data", "core_count", "duration", "print_comparison", "terminal_width"]
 
 
 def comparison_data(rows: Sequence[Row], dtype: str, device: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def comparison_data(rows: Sequence[Row], dtype: str, device: str) -> dict[str, A
         "einsumx": version("einsumx"),
         "dtype": dtype,
         "device": device,
-        "cores": _cores(),
+        "cores": core_count(),
         "right": all(map(is_right, rows)),
         "rows": list(map(_row_data, rows)),
     }
@@ -65,7 +65,7 @@ def _row_data(row: Row) -> dict[str, Any]:
             }
 
 
-def _cores() -> int:
+def core_count() -> int:
     """How many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -140,8 +140,8 @@ def _cells(row: Measured | Failed) -> dict[str, str]:
         return {**start, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
     return {
         **start,
-        "native": "none" if row.native_seconds is None else _time(row.native_seconds),
-        "einsumx": _time(row.einsumx_seconds),
+        "native": "none" if row.native_seconds is None else duration(row.native_seconds),
+        "einsumx": duration(row.einsumx_seconds),
         "ratio": "" if row.ratio is None else f"{_three_digits(row.ratio)}x",
         "error": f"{row.error:.1g}",
         "result": "WRONG" if row.wrong else "right",
@@ -165,15 +165,15 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
     right = sum(map(is_right, rows))
     yield f"{right} of {len(rows)} results right."
     yield f"Generic einsum kernels called: {', '.join(generic) or 'none'}."
-    cores = "1 core" if _cores() == 1 else f"{_cores()} cores"
+    cores = "1 core" if core_count() == 1 else f"{core_count()} cores"
     yield f"Times: medians of interleaved rounds on {cores}. Ratio: native over einsumx."
     yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Three digits and a unit.
 
-    >>> _time(2.2519), _time(0.01499), _time(3.2e-6)
+    >>> duration(2.2519), duration(0.01499), duration(3.2e-6)
     ('2.25 s', '15.0 ms', '3.20 µs')
     """
     for scale, unit in ((1.0, "s"), (1e-3, "ms")):
