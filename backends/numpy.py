@@ -42,7 +42,7 @@ class NumpyAdapter(Adapter):
     def _add(self) -> Any:
         return self.xp.add.reduce
 
-    def check_type(self, kind: type) -> None:
+    def check_type(self, kind: type[Any]) -> None:
         np = self.xp
         if issubclass(kind, np.generic):
             return

@@ -127,8 +127,10 @@ class Adapter:
         return can_cast(source, target, casting)
 
     def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
-        """A Python scalar or nested list as an array on the device of ``like``, its dtype following ``like``
-        where the framework's promotion has Python scalars follow arrays."""
+        """A Python scalar or nested list as an array on the device of ``like``.
+
+        Its dtype follows ``like`` where the framework's promotion has Python scalars follow arrays.
+        """
         raise NotImplementedError
 
     # -- primitives -------------------------------------------------------------------------------------

@@ -193,9 +193,7 @@ def as_shape(operand: Any) -> tuple[int, ...] | None:
     return None
 
 
-def einsum_path(
-    *operands: Any, optimize: Optimize = "greedy", einsum_call: bool = False
-) -> tuple[list[Any], str]:
+def einsum_path(*operands: Any, optimize: Optimize = "greedy", einsum_call: bool = False) -> tuple[list[Any], str]:
     """The path that a contraction takes, in the form of ``numpy.einsum_path``.
 
     Args:

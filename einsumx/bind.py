@@ -73,9 +73,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
 
 
-def _ellipsis_span(
-    equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]
-) -> int:
+def _ellipsis_span(equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]) -> int:
     """How many axes the ellipsis of one operand stands for."""
     named = len(term) - (... in term)
     if len(shape) < named or (len(shape) > named and ... not in term):

@@ -94,7 +94,8 @@ class Builder:
 
     def sum(self, term: Term, labels: Sequence[int]) -> Term:
         """Sum over ``labels``; those of size 1 are only dropped."""
-        term = self.drop(term, [axis for axis, label in enumerate(term.labels) if label in labels and self.sizes[label] == 1])
+        ones = [axis for axis, label in enumerate(term.labels) if label in labels and self.sizes[label] == 1]
+        term = self.drop(term, ones)
         labels = [label for label in labels if self.sizes[label] != 1]
         limit = self.traits.max_sum_axes
         while labels and limit is not None and len(term.labels) > limit:
@@ -175,8 +176,10 @@ class Builder:
         return merged_stride(self.shape(labels), tuple(term.stride(label) for label in labels))
 
     def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
-        """A permutation where transposes copy: neighbours that stay together are fused first, and more
-        axes than one transpose takes are moved in several."""
+        """A permutation where transposes copy.
+
+        Neighbours that stay together are fused first, and more axes than one transpose takes are moved in several.
+        """
         order = term.labels
         slot = term.slot
         for target in _stages(order, labels, self.traits.max_transpose_axes, self.sizes):
@@ -217,7 +220,7 @@ class Builder:
 def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]:
     """Runs of labels that stay neighbours, in the target's order; labels of size 1 stick to any run."""
     blocks: list[list[int]] = []
-    place = {label: position for position, label in enumerate(l for l in order if sizes[l] != 1)}
+    place = {label: position for position, label in enumerate(label for label in order if sizes[label] != 1)}
     for label in target:
         if sizes[label] == 1:
             continue

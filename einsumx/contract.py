@@ -70,9 +70,7 @@ class Choice:
     cost: float
 
 
-def contract(
-    builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, wanted: Labels | None
-) -> Term:
+def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, wanted: Labels | None) -> Term:
     """Contract two terms into one that has the labels of ``keep`` which they have.
 
     Args:
@@ -116,9 +114,7 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 # -- elementwise ----------------------------------------------------------------------------------------------
 
 
-def _multiply(
-    builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None
-) -> Term:
+def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None) -> Term:
     """Nothing is summed: a broadcasting product."""
     if not builder.traits.strided:
         return _fused_multiply(builder, lhs, rhs, classes, dtype, wanted)
@@ -165,9 +161,7 @@ def _fused_multiply(
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _multiply_sum(
-    builder: Builder, lhs: Term, rhs: Term, classes: Classes, wanted: Labels | None
-) -> Term:
+def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, wanted: Labels | None) -> Term:
     """A product in full and then its sum: for dtypes that no kernel of the framework contracts."""
     kept = tuple(label for label in wanted if label in classes.kept) if wanted is not None else classes.kept
     order = (*kept, *classes.contracted)
@@ -178,9 +172,7 @@ def _multiply_sum(
 # -- matmul ---------------------------------------------------------------------------------------------------
 
 
-def _matmul(
-    builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None
-) -> Term:
+def _matmul(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None) -> Term:
     choice = _choose(builder, lhs, rhs, classes, dtype, wanted)
     first = _operand(builder, lhs, choice.lhs, choice.batch, choice.rows, choice.contracted)
     second = _operand(builder, rhs, choice.rhs, choice.batch, choice.cols, choice.contracted)
@@ -198,9 +190,7 @@ def _matmul(
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _operand(
-    builder: Builder, term: Term, reading: Reading, batch: Labels, free: Labels, contracted: Labels
-) -> int:
+def _operand(builder: Builder, term: Term, reading: Reading, batch: Labels, free: Labels, contracted: Labels) -> int:
     """The slot of an operand as ``[batch, free, contracted]``; with the last two swapped where a flag says so."""
     if reading.packed is not None:
         reason = _reason(builder, term, batch, free, contracted)
@@ -230,9 +220,7 @@ def _reason(builder: Builder, term: Term, batch: Labels, free: Labels, contracte
     return "its axes in the order of the matmul"
 
 
-def _choose(
-    builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None
-) -> Choice:
+def _choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None) -> Choice:
     """The cheapest of all choices; the first of equals, so that plans never depend on chance."""
     return min(_choices(builder, lhs, rhs, classes, dtype, wanted), key=lambda choice: choice.cost)
 
@@ -250,9 +238,7 @@ def _choices(
             found.insert(0, tuple(label for label in target if label in labels))
         return list(dict.fromkeys(found))
 
-    contracted_orders = list(
-        dict.fromkeys(term.in_memory_order(classes.contracted) for term in (lhs, rhs))
-    )
+    contracted_orders = list(dict.fromkeys(term.in_memory_order(classes.contracted) for term in (lhs, rhs)))
     for batch, contracted in combinations(orders(classes.batch, lhs, rhs), contracted_orders):
         lhs_readings = [
             (rows, _read(builder, lhs, batch, rows, contracted, size)) for rows in orders(classes.lhs_free, lhs)
@@ -275,9 +261,7 @@ def _result_cost(builder: Builder, result: Labels, target: Labels, nbytes: int) 
     return _copy_cost(builder, result, target, nbytes)
 
 
-def _read(
-    builder: Builder, term: Term, batch: Labels, free: Labels, contracted: Labels, itemsize: int
-) -> Reading:
+def _read(builder: Builder, term: Term, batch: Labels, free: Labels, contracted: Labels, itemsize: int) -> Reading:
     """The cheapest way to get a term as ``[batch, free, contracted]``, in exactly these orders."""
     straight, turned = (*batch, *free, *contracted), (*batch, *contracted, *free)
     if builder.traits.strided:
@@ -324,9 +308,7 @@ def _copy_cost(builder: Builder, source: Labels, target: Labels, nbytes: int) ->
 # -- the framework's own einsum ---------------------------------------------------------------------------------
 
 
-def _native(
-    builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None
-) -> Term:
+def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, wanted: Labels | None) -> Term:
     """A product that matmul does not take, by the framework's own einsum; fused where it has too many labels."""
     labels = (*classes.kept, *classes.contracted)
     if len(labels) > builder.traits.native_max_labels:

@@ -112,9 +112,7 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
             return OpCost(prod(shape) * inner, 0, nbytes, shape, dtype)
         case Native():
             terms = op.equation.partition("->")[0].split(",")
-            sizes = {
-                label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])
-            }
+            sizes = {label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])}
             return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, shape, dtype)
 
 

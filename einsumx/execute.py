@@ -1,4 +1,4 @@
-"""``execute``: a plan and an adapter become a function of the operands; one loop, each slot freed after its last use."""
+"""``execute``: plan and adapter become a function of the operands; one loop, each slot freed after its last use."""
 
 from __future__ import annotations
 

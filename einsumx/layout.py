@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["contiguous", "layout_class", "merged_stride", "memory_order", "reshaped"]
+__all__ = ["contiguous", "layout_class", "memory_order", "merged_stride", "reshaped"]
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -80,9 +80,7 @@ def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
     return None if found == contiguous(shape) else found
 
 
-def reshaped(
-    shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
-) -> tuple[int, ...] | None:
+def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
     """The strides of a reshape that is a view, or None where it must copy.
 
     >>> reshaped((4, 6), (6, 1), (2, 2, 6)), reshaped((4, 6), (1, 4), (24,))

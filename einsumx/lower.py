@@ -39,8 +39,8 @@ def lower(
         dtype: of the result; what is computed in follows from it and from the traits.
         device: recorded in the plan.
     """
-    ops, result = _compute(equation, operands, path, traits, dtype)
-    ops, result = simplify(ops, [operand.shape for operand in operands], result)
+    lowered, result = _compute(equation, operands, path, traits, dtype)
+    ops, result = simplify(lowered, [operand.shape for operand in operands], result)
     if _native_is_cheaper(equation, operands, traits, dtype, len(ops)):
         builder = Builder(equation.sizes, traits, len(operands))
         result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
@@ -124,7 +124,8 @@ def _lower_in(
             (term,) = taken
             terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
         else:
-            terms.append(contract(builder, *taken, keep, compute, wanted))
+            lhs, rhs = taken
+            terms.append(contract(builder, lhs, rhs, keep, compute, wanted))
     (term,) = terms
     term = builder.sum(term, empty)
     if compute != dtype:
@@ -155,4 +156,3 @@ def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand, comp
     term = builder.drop(term, narrow)
     term = builder.diagonal(term)
     return builder.cast(term, compute) if operand.dtype != compute else term
-

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from einsumx.errors import EquationError, SublistError, caret
 
@@ -76,9 +78,7 @@ def parse_text(text: str, count: int) -> Equation:
     return Equation(_text(inputs, output), tuple(inputs), output)
 
 
-def parse_sublists(
-    inputs: Sequence[Sequence[Label]], output: Sequence[Label] | None
-) -> Equation:
+def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | None) -> Equation:
     """Read the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; labels are any hashables.
 
     Raises:
@@ -118,11 +118,9 @@ def implicit_output(inputs: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
     Labels that cannot be compared with one another keep the order of their appearance.
     """
     times = Counter(label for term in inputs for label in term)
-    once = [label for label in times if times[label] == 1 and label is not ...]
-    try:
-        once.sort()  # type: ignore[type-var]
-    except TypeError:
-        pass
+    once: list[Any] = [label for label in times if times[label] == 1 and label is not ...]
+    with suppress(TypeError):
+        once.sort()
     return (..., *once) if ... in times else tuple(once)
 
 
@@ -180,9 +178,7 @@ def _check_output(
             second = start + subscript.index(str(label), place - start + 1)
             raise EquationError(f"label {label!r} stands twice in the output\n{caret(text, second)}")
         if label not in known:
-            raise EquationError(
-                f"label {label!r} of the output stands in no operand's subscript\n{caret(text, place)}"
-            )
+            raise EquationError(f"label {label!r} of the output stands in no operand's subscript\n{caret(text, place)}")
 
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:

@@ -48,7 +48,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
         case _ if callable(optimize):
             steps = _optimized(inputs, equation, optimize)
         case _:
-            raise PathError(f"optimize= takes the name of an optimizer, True, False, a path or an optimizer, not {optimize!r}")
+            raise PathError(f"optimize= takes an optimizer or its name, True, False, or a path, not {optimize!r}")
     return tuple(_pairwise(steps, inputs, equation))
 
 
@@ -70,7 +70,7 @@ def step_outputs(
 
     A label is kept while another term, or the output, still needs it.
     """
-    uses: dict[int, int] = {label: 1 for label in output}
+    uses: dict[int, int] = dict.fromkeys(output, 1)
     for term in inputs:
         for label in term:
             uses[label] = uses.get(label, 0) + 1

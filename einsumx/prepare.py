@@ -7,7 +7,8 @@ between their rows share a plan. Both are keyed by values and are safe under thr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -122,9 +123,7 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
 
 
 @lru_cache(maxsize=4096)
-def _by_signature(
-    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
-) -> Prepared:
+def _by_signature(adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options) -> Prepared:
     device = one_device(signatures)
     operands = tuple(map(adapter.operand, signatures))
     if isinstance(options.optimize, str | bool | tuple):
@@ -152,9 +151,7 @@ def _by_layout(
     return Prepared(plan, executable(plan, adapter))
 
 
-def make_plan(
-    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Plan:
+def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options) -> Plan:
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
     check_casting(options.casting)
     sized = _sized(written, tuple(operand.shape for operand in operands))
@@ -227,10 +224,10 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
         found = adapter.operand(signature)
         if found.shape != planned.shape:
             raise SizeError(
-                f"operand {number} has shape {found.shape}, but the plan was made for {planned.shape}\n  {plan.equation}"
+                f"operand {number} has shape {found.shape}, but the plan is made for {planned.shape}\n  {plan.equation}"
             )
         if found.dtype != planned.dtype:
-            raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan was made for {planned.dtype}")
+            raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
     return _executable(plan, adapter, device)(arrays)
 
 

@@ -27,9 +27,7 @@ def verify(plan: Plan) -> None:
     if plan.result not in shapes:
         raise EinsumxError(f"plan of {plan.equation}: no op writes the result, slot %{plan.result}")
     if shapes[plan.result] != plan.shape:
-        raise EinsumxError(
-            f"plan of {plan.equation}: the result has shape {shapes[plan.result]}, not {plan.shape}"
-        )
+        raise EinsumxError(f"plan of {plan.equation}: the result has shape {shapes[plan.result]}, not {plan.shape}")
 
 
 def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:

@@ -111,9 +111,7 @@ def test_one_expression_serves_several_threads(rng):
     wrong = []
 
     def work():
-        for _ in range(50):
-            if not np.allclose(run(a, b), expected):
-                wrong.append(1)
+        wrong.extend(1 for _ in range(50) if not np.allclose(run(a, b), expected))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

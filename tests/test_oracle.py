@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from einsumx.conformance.oracle import LIMIT, expect, judge
 
 A = np.array([[1, 2, 3], [4, 5, 6]])

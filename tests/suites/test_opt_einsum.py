@@ -14,7 +14,7 @@ import opt_einsum
 import einsumx
 
 
-def contract(*operands, use_blas=True, **options):  # noqa: ARG001  a switch of opt_einsum's
+def contract(*operands, use_blas=True, **options):  # a switch of opt_einsum's
     """``einsumx.einsum`` with the name and the additional switch of opt_einsum's function."""
     if options.get("optimize", "auto") is None:  # opt_einsum's other word for "auto"
         options["optimize"] = "auto"
