@@ -163,7 +163,7 @@ class TorchAdapter(Adapter):
         return array.sum(axes, dtype=dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.mul(lhs, rhs)
+        return self.xp.mul(lhs, rhs).contiguous()  # it can come in the memory order of its operands
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return lhs.bmm(rhs) if lhs.ndim == 3 else lhs.mm(rhs)
@@ -186,6 +186,8 @@ class TorchAdapter(Adapter):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
 
     def write(self, out: Array, result: Array) -> None:
+        if result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():  # a view of an operand that is out
+            result = result.clone()
         out.copy_(result)
 
     # -- to and from the host ----------------------------------------------------------------------------
