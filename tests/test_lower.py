@@ -1,0 +1,171 @@
+"""Which calls a contraction becomes: the fewest copies that the framework's traits and the operands' layouts allow."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import Traits
+from einsumx.bind import bind
+from einsumx.lower import lower
+from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Reshape, Sum, Transpose
+from einsumx.parse import parse_text
+
+
+def ops_of(plan, *kinds):
+    return [op for op in plan.ops if isinstance(op, kinds)]
+
+
+def copies(plan):
+    return [op for op in plan.ops if isinstance(op, Copy) or (isinstance(op, Transpose) and op.reason)]
+
+
+def arithmetic(plan):
+    return [type(op) for op in plan.ops if isinstance(op, Matmul | Multiply | Sum | Native)]
+
+
+ATTENTION = [
+    ("bnid,bnjd->bnij", (64, 8, 100, 128), (64, 8, 50, 128)),
+    ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128)),
+    ("bind,jnd->bnij", (64, 100, 8, 128), (50, 8, 128)),
+]
+
+
+@pytest.mark.parametrize(("equation", "lhs", "rhs"), ATTENTION)
+def test_attention_on_numpy_is_one_matmul_without_a_copy(equation, lhs, rhs):
+    plan = einsumx.plan(equation, lhs, rhs, dtypes="float32")
+    assert arithmetic(plan) == [Matmul]
+    assert copies(plan) == []
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "mxnet", "jax", "array_api", "cupy"])
+@pytest.mark.parametrize(("equation", "lhs", "rhs"), ATTENTION)
+def test_attention_is_one_matmul_on_every_backend(backend, equation, lhs, rhs):
+    plan = einsumx.plan(equation, lhs, rhs, dtypes="float32", backend=backend)
+    assert arithmetic(plan) == [Matmul]
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "kinds"),
+    [
+        ("ij,jk->ik", [(20, 30), (30, 40)], [Matmul]),
+        ("ij,kj->ik", [(20, 30), (40, 30)], [Matmul]),
+        ("ij,j->i", [(20, 30), (30,)], [Matmul]),
+        ("ij,ij->ij", [(20, 30), (20, 30)], [Multiply]),
+        ("i,j->ij", [(20,), (30,)], [Multiply]),
+        ("ij->i", [(20, 30)], [Sum]),
+        ("ij->ji", [(20, 30)], []),
+        ("ii->i", [(20, 20)], []),
+        ("ij,jk,kl->il", [(20, 30), (30, 40), (40, 5)], [Matmul, Matmul]),
+        ("ijk,ikl->jl", [(20, 30, 40), (20, 40, 50)], [Matmul]),
+        ("ij,jk->", [(20, 30), (30, 40)], [Sum, Sum, Matmul]),
+        ("ij,k->i", [(20, 30), (40,)], [Sum, Sum, Multiply]),
+    ],
+)
+def test_each_contraction_is_the_arithmetic_that_it_needs(equation, shapes, kinds):
+    assert arithmetic(einsumx.plan(equation, *shapes)) == kinds
+
+
+def test_a_label_that_one_operand_has_is_summed_before_the_product():
+    plan = einsumx.plan("ijx,jk->ik", (20, 30, 50), (30, 40))
+    assert arithmetic(plan) == [Sum, Matmul]
+
+
+def test_a_transposed_operand_is_read_where_it_lies():
+    for lhs, rhs in ((np.ones((30, 20)).T, np.ones((30, 40))), (np.ones((20, 30)), np.ones((40, 30)).T)):
+        plan = einsumx.plan("ij,jk->ik", lhs, rhs)
+        assert copies(plan) == []
+
+
+def test_rows_with_gaps_are_read_where_they_lie():
+    assert copies(einsumx.plan("ij,jk->ik", np.ones((20, 99))[:, :30], np.ones((90, 40))[:30])) == []
+
+
+def test_what_blas_cannot_read_is_copied_once_and_says_why():
+    plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
+    (copy,) = copies(plan)
+    assert copy.reason == "no axis of its matrices has unit stride"
+    plan = einsumx.plan("ikl,klj->ij", np.ones((20, 30, 40)).transpose(0, 1, 2)[:, ::2], np.ones((15, 40, 50)))
+    (copy,) = copies(plan)
+    assert "do not merge" in copy.reason
+
+
+def test_batch_axes_that_do_not_merge_cost_a_copy_only_where_matmul_takes_one_batch_axis():
+    shapes = [(6, 7, 20, 30), (7, 6, 30, 40)]
+    assert copies(einsumx.plan("abij,bajk->abik", *shapes, backend="numpy")) == []
+    assert len(copies(einsumx.plan("abij,bajk->abik", *shapes, backend="torch"))) == 1
+
+
+def test_layouts_that_differ_in_gaps_alone_share_a_plan():
+    einsumx.cache_clear()
+    for gap in range(1, 6):
+        einsumx.einsum("ij,jk->ik", np.ones((4, 5 + gap))[:, :5], np.ones((5, 6)))
+    assert einsumx.cache_info()["plans"].currsize == 1
+    assert einsumx.cache_info()["calls"].currsize == 5
+
+
+def test_a_broadcast_axis_is_dropped_before_it_is_computed_with():
+    plan = einsumx.plan("bij,bjk->bik", (1, 20, 30), (50, 30, 40))
+    assert plan.ops[0] == Reshape(2, 0, (20, 30))
+    assert arithmetic(plan) == [Matmul]
+
+
+def test_mixed_dtypes_are_cast_before_they_are_multiplied():
+    plan = einsumx.plan("ij,jk->ik", (20, 30), (30, 40), dtypes=["float32", "float64"])
+    assert [(op.src, op.dtype) for op in ops_of(plan, Cast)] == [(0, "float64")]
+
+
+def test_half_precision_is_computed_wide_and_rounded_at_the_end():
+    plan = einsumx.plan("ij,jk,kl->il", (20, 30), (30, 40), (40, 50), dtypes="float16")
+    assert [op.dtype for op in ops_of(plan, Cast)] == ["float32"] * 3 + ["float16"]
+    assert isinstance(plan.ops[-1], Cast)
+
+
+def test_bool_goes_through_a_float_matmul_and_back():
+    plan = einsumx.plan("ij,jk->ik", (20, 30), (30, 40), dtypes="bool")
+    assert [op.dtype for op in ops_of(plan, Cast)] == ["float32", "float32", "bool"]
+    assert plan.dtype == "bool"
+
+
+def test_dtype_is_computed_in_from_the_start():
+    plan = einsumx.plan("ki,ij->j", (3, 4), (4, 1), dtypes="int8", dtype="int64")
+    first_sum = next(index for index, op in enumerate(plan.ops) if isinstance(op, Sum))
+    assert any(isinstance(op, Cast) for op in plan.ops[:first_sum])
+    assert plan.dtype == "int64"
+
+
+def test_a_diagonal_is_taken_before_anything_else():
+    plan = einsumx.plan("iij,jk->ik", (20, 20, 30), (30, 40))
+    assert isinstance(plan.ops[0], Diagonal)
+
+
+def test_a_result_is_a_slot_of_its_own():
+    for equation in ("ij->ij", "...->...", "->"):
+        rank = 2 if equation != "->" else 0
+        plan = einsumx.plan(equation, (3,) * rank)
+        assert plan.result >= len(plan.operands)
+        assert [type(op) for op in plan.ops] == [Reshape]
+
+
+def test_where_the_framework_returns_no_views_a_rearrangement_is_a_copy():
+    plan = einsumx.plan("ij->ij", (3, 4), backend="mxnet")
+    assert len(copies(plan)) == 1
+
+
+def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():
+    traits = Traits(native_dtypes=frozenset({"int32"}), native_max_labels=10, native_max_operands=15)
+
+    def arithmetic_with(traits):
+        sized = bind(parse_text("ij,jk->ik", 2), [(2, 3), (3, 4)])
+        operands = [einsumx.Operand((2, 3), "int32"), einsumx.Operand((3, 4), "int32")]
+        return arithmetic(lower(sized, operands, ((0, 1),), backend="test", traits=traits, dtype="int32"))
+
+    assert arithmetic_with(traits) == [Native]
+    assert arithmetic_with(dataclasses.replace(traits, native_dtypes=frozenset())) == [Multiply, Sum]
+
+
+def test_a_large_product_is_never_native():
+    for backend in ("numpy", "torch", "mxnet", "jax", "array_api", "cupy"):
+        plan = einsumx.plan("bij,bjk->bik", (50, 60, 70), (50, 70, 80), dtypes="float32", backend=backend)
+        assert not ops_of(plan, Native), backend

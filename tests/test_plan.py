@@ -1,0 +1,128 @@
+"""Plans as data: printed, stored, costed, and checked."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx.cost import plan_cost
+from einsumx.errors import EinsumxError
+from einsumx.ops import Matmul, Reshape, Transpose
+from einsumx.verify import verify
+
+
+@pytest.fixture
+def plan():
+    return einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
+
+
+def test_a_plan_prints_as_what_runs(plan):
+    lines = str(plan).split("\n")
+    assert lines[0] == "ij,kj->ki  (2,3) (4,3)  float32 on numpy"
+    assert [line.split("  ")[1] for line in lines[1:]] == ["%2 = transpose %0 (1,0)", "%3 = matmul %1 %2", "result %3"]
+
+
+def test_a_plan_cannot_be_changed(plan):
+    with pytest.raises(AttributeError):
+        plan.result = 0
+    with pytest.raises(AttributeError):
+        plan.ops[0].axes = (0, 1)
+    assert len({plan, einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")}) == 1
+
+
+def test_every_copy_is_printed_with_its_size_and_reason():
+    plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
+    assert "copy 4.8 kB: no axis of its matrices has unit stride" in str(plan)
+
+
+def test_json_gives_the_plan_back(plan):
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    assert json.loads(plan.to_json())["format"] == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", '{"format": 1}', '{"format": 99}', '{"format": 1, "ops": 3, "operands": []}']
+)
+def test_what_is_no_plan_is_an_error(text):
+    with pytest.raises(EinsumxError):
+        einsumx.Plan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ops": []},
+        {"result": 7},
+        {"result": "3"},
+        {"shape": [4, 3]},
+        {"operands": []},
+        {"operands": [{"shape": [2, 3], "dtype": "float32"}, {"shape": [4, 5], "dtype": "float32"}]},
+        {"ops": [{"op": "Explode", "out": 2}]},
+        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0, "rhs": 1}]},
+        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0}]},
+        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0, "rhs": 5}]},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_a_stored_plan_that_contradicts_itself_is_an_error(plan, change):
+    data = {**json.loads(plan.to_json()), **change}
+    with pytest.raises(EinsumxError):
+        einsumx.Plan.from_json(json.dumps(data))
+
+
+def test_verify_names_the_op_that_does_not_fit(plan):
+    broken = dataclasses.replace(plan, ops=(plan.ops[0], Matmul(3, 0, 1)))
+    with pytest.raises(EinsumxError, match=r"Matmul.*does not fit shapes \(2, 3\), \(4, 3\)"):
+        verify(broken)
+    broken = dataclasses.replace(plan, ops=(Transpose(2, 0, (1, 0)), Reshape(2, 1, (12,))))
+    with pytest.raises(EinsumxError, match="slot %2 out of turn"):
+        verify(broken)
+
+
+def test_cost_counts_arithmetic_and_bytes():
+    cost = plan_cost(einsumx.plan("ij,jk,k->i", (20, 30), (30, 40), (40,), dtypes="float64"))
+    assert cost.multiply_adds == 30 * 40 + 20 * 30
+    assert cost.input_bytes == 8 * (20 * 30 + 30 * 40 + 40)
+    assert cost.output_bytes == 8 * 20
+    assert cost.copied == 0
+
+
+def test_peak_memory_counts_what_is_alive_at_once():
+    """Operands of 8·10⁶ bytes each; two intermediates, of which the first is freed before the result is made."""
+    n = 1000
+    cost = plan_cost(einsumx.plan("ij,jk,kl,lm->im", *[(n, n)] * 4, optimize=False))
+    assert cost.peak_bytes == 8 * n * n * (4 + 2)
+
+
+def test_copies_count_as_bytes_and_as_memory():
+    plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
+    cost = plan_cost(plan)
+    assert cost.copied == 8 * 20 * 30
+    assert cost.peak_bytes == cost.input_bytes + 8 * 20 * 30 + 8 * 20 * 40
+
+
+def test_a_plan_from_shapes_is_that_of_contiguous_arrays():
+    arrays = np.ones((2, 3), "f4"), np.ones((4, 3), "f4")
+    from_shapes = einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
+    assert einsumx.plan("ij,kj->ki", *arrays).ops == from_shapes.ops
+
+
+def test_einsum_path_is_what_optimize_takes():
+    arrays = [np.ones(shape) for shape in ((2, 900), (900, 3), (3, 800))]
+    path, text = einsumx.einsum_path("ij,jk,kl->il", *arrays, optimize="optimal")
+    assert path[0] == "einsum_path"
+    assert len(path) == 3
+    assert "Multiply-adds:         10.2 k" in text  # 2·900·3 and 2·3·800
+    np.testing.assert_allclose(einsumx.einsum("ij,jk,kl->il", *arrays, optimize=path), np.full((2, 800), 2700.0))
+
+
+def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
+    with pytest.raises(einsumx.SizeError, match="negative"):
+        einsumx.plan("i->", (-1,))
+    with pytest.raises(einsumx.SizeError, match="2 dtypes for 1 operand"):
+        einsumx.plan("i->", (3,), dtypes=["float32", "float32"])
+    with pytest.raises(einsumx.BackendError, match="no such"):
+        einsumx.plan("i->", (3,), backend="no such")
