@@ -121,3 +121,10 @@ def gpu(session: nox.Session) -> None:
     """
     install(session, *TESTING, *session.posargs)
     session.run("pytest", "-m", "gpu")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Times beside the peers', on an idle machine: ``nox -s bench -- --quick --svg benchmarks.svg``."""
+    install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt")
+    session.run("python", "benchmarks/run.py", *session.posargs)

@@ -1,0 +1,264 @@
+"""What is timed: on each framework einsumx, the peers that are installed, and hand-written lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+from problems import Problem
+
+import einsumx
+from einsumx.adapter import Adapter, Array
+from einsumx.registry import get_backend
+
+__all__ = ["EINSUMX", "FRAMEWORKS", "HAND_WRITTEN", "Framework"]
+
+Function: TypeAlias = Callable[..., Any]
+"""Takes an equation and operands, as every einsum does."""
+
+EINSUMX = "einsumx"
+HAND_WRITTEN = "hand-written"
+
+Peers: TypeAlias = dict[str, tuple[str, str, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework with the functions that are timed on it.
+
+    Attributes:
+        name: of the framework, with what is done to every function alike.
+        backend: einsumx's name for it.
+        peers: by name, the module and the function in it, with keywords.
+        jitted: whether every function is compiled by the framework as a whole.
+        waits: whether calls return before their result is there.
+        strided: whether arrays have strides that a caller can choose.
+        groups: the groups of problems that are timed; all where empty.
+    """
+
+    name: str
+    backend: str
+    peers: Peers
+    jitted: bool = False
+    waits: bool = False
+    strided: bool = False
+    groups: tuple[str, ...] = ()
+
+    @property
+    def adapter(self) -> Adapter:
+        """The framework as einsumx sees it."""
+        return get_backend(self.backend)
+
+    def start(self) -> None:
+        """Make the framework ready for every dtype and shape."""
+        if self.backend == "jax":
+            import_module("jax").config.update("jax_enable_x64", True)
+        if self.backend == "mxnet":
+            import_module("mxnet").npx.set_np()
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether the problem means something here: strides and gradients are not everywhere."""
+        if problem.gradient and self.backend == "numpy":
+            return False
+        if any("reversed" in layout for layout in problem.layouts) and self.backend == "torch":
+            return False
+        return (self.strided or not problem.layouts) and (not self.groups or problem.group in self.groups)
+
+    def functions(self, problem: Problem) -> dict[str, Function]:
+        """The functions for a problem, by name, einsumx first."""
+        found: dict[str, Function] = {EINSUMX: einsumx.einsum}
+        for name, (module, attribute, keywords) in self.peers.items():
+            if find_spec(module.partition(".")[0]) is not None:
+                found[name] = partial(getattr(import_module(module), attribute), **keywords)
+        # PyTorch does not differentiate through the out= of its own lines.
+        own = {} if problem.gradient and self.backend == "torch" else OWN_LINES.get(self.backend, {})
+        lines = {**LINES, **own}
+        if problem.equation in lines and problem.dtype != "bool":
+            line = lines[problem.equation]
+            found[HAND_WRITTEN] = lambda _, *arrays: line(self.adapter.xp, *arrays)
+        return found
+
+    def arrays(self, problem: Problem, operands: Sequence[Any]) -> list[Array]:
+        """The operands on the framework; for gradients ready to be differentiated, and with the result's gradient."""
+        arrays = [self.adapter.from_numpy(operand) for operand in operands]
+        if problem.gradient and self.backend == "torch":
+            arrays[:-1] = [array.requires_grad_() for array in arrays[:-1]]
+        if problem.gradient and self.backend == "mxnet":
+            for array in arrays[:-1]:
+                array.attach_grad()
+        return arrays
+
+    def call(self, function: Function, problem: Problem, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """What is timed: a call without arguments that ends when its result is there."""
+        if problem.gradient:
+            function = GRADIENTS[self.backend](function)
+        call = partial(function, problem.equation, *arrays)
+        if self.jitted:
+            call = partial(import_module("jax").jit(partial(function, problem.equation)), *arrays)
+        if not self.waits:
+            return call
+        wait = self.adapter.synchronize
+
+        def waited() -> Any:
+            result = call()
+            for array in result if problem.gradient else (result,):
+                wait(array)
+            return result
+
+        return waited
+
+    def values(self, result: Any) -> list[Any]:
+        """A call's result, or its several results, as NumPy arrays."""
+        results = result if isinstance(result, list | tuple) else [result]
+        return [self.adapter.to_numpy(array) for array in results]
+
+
+_PAIRWISE: Peers = {"opt_einsum": ("opt_einsum", "contract", {}), "cotengra": ("cotengra", "einsum", {})}
+_JAX: Peers = {"jnp.einsum": ("jax.numpy", "einsum", {}), **_PAIRWISE}
+
+FRAMEWORKS = (
+    Framework(
+        "numpy",
+        "numpy",
+        {
+            "np.einsum": ("numpy", "einsum", {}),
+            "np.einsum(optimize)": ("numpy", "einsum", {"optimize": True}),
+            **_PAIRWISE,
+            "einsumt": ("einsumt", "einsumt", {}),
+        },
+        strided=True,
+    ),
+    Framework("torch", "torch", {"torch.einsum": ("torch", "einsum", {}), **_PAIRWISE}, strided=True),
+    Framework("jax, jitted", "jax", _JAX, jitted=True, waits=True),
+    Framework("jax, eager", "jax", _JAX, waits=True, groups=("tiny",)),
+    Framework(
+        "mxnet",
+        "mxnet",
+        {
+            "mx.np.einsum": ("mxnet.numpy", "einsum", {}),
+            "mx.np.einsum(optimize)": ("mxnet.numpy", "einsum", {"optimize": True}),
+        },
+        waits=True,
+    ),
+)
+
+
+# -- gradients: of all operands, for the last array as the result's gradient -------------------------------------
+
+
+def _torch_gradients(function: Function) -> Function:
+    grad = import_module("torch").autograd.grad
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        return grad(function(equation, *arrays[:-1]), arrays[:-1], arrays[-1])
+
+    return forward_and_backward
+
+
+def _jax_gradients(function: Function) -> Function:
+    vjp = import_module("jax").vjp
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        return vjp(partial(function, equation), *arrays[:-1])[1](arrays[-1])
+
+    return forward_and_backward
+
+
+def _mxnet_gradients(function: Function) -> Function:
+    record = import_module("mxnet").autograd.record
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        with record():
+            result = function(equation, *arrays[:-1])
+        result.backward(arrays[-1])
+        return [array.grad for array in arrays[:-1]]
+
+    return forward_and_backward
+
+
+GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients}
+
+
+# -- what a person would write for the framework who knows it well -----------------------------------------------
+
+
+def _swap(xp: Any, array: Array) -> Array:
+    return xp.swapaxes(array, -1, -2)
+
+
+LINES: dict[str, Function] = {
+    "bnid,bnjd->bnij": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "bind,bjnd->bnij": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 1, 2), xp.moveaxis(b, 1, 3)),
+    "bind,jnd->bnij": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 1, 2), xp.moveaxis(b, 0, 2)),
+    "bnij,bnjc->binc": lambda xp, a, b: xp.swapaxes(xp.matmul(a, b), 1, 2),
+    "bnij,bjnd->bind": lambda xp, a, b: xp.swapaxes(xp.matmul(a, xp.swapaxes(b, 1, 2)), 1, 2),
+    "bhqd,bhkd->bhqk": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "bhqd,bhqkd->bhqk": lambda xp, a, b: xp.matmul(b, a[..., None])[..., 0],
+    "bhqk,bhqkd->bhqd": lambda xp, a, b: xp.matmul(a[..., None, :], b)[..., 0, :],
+    "bhqd,kd->bhqk": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "ij,jk->ik": lambda xp, a, b: xp.matmul(a, b),
+    "ij,kj->ik": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "ji,jk->ik": lambda xp, a, b: xp.matmul(_swap(xp, a), b),
+    "ij,jk->ki": lambda xp, a, b: xp.matmul(_swap(xp, b), _swap(xp, a)),
+    "bi,io->bo": lambda xp, a, b: xp.matmul(a, b),
+    "bi,oi->bo": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "bti,io->bto": lambda xp, a, b: xp.matmul(a.reshape(-1, a.shape[2]), b).reshape(*a.shape[:2], -1),
+    "bti,oi->bto": lambda xp, a, b: xp.matmul(a.reshape(-1, a.shape[2]), b.T).reshape(*a.shape[:2], -1),
+    "bij,bjk->bik": lambda xp, a, b: xp.matmul(a, b),
+    "bij,bkj->bik": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
+    "ij,jk,kl->il": lambda xp, a, b, c: xp.matmul(xp.matmul(a, b), c),
+    "ij,j->i": lambda xp, a, b: xp.matmul(a, b),
+    "ij,i->j": lambda xp, a, b: xp.matmul(b, a),
+    "bij,bj->bi": lambda xp, a, b: xp.matmul(a, b[..., None])[..., 0],
+    "i,i->": lambda xp, a, b: xp.dot(a, b),
+    "i,j->ij": lambda _, a, b: a[:, None] * b,
+    "bi,bj->bij": lambda _, a, b: a[:, :, None] * b[:, None, :],
+    "ij,ij->ij": lambda _, a, b: a * b,
+    "ij,ji->ij": lambda _, a, b: a * b.T,
+    "ij,ij->i": lambda _, a, b: (a * b).sum(-1),
+    "nc,nc->n": lambda _, a, b: (a * b).sum(-1),
+    "ij,ij->": lambda xp, a, b: xp.dot(a.reshape(-1), b.reshape(-1)),
+    "ij->ji": lambda _, a: a.T,
+    "ij->i": lambda _, a: a.sum(1),
+    "ij->j": lambda _, a: a.sum(0),
+    "ijk->ik": lambda _, a: a.sum(1),
+    "ii->": lambda xp, a: xp.trace(a),
+}
+
+
+def _torch_loop(xp: Any, a: Array, b: Array) -> Array:
+    """The batch as a loop, each product of views written into its place."""
+    result = a.new_empty((a.shape[0], a.shape[2], a.shape[1], b.shape[1]))
+    for place in range(a.shape[0]):
+        xp.bmm(a[place].transpose(0, 1), b[place].permute(1, 2, 0), out=result[place])
+    return result
+
+
+def _batch_dot(a: Array, b: Array) -> Array:
+    """MXNet's ``bnid,bnjd->bnij``: nothing is copied."""
+    npx = import_module("mxnet").npx
+    flat = [array.reshape_view((-1, *array.shape[2:])) for array in (a, b)]
+    return npx.batch_dot(*flat, transpose_b=True).reshape_view((*a.shape[:3], b.shape[2]))
+
+
+def _mxnet_shared(xp: Any, a: Array, b: Array) -> Array:
+    """``bind,jnd->bnij`` as a batch over n alone."""
+    npx = import_module("mxnet").npx
+    rows = xp.swapaxes(a.reshape_view((-1, *a.shape[2:])), 0, 1)
+    found = npx.batch_dot(rows, xp.swapaxes(b, 0, 1), transpose_b=True)
+    return xp.swapaxes(found.reshape_view((a.shape[2], a.shape[0], a.shape[1], b.shape[0])), 0, 1)
+
+
+OWN_LINES: dict[str, dict[str, Function]] = {
+    "torch": {"bind,bjnd->bnij": _torch_loop, "i,j->ij": lambda xp, a, b: xp.outer(a, b)},
+    "mxnet": {
+        "bnid,bnjd->bnij": lambda _, a, b: _batch_dot(a, b),
+        "bind,bjnd->bnij": lambda xp, a, b: _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2)),
+        "bind,jnd->bnij": _mxnet_shared,
+        "binc,bjnc->bnij": lambda xp, a, b: _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2)),
+    },
+}

@@ -1,0 +1,252 @@
+"""Timing a problem on a framework: results checked first, then rounds that take every contender in turn."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from math import prod, sqrt
+from random import Random
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from contenders import EINSUMX, HAND_WRITTEN, Framework
+from problems import Problem, multiply_adds, operands
+
+import einsumx
+from einsumx.cost import plan_cost
+from einsumx.explain import quantity
+from einsumx.report import core_count
+
+__all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
+
+SLICE = 2e-4
+"""Seconds for which a fast call is repeated between two looks at the clock."""
+
+LOOP_LIMIT = 5e8
+"""Multiply-adds in one loop over all labels beyond which waiting for it is hopeless: from a second to hours."""
+
+LOOPS = ("np.einsum", "mx.np.einsum")
+"""Contenders that run a contraction of any number of operands as one such loop."""
+
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A problem with its operands and what must come out, as NumPy arrays; for gradients one an operand."""
+
+    problem: Problem
+    operands: list[Any]
+    expected: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured of a problem on a framework.
+
+    Attributes:
+        seconds: the median time of a call, by contender, of those whose result is right.
+        notes: why another contender has none.
+        multiply_adds: along einsumx's path, those of gradients included.
+        copied: bytes that einsumx's plan copies (the plan of the result alone, where gradients are computed).
+        floor: the seconds that the multiply-adds take at the rate of a large matrix product, or the operands and
+            the result at that of a large copy, whichever is more.
+    """
+
+    framework: str
+    problem: Problem
+    seconds: dict[str, float]
+    notes: dict[str, str]
+    multiply_adds: int
+    copied: int
+    floor: float
+
+    @property
+    def peer(self) -> str | None:
+        """The fastest einsum that is not einsumx."""
+        peers = {name: time for name, time in self.seconds.items() if name not in (EINSUMX, HAND_WRITTEN)}
+        return min(peers, key=lambda name: peers[name], default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times longer the best peer takes than einsumx."""
+        return self._over_einsumx(self.peer)
+
+    @property
+    def by_hand(self) -> float | None:
+        """How many times longer the hand-written line takes than einsumx."""
+        return self._over_einsumx(HAND_WRITTEN)
+
+    def _over_einsumx(self, name: str | None) -> float | None:
+        return self.seconds[name] / self.seconds[EINSUMX] if name in self.seconds and EINSUMX in self.seconds else None
+
+    @property
+    def of_roofline(self) -> float | None:
+        """Which part of einsumx's time the machine's rates explain; more than 1 where the caches help."""
+        return self.floor / self.seconds[EINSUMX] if EINSUMX in self.seconds else None
+
+
+def make_case(problem: Problem) -> Case:
+    """Operands, and the result by NumPy's einsum in wide arithmetic, pair by pair."""
+    arrays = operands(problem)
+    wide = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}[np.dtype(problem.dtype).kind]
+    inputs = [array.astype(wide) for array in arrays]
+
+    def einsum(terms: Sequence[str], output: str, arrays: Sequence[Any]) -> Any:
+        return np.einsum(f"{','.join(terms)}->{output}", *arrays, optimize=("greedy", _NO_LIMIT))
+
+    left, _, output = problem.equation.partition("->")
+    terms = left.split(",")
+    if not problem.gradient:
+        return Case(problem, arrays, [einsum(terms, output, inputs)])
+    # The gradient of an operand is a contraction too: of all others with the result's gradient.
+    swapped = [[output if other == place else term for other, term in enumerate(terms)] for place in range(len(terms))]
+    others = [[*inputs[:place], inputs[-1], *inputs[place + 1 : -1]] for place in range(len(terms))]
+    return Case(problem, arrays, [einsum(*each) for each in zip(swapped, terms, others)])
+
+
+def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
+    """Check every contender's result, then time those that are right; None where there are no such arrays.
+
+    Args:
+        framework: started.
+        case: of a problem that the framework takes.
+        seconds: to spend in rounds; each contender that is not far behind has at least 3.
+    """
+    problem = case.problem
+    try:
+        arrays = framework.arrays(problem, case.operands)
+    except einsumx.BackendError:
+        return None
+    calls: dict[str, Callable[[], Any]] = {}
+    times: dict[str, list[float]] = {}
+    notes: dict[str, str] = {}
+    for name, function in framework.functions(problem).items():
+        notes[name] = _hopeless(name, problem)
+        if notes[name]:
+            continue
+        try:
+            call = framework.call(function, problem, arrays)
+            start = perf_counter()
+            result = call()
+            times[name] = [perf_counter() - start]
+            notes[name] = _wrong(framework.values(result), case)
+        except Exception as error:  # noqa: BLE001  whatever a contender raises is what there is to report
+            notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
+        if not notes[name]:
+            calls[name] = call
+    medians = _rounds(calls, times, seconds)
+    steps = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
+    work = multiply_adds(problem, steps.path) * (1 + len(problem.shapes) * problem.gradient)
+    return Row(
+        framework.name,
+        problem,
+        medians,
+        {name: note for name, note in notes.items() if note},
+        work,
+        plan_cost(steps).copied,
+        max(work / gemm_rate(problem.dtype), _moved(case) / copy_rate()),
+    )
+
+
+def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], seconds: float) -> dict[str, float]:
+    """The median time of each call, given the time of a first one; those far behind are not called again for long."""
+    for name, call in calls.items():
+        if times[name][0] < seconds:  # the first call planned and compiled
+            times[name] = [_timed(call, 1)]
+    fastest = min((times[name][0] for name in calls), default=0.0)
+    racing = [name for name in calls if times[name][0] < max(4 * fastest, 1e-3)]
+    counts = {name: max(1, int(SLICE / times[name][0])) for name in racing}
+    shuffle = Random(0).shuffle
+    gc.collect()
+    gc.disable()
+    end = perf_counter() + seconds
+    done = 0
+    while done < 3 or perf_counter() < end:
+        shuffle(racing)  # so that nobody always follows the same other
+        for name in racing:
+            times[name].append(_timed(calls[name], counts[name]))
+        done += 1
+    gc.enable()
+    return {name: median(times[name]) for name in calls}
+
+
+def _timed(call: Callable[[], Any], count: int) -> float:
+    """Seconds of a call, on average over ``count`` of them."""
+    loop = repeat(None, count)
+    start = perf_counter()
+    for _ in loop:
+        call()
+    return (perf_counter() - start) / count
+
+
+def _hopeless(name: str, problem: Problem) -> str:
+    """Why a contender is not even tried; empty where it is."""
+    everything = tuple(range(len(problem.shapes)))
+    path: Sequence[Sequence[int]] = [everything] if name in LOOPS else []
+    if name == "np.einsum(optimize)" and len(everything) > 2:
+        empty = [np.broadcast_to(np.float32(0), shape) for shape in problem.shapes]
+        path = np.einsum_path(problem.equation, *empty, optimize=True)[0][1:]
+        path = path if max(map(len, path)) > 2 else []
+    work = multiply_adds(problem, path)
+    return f"skipped: {quantity(work)} multiply-adds in a loop" if work > LOOP_LIMIT else ""
+
+
+def _wrong(found: Sequence[Any], case: Case) -> str:
+    """What is wrong with a result; empty where it is right."""
+    dtype = np.dtype(case.problem.dtype)
+    terms = prod(case.problem.sizes.values()) / max(prod(case.problem.shape), 1)
+    # Sums are rounded as in float32 at least; the results of float16 once more.
+    eps = float(np.finfo("float64" if dtype == "float64" else "float32").eps)
+    tolerance = 20 * eps * sqrt(min(terms, 1e7)) + (1e-2 if dtype == "float16" else 0)
+    for values, expected in zip(found, case.expected):
+        if np.shape(values) != expected.shape:
+            return f"wrong: shape {np.shape(values)}"
+        if dtype.kind in "bi":
+            # Frameworks that sum small integers in wide ones are right where what wraps around is.
+            right = np.array_equal(values if dtype == "bool" else np.asarray(values, dtype), expected.astype(dtype))
+        else:
+            right = np.allclose(values, expected, tolerance, tolerance * float(np.abs(expected).max(initial=0)))
+        if not right:
+            return "wrong: other values"
+    return ""
+
+
+# -- what the machine can do ------------------------------------------------------------------------------------
+
+
+def _moved(case: Case) -> int:
+    """Bytes that must be read or written: what lies behind the operands and the result, in gradients twice or more."""
+    inputs = [
+        prod(size for size, stride in zip(array.shape, array.strides) if stride) * array.itemsize
+        for array in case.operands[: len(case.problem.shapes)]
+    ]
+    output = prod(case.problem.shape) * np.dtype(case.problem.dtype).itemsize
+    return int(3 * sum(inputs) + 2 * output if case.problem.gradient else sum(inputs) + output)
+
+
+@lru_cache
+def gemm_rate(dtype: str) -> float:
+    """Multiply-adds a second in NumPy's product of two large matrices; of float32 where BLAS has no such product."""
+    if dtype not in ("float32", "float64", "complex64"):
+        return gemm_rate("float32")
+    matrix = np.ones((1200, 1200), dtype)
+    result = np.empty_like(matrix)
+    best: float = min(_timed(lambda: np.matmul(matrix, matrix, out=result), 1) for _ in range(8))
+    return 1200**3 / best
+
+
+@lru_cache
+def copy_rate() -> float:
+    """Bytes read and written a second by a large copy on all cores."""
+    cores = core_count()
+    source, target = np.ones((2, cores, 1 << 24), np.float32)
+    with ThreadPoolExecutor(cores) as pool:
+        best: float = min(_timed(lambda: list(pool.map(np.copyto, target, source)), 1) for _ in range(8))
+    return 2.0 * source.nbytes / best

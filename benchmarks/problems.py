@@ -1,0 +1,206 @@
+"""The problems that are timed: read from problems.txt, or made at random from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Problem", "all_problems", "multiply_adds", "operands"]
+
+DTYPES = ("float64", "complex64", "int64", "int32", "int8", "float16", "bool")
+"""What the problems of the group ``dtypes`` are timed in; all others are in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A contraction to time.
+
+    Attributes:
+        group: the part of the benchmarks that it belongs to.
+        equation: in text form, with an explicit output and no ellipsis.
+        shapes: a shape an operand.
+        dtype: of all operands.
+        layouts: how each operand lies in memory, a word of :func:`laid_out` each; empty where all are C-contiguous.
+        gradient: whether the gradients of all operands are computed too.
+        family: what the spellings of one contraction have in common; empty outside of such a family.
+    """
+
+    group: str
+    equation: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "float32"
+    layouts: tuple[str, ...] = ()
+    gradient: bool = False
+    family: str = ""
+
+    def __str__(self) -> str:
+        shapes = " ".join(f"({','.join(map(str, shape))})" for shape in self.shapes)
+        dtype = "" if self.dtype == "float32" else self.dtype
+        return "  ".join(filter(None, (self.equation, shapes, dtype, " ".join(self.layouts))))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each label."""
+        terms = self.equation.partition("->")[0].split(",")
+        return {label: size for term, shape in zip(terms, self.shapes) for label, size in zip(term, shape)}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        return tuple(self.sizes[label] for label in self.equation.partition("->")[2])
+
+
+def multiply_adds(problem: Problem, path: Sequence[Sequence[int]]) -> int:
+    """Multiplications with their additions along a path, a sum over one operand counted as its additions.
+
+    >>> problem = Problem("networks", "ij,jk,kl->il", ((2, 3), (3, 4), (4, 5)))
+    >>> multiply_adds(problem, [(0, 1), (0, 1)]), multiply_adds(problem, [(0, 1, 2)])
+    (64, 240)
+    """
+    left, _, output = problem.equation.partition("->")
+    terms = [set(term) for term in left.split(",")]
+    total = 0
+    for step in path:
+        taken = [terms.pop(place) for place in sorted(step, reverse=True)]
+        space = set().union(*taken)
+        total += prod(problem.sizes[label] for label in space) * max(len(taken) - 1, 1)
+        terms.append(space & set(output).union(*terms))
+    return total
+
+
+# -- operands ---------------------------------------------------------------------------------------------------
+
+
+def operands(problem: Problem) -> list[Any]:
+    """Random NumPy arrays, the same on every call; positive, so that no sum cancels and an error shows.
+
+    For gradients there is one more, the gradient of the result.
+    """
+    rng = np.random.default_rng(0)
+
+    def random(shape: tuple[int, ...]) -> Any:
+        if problem.dtype == "bool":
+            return rng.random(shape) < 0.1
+        if problem.dtype.startswith("int"):
+            return rng.integers(0, 5, shape).astype(problem.dtype)
+        real = rng.random(shape)
+        return np.asarray(real + 1j * rng.random(shape) if problem.dtype == "complex64" else real, problem.dtype)
+
+    layouts = problem.layouts or ("C",) * len(problem.shapes)
+    arrays = [laid_out(random, shape, layout) for shape, layout in zip(problem.shapes, layouts)]
+    return [*arrays, random(problem.shape)] if problem.gradient else arrays
+
+
+def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], layout: str) -> Any:
+    """An array in a memory layout.
+
+    ``C`` or ``F``; ``rolled``: stored with the last axis first; ``gaps`` between rows; ``stepped``: every other
+    element of a row; ``reversed`` along all axes; ``expanded:01``: these axes have stride 0.
+    """
+    word, _, axes = layout.partition(":")
+    match word:
+        case "C":
+            return random(shape)
+        case "F":
+            return random(shape[::-1]).T
+        case "rolled":
+            return np.moveaxis(random((shape[-1], *shape[:-1])), 0, -1)
+        case "gaps":
+            return random((*shape[:-1], shape[-1] + 7))[..., 3:-4]
+        case "stepped":
+            return random((*shape[:-1], 2 * shape[-1]))[..., ::2]
+        case "reversed":
+            return np.flip(random(shape))
+        case "expanded":
+            kept = tuple(1 if str(axis) in axes else size for axis, size in enumerate(shape))
+            return np.broadcast_to(random(kept), shape)
+        case _:
+            raise ValueError(f"there is no layout {layout!r}")
+
+
+# -- problems from text -----------------------------------------------------------------------------------------
+
+
+def sized(group: str, equation: str, sizes: dict[str, int], **more: Any) -> Problem:
+    """A problem, given the size of each label.
+
+    >>> sized("mlp", "bi,io->bo", {"b": 2, "i": 3, "o": 4}).shapes
+    ((2, 3), (3, 4))
+    """
+    terms = equation.partition("->")[0].split(",")
+    return Problem(group, equation, tuple(tuple(sizes[label] for label in term) for term in terms), **more)
+
+
+def fitted(equation: str, elements: float = 4e6, work: float = 2e9) -> dict[str, int]:
+    """Sizes for two operands and a result of about so many elements, and at most so many multiply-adds.
+
+    They differ by up to 2, by a seed that is the equation itself.
+    """
+    rng = Random(equation)
+    terms = equation.replace("->", ",").split(",")
+    weight = {label: 2.0 ** rng.random() for label in dict.fromkeys("".join(terms))}
+    sizes, scale = dict.fromkeys(weight, 2), 1.0
+    while (
+        weight
+        and sum(prod(sizes[label] for label in term) for term in terms) < elements
+        and prod(sizes.values()) < work
+    ):
+        scale *= 1.03
+        sizes = {label: max(2, round(weight[label] * scale)) for label in weight}
+    return sizes
+
+
+def spellings(family: str, sizes: dict[str, int]) -> Iterator[Problem]:
+    """A contraction in all orders of its operands and all axis orders of its result."""
+    left, _, output = family.partition("->")
+    for terms in permutations(left.split(",")):
+        for order in permutations(output):
+            yield sized("order", f"{','.join(terms)}->{''.join(order)}", sizes, family=family)
+
+
+def mixed(seed: int, count: int = 30) -> Iterator[Problem]:
+    """Two operands with up to three labels of each kind, all axis orders mixed; another seed, other problems."""
+    rng = Random(seed)
+    for _ in range(count):
+        batch, contracted = rng.choice((0, 0, 1, 1, 2)), rng.choice((1, 1, 2, 3))
+        left, right = rng.randrange(4), rng.randrange(4)
+        labels = rng.sample("abcdefghijklm", batch + contracted + left + right)
+        shared, free = labels[: batch + contracted], labels[batch + contracted :]
+        terms = shared + free[:left], shared + free[left:], labels[:batch] + free
+        equation = "{},{}->{}".format(*("".join(rng.sample(term, len(term))) for term in terms))
+        yield sized("random", equation, fitted(equation, elements=10 ** rng.uniform(5.5, 6.8)))
+
+
+def read(group: str, line: str) -> Iterator[Problem]:
+    """The problems of a line of problems.txt: one, or one an order or dtype."""
+    words, _, layouts = line.partition("|")
+    equation, *items = words.split()
+    sizes = {label: int(size) for label, size in (item.split("=") for item in items)}
+    match group:
+        case "order":
+            yield from spellings(equation, sizes)
+        case "dtypes":
+            yield from (sized(group, equation, sizes, dtype=dtype) for dtype in DTYPES)
+        case _:
+            options = {"layouts": tuple(layouts.split()), "gradient": group == "gradients"}
+            yield sized(group, equation, sizes or fitted(equation), **options)
+
+
+def all_problems(seed: int) -> dict[str, list[Problem]]:
+    """The problems of each group: those of problems.txt, and ``random`` ones, which alone heed the seed."""
+    found: dict[str, list[Problem]] = {}
+    for line in Path(__file__).with_name("problems.txt").read_text().splitlines():
+        text = line.partition("#")[0].strip()
+        if text.startswith("["):
+            group = text.strip("[]")
+            found[group] = []
+        elif text:
+            found[group] += read(group, text)
+    return {**found, "random": list(mixed(seed))}
