@@ -107,18 +107,16 @@ class ArrayApiAdapter(Adapter):
                 f"the array API standard has no promotion of {' and '.join(dtypes)}; cast them, or pass dtype="
             ) from error
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.asarray(value)
-        self.plain(like)
         if isinstance(value, list | tuple):
             return self.xp.asarray(value, device=like.device)
         # The standard's rule: a Python scalar takes the array's dtype, which must be of its kind or a wider one.
-        name = self.dtype_name(like.dtype)
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
-        if dtype_kind(name) not in kinds:
-            raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {name}")
-        return self.xp.asarray(value, dtype=like.dtype, device=like.device)
+        if dtype_kind(dtype) not in kinds:
+            raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
+        return self.xp.asarray(value, dtype=self.dtype(dtype), device=like.device)
 
     # -- primitives -------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class CupyAdapter(NumpyAdapter):
     def device(self, array: Array) -> str:
         return f"cuda:{array.device.id}"
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.asarray(value)
         with like.device:

@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.dtypes import kind
 from einsumx.errors import BackendError
+from einsumx.plan import Operand
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "JaxAdapter"]
@@ -64,7 +66,11 @@ class JaxAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return array.shape, None, array.dtype, self.device(array)
+        return array.shape, getattr(array, "weak_type", False), array.dtype, self.device(array)
+
+    def operand(self, signature: Signature) -> Operand:
+        shape, weak, dtype, _ = signature
+        return Operand(shape, self.dtype_name(dtype), weak=bool(weak))
 
     def device(self, array: Array) -> str:
         """The devices that hold ``array``, by name; empty for a tracer and for an array that goes to any device."""
@@ -89,6 +95,11 @@ class JaxAdapter(Adapter):
             raise BackendError(f"jax: einsum computes in no dtype {name}")
         return name
 
+    def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
+        # JAX's promotion knows Python's scalar types as weak, and those have the default dtype of their kind.
+        scalars = [{"b": bool, "i": int, "u": int, "f": float, "c": complex}[kind(name)] for name in weak]
+        return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes), *scalars))
+
     def dtype(self, name: str) -> Any:
         self.dtype_name(name)
         dtype = self.xp.dtype(name)
@@ -99,9 +110,8 @@ class JaxAdapter(Adapter):
             )
         return dtype
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
-        weak = like is not None and not isinstance(value, (list, tuple))
-        return self.xp.asarray(value, dtype=self.xp.result_type(value, like.dtype) if weak else None)
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        return self.xp.asarray(value)  # weak where it is a scalar
 
     # -- primitives -------------------------------------------------------------------------------------
 

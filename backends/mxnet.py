@@ -116,10 +116,10 @@ class MxnetAdapter(Adapter):
             raise BackendError("mxnet computes in no dtype that holds both int8 and uint8; pass dtype='int32'")
         return max(floats or names, key=itemsize)
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         np = import_module("numpy")
         found = np.asarray(value)
-        ours = "float32" if like is None else self.dtype_name(like.dtype)
+        ours = dtype or "float32"
         wanted = {
             "b": "bool",
             "i": "int64" if like is None or ours == "bool" else ours,

@@ -127,14 +127,14 @@ class TorchAdapter(Adapter):
             raise BackendError(f"torch does not promote {' and '.join(dtypes)}; pass dtype=") from error
         return self.dtype_name(first)
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.as_tensor(value)
         found = self.xp.as_tensor(value, device=like.device)
+        if isinstance(value, list | tuple):
+            return found
         # As in torch, a Python scalar widens a tensor only to another kind of number, then to the default of that kind.
-        if found.ndim == 0 and like.ndim > 0:
-            return found.to(self.xp.result_type(found, like))
-        return found
+        return found.to(self.xp.result_type(self.xp.empty(1, dtype=self.dtype(dtype)), value))
 
     # -- primitives -------------------------------------------------------------------------------------
 
@@ -186,9 +186,7 @@ class TorchAdapter(Adapter):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
 
     def write(self, out: Array, result: Array) -> None:
-        if result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():  # a view of an operand that is out
-            result = result.clone()
-        out.copy_(result)
+        out.copy_(result.clone() if _may_share(out, result) else result)
 
     # -- to and from the host ----------------------------------------------------------------------------
 
@@ -201,6 +199,14 @@ class TorchAdapter(Adapter):
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
             self.xp.cuda.synchronize(array.device)
+
+
+def _may_share(out: Array, result: Array) -> bool:
+    """Whether ``result`` can be a view of ``out``, where an operand that was only rearranged is ``out`` too."""
+    try:
+        return bool(result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr())
+    except RuntimeError:  # what torch.compile traces has no address
+        return True
 
 
 ADAPTER = TorchAdapter()

@@ -122,14 +122,19 @@ class Adapter:
         """The dtype of a product of arrays of ``dtypes``, by the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
 
+    def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
+        """The same, where arrays of dtypes ``weak`` yield to the others (:attr:`~einsumx.plan.Operand.weak`)."""
+        return self.promote([*dtypes, *weak])
+
     def can_cast(self, source: str, target: str, casting: Casting) -> bool:
         """Whether NumPy's rule ``casting`` allows the cast."""
         return can_cast(source, target, casting)
 
-    def scalar(self, value: complex | Sequence[Any], like: Array) -> Array:
-        """A Python scalar or nested list as an array on the device of ``like``.
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        """A Python scalar or nested list as an array on the device of ``like``, the first array of the call.
 
-        Its dtype follows ``like`` where the framework's promotion has Python scalars follow arrays.
+        Its dtype follows ``dtype``, the promotion of the arrays of the call, where the framework's own promotion has
+        Python scalars follow arrays. Where the call has none, ``like`` is None and ``dtype`` is empty.
         """
         raise NotImplementedError
 

@@ -27,11 +27,13 @@ class Operand:
         shape: sizes of its axes.
         dtype: by NumPy's name.
         strides: in elements, an axis each, as a representative of the layout; None where C-contiguous.
+        weak: its dtype yields to that of other operands of its kind, as JAX has it for what was a Python scalar.
     """
 
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None = None
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True)

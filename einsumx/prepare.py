@@ -108,10 +108,24 @@ def arrays_of(operands: list[Any], backend: str | None) -> tuple[Adapter, list[A
         adapter = get_backend("numpy")
     if plain:
         return adapter, operands
-    like = next((operand for operand in operands if not is_builtin(type(operand))), None)
+    arrays = {slot: adapter.plain(array) for slot, array in enumerate(operands) if not is_builtin(type(array))}
+    if len(arrays) == len(operands):
+        return adapter, list(arrays.values())
+    like = next(iter(arrays.values()), None)
+    dtype = _promoted(adapter, [adapter.operand(adapter.signature(array)) for array in arrays.values()])
     return adapter, [
-        adapter.scalar(operand, like) if is_builtin(type(operand)) else adapter.plain(operand) for operand in operands
+        arrays[slot] if slot in arrays else adapter.scalar(operand, like, dtype)
+        for slot, operand in enumerate(operands)
     ]
+
+
+def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
+    """The framework's promotion of the operands' dtypes; empty where there are none."""
+    strong = list(dict.fromkeys(operand.dtype for operand in operands if not operand.weak))
+    weak = list(dict.fromkeys(operand.dtype for operand in operands if operand.weak))
+    if len(strong) + len(weak) < 2:
+        return "".join((*strong, *weak))
+    return adapter.promote_weak(strong, weak) if weak else adapter.promote(strong)
 
 
 def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Prepared:
@@ -186,10 +200,9 @@ def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> Sized
 
 def _result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options) -> str:
     """The dtype asked for, or the framework's promotion; every operand must be castable to it."""
-    types = list(dict.fromkeys(operand.dtype for operand in operands))
     dtype = options.dtype
     if dtype is None:
-        dtype = types[0] if len(types) == 1 else adapter.promote(types)
+        dtype = _promoted(adapter, operands)
         if options.casting not in ("no", "equiv"):
             return dtype
     for number, operand in enumerate(operands):

@@ -305,3 +305,21 @@ def test_arrays_stay_on_their_device_and_two_devices_are_an_error():
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("scalar", [2, 2.0])
+def test_what_was_a_python_scalar_yields_to_the_arrays_dtype(scalar):
+    """As in jnp: a Python scalar, the weak array made of one, and the scalar as jit traces it."""
+    half = jnp.arange(3, dtype=jnp.bfloat16)
+    traced = jax.jit(lambda factor, array: einsumx.einsum(",i->i", factor, array))(scalar, half)
+    for result in (einsumx.einsum(",i->i", scalar, half), einsumx.einsum(",i->i", jnp.asarray(scalar), half), traced):
+        assert result.dtype == jnp.bfloat16
+        assert result.tolist() == [0, 2, 4]
+    assert einsumx.einsum(",i->i", jnp.float32(2), half).dtype == jnp.float32
+
+
+def test_a_python_scalar_of_a_wider_kind_gives_that_kinds_default():
+    assert einsumx.einsum(",i->i", 2.5, jnp.arange(3, dtype=jnp.int8)).dtype == jnp.float32
+    assert (
+        einsumx.einsum(",i,i->i", 2.5, jnp.arange(3, dtype=jnp.int8), jnp.ones(3, jnp.bfloat16)).dtype == jnp.bfloat16
+    )

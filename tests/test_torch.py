@@ -522,3 +522,12 @@ def test_cuda_compiled_by_inductor(cuda):
     lhs, rhs = torch.rand(2, 3, 4, 5, device=cuda), torch.rand(2, 3, 6, 5, device=cuda)
     function = torch.compile(lambda lhs, rhs: einsumx.einsum("bnid,bnjd->bnij", lhs, rhs), fullgraph=True)
     torch.testing.assert_close(function(lhs, rhs), lhs @ rhs.mT)
+
+
+def test_a_python_scalar_follows_all_tensors_of_the_call():
+    integers, half = torch.arange(3), torch.arange(3, dtype=torch.float16)
+    result = einsumx.einsum(",i,i->i", 2.5, integers, half)
+    assert result.dtype == torch.float16
+    assert result.tolist() == [0, 2.5, 10]
+    assert einsumx.einsum(",i->i", 2.5, integers).dtype == torch.float32
+    assert einsumx.einsum("i,i->i", [1.0, 2.0, 3.0], half).dtype == torch.float32
