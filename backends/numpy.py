@@ -110,7 +110,7 @@ class NumpyAdapter(Adapter):
         return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._array(self._add(array, axes, array.dtype))
+        return self._array(self._add(array, axes, array.dtype.type))  # the type, as a reduction swaps no bytes
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self._array(self.xp.multiply(lhs, rhs, order="C"))
