@@ -438,6 +438,14 @@ def test_operands_on_two_devices_are_an_error_that_names_both(backend):
         einsumx.einsum("i,i->", backend.array(np.ones(2, "float32")), array)
 
 
+@pytest.mark.parametrize("equation", ["ij->j", "ij->ji", "ij,ij->ij", "ij,jk->ik", "ij,jk->", "ij->"])
+def test_byte_order_makes_no_difference_on_numpy(equation):
+    arrays = [normal(4, 4) for _ in equation.split("->")[0].split(",")]
+    for order in (["<f8", ">f8"], [">f8", "<f8"], [">f8", ">f8"]):
+        result = einsumx.einsum(equation, *(array.astype(dtype) for array, dtype in zip(arrays, order)))
+        assert judge(result, expect(equation, *arrays))
+
+
 # -- results --------------------------------------------------------------------------------------------------------
 
 REARRANGEMENTS = ["ij->ij", "ij->ji", "ii->i", "ijk->kij", "...->...", "iij->ji", "->"]
