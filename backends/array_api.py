@@ -27,6 +27,7 @@ TRAITS = Traits(
     views=False,
     memory_order=False,
     transpose_flags=True,
+    dtypes=frozenset({"bool", *_NUMBERS}),
     matmul_dtypes=frozenset(_NUMBERS),
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),

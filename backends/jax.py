@@ -25,6 +25,7 @@ TRAITS = Traits(
     strided=False,
     memory_order=False,
     transpose_flags=True,
+    dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),

@@ -29,6 +29,7 @@ TRAITS = Traits(
     batch_strides=False,
     transpose_flags=True,
     max_transpose_axes=6,
+    dtypes=_DTYPES,
     max_sum_axes=5,
     outer_by_matmul=True,
     matmul_dtypes=frozenset({"float32", "float64"}),

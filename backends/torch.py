@@ -25,6 +25,7 @@ _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *_INTEGERS, *_SIGN
 # has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
 CPU = Traits(
     max_batch_axes=1,
+    dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | _INTEGERS,
     matmul_through=(("bool", "float32"), *_SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.cost import plan_cost
-from einsumx.dtypes import Casting, check_casting
+from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.explain import quantity
 from einsumx.path import Optimize
@@ -176,6 +176,9 @@ def plan(
         names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
         if len(names) != len(shapes):
             raise SizeError(f"dtypes= names {len(names)} dtypes for {len(shapes)} operands")
+        for name in names:
+            if kind(name) == "O" and name != "object":
+                raise BackendError(f"dtypes= has {name!r}; dtypes are named as NumPy names them: 'float32', 'complex64'")
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
         return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))

@@ -79,7 +79,8 @@ class Builder:
             labels = (*(term.labels[axis] for axis in kept), term.labels[first])
             strides = (*(term.strides[axis] for axis in kept), term.strides[first] + term.strides[second])
             slot = self.new_slot()
-            self.ops.append(Diagonal(slot, term.slot, first, second))
+            reason = "" if self.traits.strided else "its diagonal, as the framework has no views of diagonals"
+            self.ops.append(Diagonal(slot, term.slot, first, second, reason))
             term = Term(slot, labels, strides) if self.traits.strided else self.packed(slot, labels)
         return term
 

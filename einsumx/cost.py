@@ -96,10 +96,10 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
     shape = shapes[op.out]
     nbytes = prod(shape) * itemsize(dtype)
     match op:
-        case Transpose():
+        case Transpose() | Diagonal():
             copied = nbytes if op.reason else 0
             return OpCost(0, copied, copied, shape, dtype)
-        case Reshape() | Diagonal():
+        case Reshape():
             return OpCost(0, 0, 0, shape, dtype)
         case Copy() | Cast():
             return OpCost(0, nbytes, nbytes, shape, dtype)

@@ -79,9 +79,9 @@ def _call(op: Op) -> str:
 
 def _remark(op: Op, cost: OpCost) -> str:
     match op:
-        case Transpose(reason="") | Reshape() | Diagonal():
+        case Transpose(reason="") | Diagonal(reason="") | Reshape():
             return "view"
-        case Transpose() | Copy():
+        case Transpose() | Diagonal() | Copy():
             return f"copy {quantity(cost.copied, 'B')}: {op.reason}"
         case Cast():
             return f"copy {quantity(cost.copied, 'B')}: computed in {op.dtype}"

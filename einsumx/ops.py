@@ -45,12 +45,16 @@ class Reshape:
 
 @dataclass(frozen=True, slots=True)
 class Diagonal:
-    """Two axes of equal size become one, in the last place, as ``numpy.diagonal`` has it."""
+    """Two axes of equal size become one, in the last place, as ``numpy.diagonal`` has it.
+
+    ``reason`` is set where this copies.
+    """
 
     out: int
     src: int
     axis1: int
     axis2: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

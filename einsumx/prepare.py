@@ -170,12 +170,16 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
     check_casting(options.casting)
     sized = _sized(written, tuple(operand.shape for operand in operands))
     dtype = _result_dtype(adapter, operands, options)
+    traits = adapter.traits(device)
+    for name in (dtype, *(operand.dtype for operand in operands)):
+        if traits.dtypes is not None and name not in traits.dtypes:
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
     return lower(
         sized,
         operands,
         find_path(sized, options.optimize),
         backend=adapter.name,
-        traits=adapter.traits(device),
+        traits=traits,
         dtype=dtype,
         device=device,
     )

@@ -25,6 +25,9 @@ class Traits:
     memory_order: bool = True
     """``order="C"``, ``"F"`` and ``"A"`` mean something."""
 
+    dtypes: frozenset[str] | None = None
+    """The dtypes that einsum computes in (None: whichever the adapter knows)."""
+
     min_batch_axes: int = 0
     max_batch_axes: int | None = None
     """How many batch axes one matmul takes (None: any number)."""
