@@ -176,9 +176,9 @@ def plan(
         names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
         if len(names) != len(shapes):
             raise SizeError(f"dtypes= names {len(names)} dtypes for {len(shapes)} operands")
-        for name in names:
-            if kind(name) == "O" and name != "object":
-                raise BackendError(f"dtypes= has {name!r}; dtypes are named as NumPy names them: 'float32', 'complex64'")
+        unknown = [given for given in names if kind(given) == "O" and given != "object"]
+        if unknown:
+            raise BackendError(f"dtypes= has {unknown[0]!r}; dtypes are named as NumPy names them, such as 'float32'")
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
         return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))

@@ -126,3 +126,5 @@ def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
         einsumx.plan("i->", (3,), dtypes=["float32", "float32"])
     with pytest.raises(einsumx.BackendError, match="no such"):
         einsumx.plan("i->", (3,), backend="no such")
+    with pytest.raises(einsumx.BackendError, match="float33"):
+        einsumx.plan("i->", (3,), dtypes="float33")
