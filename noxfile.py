@@ -31,7 +31,7 @@ os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*
 
 def copy_of_project(session: nox.Session) -> Path:
     """The project's files without what earlier builds left among them, which setuptools would pack again."""
-    copy = Path(session.create_tmp()) / "project"
+    copy = Path(session.create_tmp()).resolve() / "project"
     shutil.rmtree(copy, ignore_errors=True)
     leftovers = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
     shutil.copytree(Path(__file__).parent, copy, ignore=leftovers)
