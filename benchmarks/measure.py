@@ -156,19 +156,21 @@ def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
 
 
 def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], seconds: float) -> dict[str, float]:
-    """The median time of each call, given the time of a first one; those far behind are not called again for long."""
+    """The median time of each call, given a first time; peers that are far behind take no part in the rounds."""
     for name, call in calls.items():
-        if times[name][0] < seconds:  # the first call planned and compiled
-            times[name] = [_timed(call, 1)]
-    fastest = min((times[name][0] for name in calls), default=0.0)
-    racing = [name for name in calls if times[name][0] < max(4 * fastest, 1e-3)]
-    counts = {name: max(1, int(SLICE / times[name][0])) for name in racing}
+        while len(times[name]) < 3 and sum(times[name]) < seconds / 4:  # the first call planned and compiled
+            times[name].append(_timed(call, 1))
+    best = {name: min(times[name]) for name in calls}
+    limit = max(4 * min(best.values(), default=0.0), 1e-3)
+    racing = [name for name in calls if best[name] < limit or name == EINSUMX]
+    counts = {name: max(1, int(SLICE / best[name])) for name in racing}
+    times.update((name, []) for name in racing)
     shuffle = Random(0).shuffle
     gc.collect()
     gc.disable()
     end = perf_counter() + seconds
     done = 0
-    while done < 3 or perf_counter() < end:
+    while racing and (done < 3 or perf_counter() < end):
         shuffle(racing)  # so that nobody always follows the same other
         for name in racing:
             times[name].append(_timed(calls[name], counts[name]))

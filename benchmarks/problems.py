@@ -119,8 +119,9 @@ def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], l
         case "reversed":
             return np.flip(random(shape))
         case "expanded":
-            kept = tuple(1 if str(axis) in axes else size for axis, size in enumerate(shape))
-            return np.broadcast_to(random(kept), shape)
+            small = random(tuple(1 if str(axis) in axes else size for axis, size in enumerate(shape)))
+            strides = [0 if str(axis) in axes else stride for axis, stride in enumerate(small.strides)]
+            return np.lib.stride_tricks.as_strided(small, shape, strides)
         case _:
             raise ValueError(f"there is no layout {layout!r}")
 

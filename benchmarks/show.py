@@ -92,9 +92,9 @@ def print_summary(rows: Sequence[Row]) -> None:
         console.print(f"{framework:<12} {group:<10} {_mean_line(list(found))}")
     rates = f"{quantity(gemm_rate('float32'))} multiply-adds of float32, {quantity(copy_rate(), 'B')} copied"
     console.print(
-        f"\nMedians of interleaved rounds on {core_count()} cores; means are geometric. "
-        "Ratio: the best other einsum's\ntime over einsumx's. By hand: the time of a line written for the problem over einsumx's. Roofline: the part\n"
-        f"of einsumx's time that the machine's rates explain: {rates} a second."
+        f"\nMedians of interleaved rounds on {core_count()} cores; means are geometric.\n"
+        "Ratio: the time of the best other einsum over einsumx's. By hand: that of a line written for the problem.\n"
+        f"Roofline: the part of einsumx's time that the machine's rates explain: {rates} a second."
     )
 
 
