@@ -61,7 +61,7 @@ class CupyAdapter(NumpyAdapter):
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.xp.matmul(lhs, rhs)
 
-    def prepare(self, run: Run) -> Run:
+    def prepare(self, run: Run, plan: Plan) -> Run:
         def on_their_device(operands: Sequence[Array]) -> Array:
             with operands[0].device:
                 return run(operands)

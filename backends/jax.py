@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
-from einsumx.plan import Operand
+from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "JaxAdapter"]
@@ -20,6 +20,9 @@ _NUMBERS = frozenset(
     {"float32", "float64", "complex64", "complex128", *_HALVES}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
+
+_LONG = 256
+"""Calls beyond which a plan is not jitted: XLA compiles a program of a thousand small products for many seconds."""
 
 TRAITS = Traits(
     strided=False,
@@ -132,7 +135,9 @@ class JaxAdapter(Adapter):
         product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
         return product.astype(lhs.dtype)
 
-    def prepare(self, run: Run) -> Run:
+    def prepare(self, run: Run, plan: Plan) -> Run:
+        if len(plan.ops) > _LONG:
+            return run
         compiled = self._jax.jit(lambda *operands: run(operands))
         return lambda operands: compiled(*operands)
 

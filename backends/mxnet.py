@@ -11,6 +11,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
+from einsumx.plan import Plan
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
@@ -205,7 +206,7 @@ class MxnetAdapter(Adapter):
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.mx.npx.batch_dot(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
 
-    def prepare(self, run: Run) -> Run:
+    def prepare(self, run: Run, plan: Plan) -> Run:
         set_np_shape = self.mx.util.set_np_shape
 
         # Shapes with no axes or with sizes of 0 mean what they say only under "np shape" semantics, which is a switch

@@ -7,11 +7,12 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from einsumx.adapter import Adapter, Array, Signature
-from einsumx.dtypes import Casting
+from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.dtypes import Casting, kind
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
-from einsumx.plan import Operand
+from einsumx.ops import Matmul, Multiply, Sum
+from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
@@ -128,6 +129,18 @@ class NumpyAdapter(Adapter):
 
     def element(self, array: Array) -> Any:
         return array[()]
+
+    def prepare(self, run: Run, plan: Plan) -> Run:
+        if kind(plan.dtype) not in "fc" or not any(isinstance(op, Sum | Multiply | Matmul) for op in plan.ops):
+            return run
+        errstate = self.xp.errstate
+
+        # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through a sum.
+        def quietly(operands: Sequence[Array]) -> Array:
+            with errstate(all="ignore"):
+                return run(operands)
+
+        return quietly
 
     def arrange(self, array: Array, order: str) -> Array:
         return self.xp.asarray(array, order=order)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError
-from einsumx.plan import Operand
+from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
@@ -176,8 +176,8 @@ class Adapter:
         """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
         return self.xp.einsum(equation, *arrays)
 
-    def prepare(self, run: Run) -> Run:
-        """A last chance to wrap what executes a plan: to jit it, or to set a mode around it."""
+    def prepare(self, run: Run, plan: Plan) -> Run:
+        """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""
         return run
 
     # -- results ----------------------------------------------------------------------------------------

@@ -218,7 +218,8 @@ def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seco
     library, version = _library(adapter)
     arrays = [_placed(adapter, operand, dtype, device) for operand in case.operands]
     # As einsumx's plans are: jitted where the framework jits.
-    native = adapter.prepare(lambda arrays: adapter.native(equation, arrays))
+    planned = plan(equation, *arrays)
+    native = adapter.prepare(lambda arrays: adapter.native(equation, arrays), planned)
 
     def timed_native() -> None:
         adapter.synchronize(native(arrays))
@@ -244,7 +245,7 @@ def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seco
         rounds=len(times[0]),
         error=verdict.worst,
         wrong=verdict.wrong,
-        ops=tuple(type(op).__name__.lower() for op in plan(equation, *arrays).ops),
+        ops=tuple(type(op).__name__.lower() for op in planned.ops),
         note=note,
     )
 

@@ -45,8 +45,8 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
         return values[result]
 
     if plan.shape:
-        return adapter.prepare(run)
-    return adapter.prepare(lambda operands: adapter.element(run(operands)))
+        return adapter.prepare(run, plan)
+    return adapter.prepare(lambda operands: adapter.element(run(operands)), plan)
 
 
 def _fold(plan: Plan, adapter: Adapter, constants: Mapping[int, Array], known: Values) -> list[int]:
@@ -72,7 +72,7 @@ def _fold(plan: Plan, adapter: Adapter, constants: Mapping[int, Array], known: V
             values[out] = call(values)
         return [values[slot] for slot in kept]
 
-    folded = adapter.prepare(fold)([constants[slot] for slot in sorted(constants)])
+    folded = adapter.prepare(fold, plan)([constants[slot] for slot in sorted(constants)])
     for slot, value in zip(kept, folded):
         known[slot] = value
     return late

@@ -845,15 +845,13 @@ def tree(count):
 def test_a_thousand_operands_plan_and_run_in_two_seconds(backend, network, record_property):
     pairs, value = network(1000)
     arguments = [backend.array(item, backend.float) if k % 2 == 0 else item for k, item in enumerate(pairs)]
-    if backend.name == "jax":  # compiles what it runs, which takes its time once
-        einsumx.einsum(*arguments, [0])
     start = time.perf_counter()
     result = backend.values(einsumx.einsum(*arguments, [0]))
     seconds = time.perf_counter() - start
     record_property("seconds", seconds)
     np.testing.assert_allclose(result, value, rtol=1000 * np.finfo(backend.float).eps)
-    # The promise is 2 s on a quiet machine; a shared one is given ten times as long.
-    assert seconds < 20
+    # The promise is 2 s on a quiet machine; a busy one is given four times as long.
+    assert seconds < 8
     if backend == NUMPY:
         assert len(einsumx.plan(*arguments, [0]).ops) < 7 * 1000
 

@@ -22,7 +22,7 @@ class ExampleAdapter(Adapter):
         matmul_through=(("bool", "float32"),),
     )
 
-    def scalar(self, value: complex | Sequence[Any], like: Any) -> Any:
+    def scalar(self, value: complex | Sequence[Any], like: Any, dtype: str) -> Any:
         return self.xp.asarray(value)
 
     def copy(self, array: Any) -> Any:
