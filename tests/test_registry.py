@@ -9,8 +9,21 @@ import pytest
 
 import einsumx
 from einsumx import registry
+from einsumx.conformance.oracle import expect, judge
 
 EXAMPLE = Path(__file__).parent / "example_backend"
+
+EQUATIONS = {
+    "bnid,bnjd->bnij": [(2, 3, 5, 4), (2, 3, 6, 4)],
+    "bind,bjnd->bnij": [(2, 5, 3, 4), (2, 6, 3, 4)],
+    "bind,jnd->bnij": [(2, 5, 3, 4), (6, 3, 4)],
+    "ijk,ikl->jl": [(3, 4, 5), (3, 5, 2)],
+    "iij->ji": [(3, 3, 4)],
+    "ij,ij->": [(3, 4), (3, 4)],
+    "i...,...j->j...": [(4, 2, 3), (2, 1, 5)],
+    "ij,jk,kl,l->i": [(2, 3), (3, 4), (4, 5), (5,)],
+    "ij,jk->ik": [(2, 0), (0, 3)],
+}
 
 
 @pytest.fixture
@@ -72,6 +85,17 @@ def test_a_registered_backend_serves_its_arrays(example):
     result = einsumx.einsum("ij,jk->ik", *arrays(example))
     assert type(result) is example.ExampleArray
     assert result.tolist() == PRODUCT
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float32", "complex128"])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_a_registered_backend_gives_the_plain_sum(example, equation, dtype):
+    einsumx.register(example.backend.ADAPTER)
+    random = np.random.default_rng(5)
+    operands = [random.integers(-2, 3, shape).astype(dtype) for shape in EQUATIONS[equation]]
+    result = einsumx.einsum(equation, *map(example.asarray, operands))
+    verdict = judge(example.backend.ADAPTER.to_numpy(result), expect(equation, *operands))
+    assert verdict, verdict.wrong
 
 
 def test_a_registered_backend_serves_arrays_of_classes_derived_from_its_own(example):
