@@ -224,13 +224,14 @@ def _wrong(found: Sequence[Any], case: Case) -> str:
 
 
 def _moved(case: Case) -> int:
-    """Bytes that must be read or written: what lies behind the operands and the result, in gradients twice or more."""
-    inputs = [
-        prod(size for size, stride in zip(array.shape, array.strides) if stride) * array.itemsize
-        for array in case.operands[: len(case.problem.shapes)]
-    ]
+    """Bytes that must be read or written, an expanded axis once and a diagonal alone; for gradients twice or more."""
+    terms = case.problem.equation.partition("->")[0].split(",")
+    inputs = 0
+    for term, array in zip(terms, case.operands):
+        read = {label: size for label, size, stride in zip(term, array.shape, array.strides) if stride}
+        inputs += prod(read.values()) * array.itemsize
     output = prod(case.problem.shape) * np.dtype(case.problem.dtype).itemsize
-    return int(3 * sum(inputs) + 2 * output if case.problem.gradient else sum(inputs) + output)
+    return 3 * inputs + 2 * output if case.problem.gradient else inputs + output
 
 
 @lru_cache

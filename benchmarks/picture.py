@@ -19,7 +19,7 @@ from einsumx.report import duration
 __all__ = ["picture"]
 
 LOW, HIGH = -3, 7  # powers of two at the ends of the axis; what lies beyond is drawn at the end
-LABEL, AXIS, TIMES, LINE, TOP = 270, 300, 190, 13, 64
+LABEL, AXIS, TIMES, LINE, TOP = 270, 300, 240, 13, 64
 FASTER, SLOWER, EQUAL = "#1a7f5a", "#c0392b", "#8a8f98"
 STYLE = """
 text { font: 9.5px ui-monospace, Menlo, Consolas, monospace; fill: #24292f }
