@@ -31,7 +31,7 @@ SLICE = 2e-4
 LOOP_LIMIT = 5e8
 """Multiply-adds in one loop over all labels beyond which waiting for it is hopeless: from a second to hours."""
 
-LOOPS = ("np.einsum", "mx.np.einsum")
+LOOPS = ("np.einsum", "einsumt", "mx.np.einsum")
 """Contenders that run a contraction of any number of operands as one such loop."""
 
 _NO_LIMIT = 1 << 62
