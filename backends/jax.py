@@ -114,9 +114,6 @@ class JaxAdapter(Adapter):
             )
         return dtype
 
-    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
-        return self.xp.asarray(value)  # weak where it is a scalar
-
     # -- primitives -------------------------------------------------------------------------------------
 
     def copy(self, array: Array) -> Array:

@@ -136,7 +136,7 @@ class Adapter:
         Its dtype follows ``dtype``, the promotion of the arrays of the call, where the framework's own promotion has
         Python scalars follow arrays. Where the call has none, ``like`` is None and ``dtype`` is empty.
         """
-        raise NotImplementedError
+        return self.xp.asarray(value)
 
     # -- primitives -------------------------------------------------------------------------------------
 

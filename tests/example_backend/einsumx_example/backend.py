@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from einsumx import Adapter, Traits
@@ -21,9 +20,6 @@ class ExampleAdapter(Adapter):
         matmul_dtypes=frozenset({"int64", "float32", "float64", "complex128"}),
         matmul_through=(("bool", "float32"),),
     )
-
-    def scalar(self, value: complex | Sequence[Any], like: Any, dtype: str) -> Any:
-        return self.xp.asarray(value)
 
     def copy(self, array: Any) -> Any:
         return self.xp.ExampleArray(array.tolist(), array.dtype).astype(array.dtype)
