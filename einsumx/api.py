@@ -13,6 +13,7 @@ from einsumx.explain import quantity
 from einsumx.path import Optimize
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import (
+    DEFAULT,
     Options,
     Prepared,
     arrays_of,
@@ -71,7 +72,9 @@ def einsum(
     """
     written, given = split(operands)
     adapter, arrays = arrays_of(given, backend)
-    options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    options = DEFAULT
+    if dtype is not None or casting != "safe" or optimize != "auto":
+        options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(arrays)

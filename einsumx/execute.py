@@ -13,7 +13,7 @@ from einsumx.plan import Plan
 __all__ = ["executable"]
 
 Values: TypeAlias = list[Any]
-Call: TypeAlias = Callable[[Values], Array]
+Call: TypeAlias = Callable[[Sequence[Any]], Array]
 
 
 def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -34,7 +34,7 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
     calls = tuple((plan.ops[index].out, _call(plan.ops[index], adapter), dead.get(index, ())) for index in late)
     result = plan.result
 
-    def run(operands: Sequence[Array]) -> Array:
+    def loop(operands: Sequence[Array]) -> Array:
         values = known.copy()
         for slot, operand in zip(given, operands):
             values[slot] = operand
@@ -44,6 +44,8 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
                 values[slot] = None
         return values[result]
 
+    # A single call reads the operands alone, and its result is the plan's.
+    run = calls[0][1] if len(calls) == 1 and not constants else loop
     if plan.shape:
         return adapter.prepare(run, plan)
     return adapter.prepare(lambda operands: adapter.element(run(operands)), plan)

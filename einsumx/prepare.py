@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.bind import SizedEquation, bind
@@ -30,9 +30,8 @@ Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashabl
 """An equation as it was written: text, or the operands' sublists and the output's (None: implicit)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What may be asked of a contraction besides the equation; part of every cache's key.
+class Options(NamedTuple):
+    """What may be asked of a contraction besides the equation; part of every cache's key, and so quick to hash.
 
     Attributes:
         dtype: the name of the dtype to compute in and return; None for the operands' promotion.
@@ -43,6 +42,10 @@ class Options:
     dtype: str | None = None
     casting: Casting = "safe"
     optimize: Any = "auto"
+
+
+DEFAULT = Options()
+"""Nothing asked."""
 
 
 @dataclass(frozen=True, slots=True)
