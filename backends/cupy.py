@@ -10,6 +10,7 @@ from einsumx.adapter import Array, Run, Signature
 from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.errors import BackendError
+from einsumx.plan import Plan
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 

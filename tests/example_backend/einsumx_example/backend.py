@@ -22,7 +22,7 @@ class ExampleAdapter(Adapter):
     )
 
     def copy(self, array: Any) -> Any:
-        return self.xp.ExampleArray(array.tolist(), array.dtype).astype(array.dtype)
+        return array.astype(array.dtype)
 
     def sum(self, array: Any, axes: tuple[int, ...]) -> Any:
         return self.xp.total(array, axes)
