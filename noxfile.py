@@ -105,7 +105,8 @@ def package(session: nox.Session) -> None:
     elsewhere = Path(session.create_tmp()) / "elsewhere"
     shutil.rmtree(elsewhere, ignore_errors=True)
     shutil.copytree(project / "tests", elsewhere / "tests")
-    shutil.copy(project / "pyproject.toml", elsewhere)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(project / name, elsewhere)
     with session.chdir(elsewhere):
         session.run("einsumx", "compare")
         session.run("pytest", *session.posargs)

@@ -1,0 +1,58 @@
+"""The README's examples run as they stand, on every framework that is installed."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import einsumx
+
+TEXT = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+HEADS = next(block for block in BLOCKS if block.startswith("import numpy as np;")).splitlines()
+BODY = next(block for block in BLOCKS if "rng = " in block)
+BACKEND = next(block for block in BLOCKS if "class MyAdapter" in block)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [pytest.param(head, marks=[pytest.mark.gpu] if "cupy" in head else []) for head in HEADS],
+    ids=lambda head: re.split(r"\W+", head)[1],
+)
+def test_the_same_lines_run_on_every_framework(head, capsys):
+    module = re.split(r"\W+", head)[1]
+    if find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    names = {}
+    exec(head, names)
+    exec(BODY, names)
+    assert tuple(names["output"].shape) == (4, 10, 32)
+    assert tuple(names["total"].shape) == (8,)
+    assert "4, 10, 32" in capsys.readouterr().out
+    assert type(names["output"]) is type(names["queries"])
+
+
+def test_the_backend_of_the_example_is_one():
+    names = {}
+    exec(BACKEND, names)
+    adapter = names["ADAPTER"]
+    assert isinstance(adapter, einsumx.Adapter)
+    assert adapter.traits("").matmul_dtypes == {"float32", "float64"}
+
+
+def test_the_plans_shown_are_the_plans_made():
+    shown_by = r"\$ einsumx explain '(\S+)' (\S+) (\S+) --dtype float32 --backend (\w+)\n(.*?)(?:\n\n|\n\.\.\.)"
+    commands = re.findall(shown_by, TEXT, re.DOTALL)
+    assert [backend for *_, backend, _ in commands] == ["numpy", "mxnet"]
+    for equation, lhs, rhs, backend, shown in commands:
+        shapes = [tuple(map(int, sizes.split(","))) for sizes in (lhs, rhs)]
+        assert str(einsumx.plan(equation, *shapes, backend=backend, dtypes="float32")) == shown
+
+
+def test_the_first_example_is_attention_scores():
+    queries, keys = np.ones((2, 3, 4, 5)), np.ones((2, 6, 4, 5))
+    names = {"queries": queries, "keys": keys}
+    exec(BLOCKS[0], names)
+    np.testing.assert_array_equal(names["scores"], np.full((2, 4, 3, 6), 5.0))
