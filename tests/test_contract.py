@@ -263,6 +263,53 @@ def test_backend_names_the_framework_for_lists_and_scalars(backend):
         assert isinstance(result, type(backend.array(np.zeros(1, "float32"))))
 
 
+LEAVING = ("__array__", "__array_interface__", "__dlpack__", "numpy", "cpu", "tolist", "item", "asnumpy", "asscalar")
+"""By which of its methods an array goes to the host, to NumPy, or through another framework."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_no_operand_leaves_its_framework(case, monkeypatch):
+    equation, *shapes = case
+    for backend in OTHERS:
+        values = [normal(*shape).astype(backend.float) for shape in shapes]
+        arrays = [backend.array(value) for value in values]
+        with monkeypatch.context() as patched:
+            for kind in {type(array) for array in arrays}:
+                for name in LEAVING:
+                    if hasattr(kind, name):
+                        patched.setattr(kind, name, _left)
+            result = _traced(backend)(equation, *arrays)
+        backend.check(result, expect(equation, *values))
+
+
+def _traced(backend):
+    """NumPy reads JAX's arrays by C's buffer protocol, which no patch sees; a traced array has no values to read."""
+    if backend.name != "jax":
+        return einsumx.einsum
+    jax = pytest.importorskip("jax")
+    return lambda equation, *arrays: jax.jit(lambda *traced: einsumx.einsum(equation, *traced))(*arrays)
+
+
+@property
+def _left(array):
+    pytest.fail("an array left its framework")
+
+
+def test_leaving_a_framework_is_seen(monkeypatch):
+    for backend in OTHERS:
+        if backend.name == "jax":
+            with pytest.raises(TypeError, match="Tracer"):
+                pytest.importorskip("jax").jit(np.asarray)(backend.array(normal(2)))
+            continue
+        array = backend.array(normal(2))
+        with monkeypatch.context() as patched:
+            for name in LEAVING:
+                if hasattr(type(array), name):
+                    patched.setattr(type(array), name, _left)
+            with pytest.raises(pytest.fail.Exception, match="left its framework"):
+                backend.values(array)
+
+
 # -- types ----------------------------------------------------------------------------------------------------------
 
 
