@@ -520,6 +520,16 @@ print([name for name in names if name in sys.modules])
     assert done.stdout.endswith("\n[]\n")
 
 
+def test_a_reader_that_stops_early_is_no_error():
+    """As in ``einsumx explain ... | head -1``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "einsumx", "explain", "ab,bc->ca", "10,8", "8,12"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # -- how it looks -------------------------------------------------------------------------------------------------
 
 
