@@ -46,7 +46,7 @@ def einsum(
         out: an array of the result's shape to write into; it may overlap the operands.
         dtype: computed in and returned; by default the framework's promotion of the operands' dtypes.
         order: the result's order in memory: ``"C"``, ``"F"``, ``"A"`` (F if all operands are), or ``"K"``
-            for whichever is fastest.
+            for whichever is fastest; not with ``out``, which has its own.
         casting: NumPy's rule for what ``dtype`` and ``out`` may change.
         optimize: the path: ``"auto"``, another optimizer's name (``"greedy"``, ``"optimal"``, ``"dp"``,
             ``"cotengra"``, ...), True for ``"auto"``, False for left to right, a path as ``einsum_path``
@@ -101,6 +101,8 @@ def deliver(
     order = str(order).upper()  # type: ignore[assignment]  # NumPy takes either case
     if order not in ("K", "C", "F", "A"):
         raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
+    if order != "K" and out is not None:
+        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
     if order != "K" and not adapter.traits("").memory_order:
         raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
     if out is None:

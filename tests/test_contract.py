@@ -659,6 +659,14 @@ def test_order_a_is_fortran_where_all_operands_are():
     assert einsumx.einsum("ij,jk->ik", a, np.ascontiguousarray(b), order="A").flags.c_contiguous
 
 
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+def test_order_beside_out_is_an_error_and_not_ignored(writing, order):
+    out = writing.array(np.full((3, 2), 7.0), writing.float)
+    with pytest.raises(ValueError, match=r"order='.' asks for a new array"):
+        einsumx.einsum("ij->ji", writing.array(normal(2, 3), writing.float), out=out, order=order)
+    assert (writing.values(out) == 7).all()
+
+
 def test_order_k_is_allowed_everywhere(backend):
     held(backend, "ij,jk->ki", normal(2, 3), normal(3, 4), order="K")
 
