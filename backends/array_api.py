@@ -11,6 +11,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
+from einsumx.rates import Rates
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "ArrayApiAdapter"]
@@ -31,7 +32,7 @@ TRAITS = Traits(
     matmul_dtypes=frozenset(_NUMBERS),
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    call_cost=5e-6,
+    rates=Rates(call=5e-6),
 )
 
 

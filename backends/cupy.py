@@ -11,6 +11,7 @@ from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.errors import BackendError
 from einsumx.plan import Plan
+from einsumx.rates import Rates
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -18,10 +19,7 @@ TRAITS = replace(
     NUMPY,
     batch_strides=False,  # cupy.matmul copies batches that do not lie C-contiguous
     matmul_dtypes=NUMPY.matmul_dtypes - {"float128", "complex256", "object"},
-    gemm_rate=2e13,
-    copy_rate=1e12,
-    permute_rate=5e11,
-    call_cost=1e-5,
+    rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 
 
@@ -63,9 +61,9 @@ class CupyAdapter(NumpyAdapter):
         return self.xp.matmul(lhs, rhs)
 
     def prepare(self, run: Run, plan: Plan) -> Run:
-        def on_their_device(operands: Sequence[Array]) -> Array:
+        def on_their_device(*operands: Array) -> Array:
             with operands[0].device:
-                return run(operands)
+                return run(*operands)
 
         return on_their_device
 

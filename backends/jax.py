@@ -11,6 +11,7 @@ from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.plan import Operand, Plan
+from einsumx.rates import Rates
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "JaxAdapter"]
@@ -34,10 +35,8 @@ TRAITS = Traits(
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     wide_matmul=_HALVES,
     wide_sum=_HALVES,
-    gemm_rate=100e9,
-    copy_rate=10e9,
-    permute_rate=5e9,
-    call_cost=1e-7,  # of an op within the compiled whole
+    # A call is an op within the compiled whole.
+    rates=Rates(call=1e-7, matrix=1e-6, gemm=50e9, stream=20e9, copy=10e9, permute=5e9),
 )
 
 
@@ -135,8 +134,8 @@ class JaxAdapter(Adapter):
     def prepare(self, run: Run, plan: Plan) -> Run:
         if len(plan.ops) > _LONG:
             return run
-        compiled = self._jax.jit(lambda *operands: run(operands))
-        return lambda operands: compiled(*operands)
+        compiled: Run = self._jax.jit(run)
+        return compiled
 
     # -- to and from the host ---------------------------------------------------------------------------
 

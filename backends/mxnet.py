@@ -12,6 +12,7 @@ from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.plan import Plan
+from einsumx.rates import Rates
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
@@ -37,13 +38,9 @@ TRAITS = Traits(
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
     native_dtypes=_DTYPES,
-    native_rate=100e6,
     native_max_labels=10,
     native_max_operands=15,
-    gemm_rate=60e9,
-    copy_rate=10e9,
-    permute_rate=2.5e9,
-    call_cost=20e-6,
+    rates=Rates(call=20e-6, matrix=0.5e-6, gemm=30e9, stream=10e9, copy=10e9, permute=2.5e9, native=100e6),
 )
 
 
@@ -211,10 +208,10 @@ class MxnetAdapter(Adapter):
 
         # Shapes with no axes or with sizes of 0 mean what they say only under "np shape" semantics, which is a switch
         # of the thread: off by default in MXNet 1, and off in all threads but the main one in MXNet 2.
-        def in_np_shape(operands: Sequence[Array]) -> Array:
+        def in_np_shape(*operands: Array) -> Array:
             before = set_np_shape(True)
             try:
-                return run(operands)
+                return run(*operands)
             finally:
                 if not before:
                     set_np_shape(False)

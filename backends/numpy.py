@@ -13,6 +13,7 @@ from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.ops import Matmul, Multiply, Sum
 from einsumx.plan import Operand, Plan
+from einsumx.rates import Rates
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
@@ -24,10 +25,7 @@ TRAITS = Traits(
     | _INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
-    gemm_rate=200e9,
-    copy_rate=14e9,
-    permute_rate=7e9,
-    call_cost=1e-6,
+    rates=Rates(call=1e-6, matrix=0.25e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
 
@@ -133,9 +131,9 @@ class NumpyAdapter(Adapter):
         errstate = self.xp.errstate
 
         # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through a sum.
-        def quietly(operands: Sequence[Array]) -> Array:
+        def quietly(*operands: Array) -> Array:
             with errstate(all="ignore"):
-                return run(operands)
+                return run(*operands)
 
         return quietly
 

@@ -11,6 +11,7 @@ from einsumx.adapter import Adapter, Array, Signature
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.plan import Operand
+from einsumx.rates import Rates
 from einsumx.traits import Traits
 
 __all__ = ["ADAPTER", "TorchAdapter"]
@@ -30,10 +31,7 @@ CPU = Traits(
     matmul_through=(("bool", "float32"), *_SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=_HALVES,
-    gemm_rate=200e9,
-    copy_rate=14e9,
-    permute_rate=7e9,
-    call_cost=2e-6,
+    rates=Rates(call=2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
 # Accelerators multiply half precision in units that accumulate in float32; whether partial sums are rounded in between
@@ -43,10 +41,7 @@ ACCELERATOR = replace(
     matmul_dtypes=_FLOATS | _HALVES,
     matmul_through=(("bool", "float32"),),
     wide_matmul=_HALVES,
-    gemm_rate=2e13,
-    copy_rate=1e12,
-    permute_rate=5e11,
-    call_cost=5e-6,
+    rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 
 
@@ -144,6 +139,9 @@ class TorchAdapter(Adapter):
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         return array.reshape(shape)
+
+    def expand(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.expand(shape)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         return array.diagonal(0, axis1, axis2)

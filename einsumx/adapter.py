@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError
+from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
@@ -25,8 +26,8 @@ Array: TypeAlias = Any
 Signature: TypeAlias = tuple[tuple[int, ...], Hashable, Hashable, Hashable]
 """``(shape, strides, dtype, device)`` in the framework's own terms, cheap to take and hashable."""
 
-Run: TypeAlias = Callable[[Sequence[Array]], Array]
-"""A plan made ready to run: takes the operands, gives the result."""
+Run: TypeAlias = Callable[..., Array]
+"""A plan made ready to run: takes the operands, an argument each, and gives the result."""
 
 
 class Adapter:
@@ -148,6 +149,10 @@ class Adapter:
         """The same elements in C order; never asked to copy by the planner."""
         return self.xp.reshape(array, shape)
 
+    def expand(self, array: Array, shape: tuple[int, ...]) -> Array:
+        """A read-only view in which axes of size 1 have the sizes of ``shape``; asked only where there are strides."""
+        return self.xp.broadcast_to(array, shape)
+
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         """Two axes become one, in the last place."""
         return self.xp.diagonal(array, 0, axis1, axis2)
@@ -175,6 +180,41 @@ class Adapter:
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
         return self.xp.einsum(equation, *arrays)
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        """The function that executes ``op`` on its sources, an argument each: here, the primitive of its name.
+
+        Overridden where the sizes decide how an op runs best: it is asked once a plan, and called at every run.
+
+        Args:
+            op: what to execute.
+            shapes: of its sources.
+            dtype: of its first source, which is that of all.
+        """
+        match op:
+            case Transpose():
+                transpose, axes = self.transpose, op.axes
+                return lambda source: transpose(source, axes)
+            case Reshape():
+                reshape, shape = self.reshape, op.shape
+                return lambda source: reshape(source, shape)
+            case Expand():
+                return lambda source: self.expand(source, op.shape)
+            case Diagonal():
+                return lambda source: self.diagonal(source, op.axis1, op.axis2)
+            case Copy():
+                return self.copy
+            case Cast():
+                return lambda source: self.cast(source, op.dtype)
+            case Sum():
+                return lambda source: self.sum(source, op.axes)
+            case Multiply():
+                return self.multiply
+            case Matmul():
+                matmul, transpose_lhs, transpose_rhs = self.matmul, op.transpose_lhs, op.transpose_rhs
+                return lambda lhs, rhs: matmul(lhs, rhs, transpose_lhs, transpose_rhs)
+            case Native():
+                return lambda *arrays: self.native(op.equation, arrays)
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""

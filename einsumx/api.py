@@ -77,7 +77,7 @@ def einsum(
         options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
-        return prepared.run(arrays)
+        return prepared.run(*arrays)
     return deliver(adapter, prepared, arrays, out, order, casting)
 
 
@@ -108,10 +108,10 @@ def deliver(
     if out is None:
         if order == "A":
             order = "F" if all(map(adapter.is_fortran, arrays)) else "C"
-        result = prepared.run(arrays)
+        result = prepared.run(*arrays)
         return adapter.arrange(result, order) if prepared.plan.shape else result
     check_out(adapter, prepared.plan, arrays, out, casting)
-    adapter.write(out, prepared.run(arrays))
+    adapter.write(out, prepared.run(*arrays))
     return out
 
 

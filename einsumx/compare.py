@@ -219,10 +219,10 @@ def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seco
     arrays = [_placed(adapter, operand, dtype, device) for operand in case.operands]
     # As einsumx's plans are: jitted where the framework jits.
     planned = plan(equation, *arrays)
-    native = adapter.prepare(lambda arrays: adapter.native(equation, arrays), planned)
+    native = adapter.prepare(lambda *arrays: adapter.native(equation, arrays), planned)
 
     def timed_native() -> None:
-        adapter.synchronize(native(arrays))
+        adapter.synchronize(native(*arrays))
 
     def timed_einsumx() -> None:
         adapter.synchronize(einsum(equation, *arrays))

@@ -257,7 +257,7 @@ def _choices(
 def _result_cost(builder: Builder, result: Labels, target: Labels, nbytes: int) -> float:
     """Seconds to bring a packed result into another axis order: nothing but a view's call where there are strides."""
     if builder.traits.strided:
-        return builder.traits.call_cost
+        return builder.traits.rates.call
     return _copy_cost(builder, result, target, nbytes)
 
 
@@ -301,8 +301,8 @@ def _copy_cost(builder: Builder, source: Labels, target: Labels, nbytes: int) ->
     def innermost(labels: Iterable[int]) -> int | None:
         return next((label for label in reversed(tuple(labels)) if builder.sizes[label] != 1), None)
 
-    rate = traits.copy_rate if innermost(source) == innermost(target) else traits.permute_rate
-    return traits.call_cost + 2 * nbytes / rate
+    rate = traits.rates.copy if innermost(source) == innermost(target) else traits.rates.permute
+    return traits.rates.call + 2 * nbytes / rate
 
 
 # -- the framework's own einsum ---------------------------------------------------------------------------------

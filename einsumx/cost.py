@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.dtypes import itemsize
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
 from einsumx.plan import Plan
 from einsumx.verify import replay
 
-__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost"]
+__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "slot_dtypes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,8 @@ def plan_cost(plan: Plan) -> PlanCost:
     (24, 0, 208)
     """
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
-    costs: list[OpCost] = []
-    for op in plan.ops:
-        types[op.out] = op.dtype if isinstance(op, Cast) else types[sources(op)[0]]
-        costs.append(_op_cost(op, shapes, types[op.out]))
+    types = slot_dtypes(plan)
+    costs = [_op_cost(op, shapes, types[op.out]) for op in plan.ops]
     inputs = sum(prod(operand.shape) * itemsize(operand.dtype) for operand in plan.operands)
     return PlanCost(
         tuple(costs),
@@ -79,17 +76,25 @@ def plan_cost(plan: Plan) -> PlanCost:
     )
 
 
-def last_uses(plan: Plan) -> dict[int, tuple[int, ...]]:
-    """For each op's index, the slots that nothing reads after it (never the result's)."""
+def slot_dtypes(plan: Plan) -> dict[int, str]:
+    """The dtype of every slot."""
+    types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
+    for op in plan.ops:
+        types[op.out] = op.dtype if isinstance(op, Cast) else types[sources(op)[0]]
+    return types
+
+
+def last_uses(plan: Plan) -> dict[int, list[int]]:
+    """By the slot that an op writes, the slots that nothing reads after that op (never the result's)."""
     last: dict[int, int] = {}
-    for index, op in enumerate(plan.ops):
+    for op in plan.ops:
         for slot in (*sources(op), op.out):
-            last[slot] = index
+            last[slot] = op.out
     found: dict[int, list[int]] = {}
-    for slot, index in last.items():
+    for slot, out in last.items():
         if slot != plan.result:
-            found.setdefault(index, []).append(slot)
-    return {index: tuple(slots) for index, slots in found.items()}
+            found.setdefault(out, []).append(slot)
+    return found
 
 
 def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
@@ -99,7 +104,7 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
         case Transpose() | Diagonal():
             copied = nbytes if op.reason else 0
             return OpCost(0, copied, copied, shape, dtype)
-        case Reshape():
+        case Reshape() | Expand():
             return OpCost(0, 0, 0, shape, dtype)
         case Copy() | Cast():
             return OpCost(0, nbytes, nbytes, shape, dtype)
@@ -123,14 +128,14 @@ def _peak(plan: Plan, costs: list[OpCost]) -> int:
     dead = last_uses(plan)
     size: dict[int, int] = {}
     alive = peak = 0
-    for index, (op, cost) in enumerate(zip(plan.ops, costs)):
+    for op, cost in zip(plan.ops, costs):
         home = op.out if cost.allocated else owner.get(sources(op)[0], sources(op)[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
         size.setdefault(op.out, cost.allocated)
         alive += cost.allocated
         peak = max(peak, alive)
-        for slot in dead.get(index, ()):
+        for slot in dead.get(op.out, ()):
             home = owner.get(slot, slot)
             readers[home] = readers.get(home, 0) - 1
             if readers[home] == 0:

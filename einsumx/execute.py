@@ -1,19 +1,19 @@
-"""``execute``: plan and adapter become a function of the operands; one loop, each slot freed after its last use."""
+"""``execute``: a plan and an adapter become one Python function of the operands, a line an op."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run
-from einsumx.cost import last_uses
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.cost import last_uses, slot_dtypes
+from einsumx.ops import Op, sources
 from einsumx.plan import Plan
+from einsumx.verify import replay
 
 __all__ = ["executable"]
-
-Values: TypeAlias = list[Any]
-Call: TypeAlias = Callable[[Sequence[Any]], Array]
 
 
 def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -25,83 +25,73 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
         constants: operands that are known already, by position. What depends on them alone is computed here,
             once, and the function takes the other operands only.
     """
-    known: Values = [None] * (len(plan.operands) + len(plan.ops))
-    late = list(range(len(plan.ops)))
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    dtypes = slot_dtypes(plan)
+    kernels: dict[int, Callable[..., Array]] = {
+        op.out: adapter.kernel(op, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
+    }
+    known: dict[int, Array] = {}
+    late: Sequence[Op] = plan.ops
     if constants:
-        late = _fold(plan, adapter, constants, known)
+        late, known = _fold(plan, adapter, constants, kernels)
     given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
-    dead = last_uses(plan)
-    calls = tuple((plan.ops[index].out, _call(plan.ops[index], adapter), dead.get(index, ())) for index in late)
-    result = plan.result
-
-    def loop(operands: Sequence[Array]) -> Array:
-        values = known.copy()
-        for slot, operand in zip(given, operands):
-            values[slot] = operand
-        for out, call, spent in calls:
-            values[out] = call(values)
-            for slot in spent:
-                values[slot] = None
-        return values[result]
-
-    # A single call reads the operands alone, and its result is the plan's.
-    run = calls[0][1] if len(calls) == 1 and not constants else loop
+    # A single op reads the operands alone and in their order, and its result is the plan's.
+    if len(late) == 1 and list(sources(late[0])) == given:
+        run = kernels[late[0].out]
+    else:
+        run = _function(given, late, [plan.result], last_uses(plan), kernels, known)
     if plan.shape:
         return adapter.prepare(run, plan)
-    return adapter.prepare(lambda operands: adapter.element(run(operands)), plan)
+    return adapter.prepare(lambda *operands: adapter.element(run(*operands)), plan)
 
 
-def _fold(plan: Plan, adapter: Adapter, constants: Mapping[int, Array], known: Values) -> list[int]:
-    """Compute what depends on constants alone into ``known``; the indices of the ops that are left."""
+def _fold(
+    plan: Plan, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
+) -> tuple[list[Op], dict[int, Array]]:
+    """The ops that are left, and by slot what they read of that which depends on constants alone."""
     ready = set(constants)
     early: list[Op] = []
-    late: list[int] = []
-    for index, op in enumerate(plan.ops):
+    late: list[Op] = []
+    for op in plan.ops:
         if ready.issuperset(sources(op)):
             ready.add(op.out)
             early.append(op)
         else:
-            late.append(index)
-    read_later = {slot for index in late for slot in sources(plan.ops[index])}
-    kept = sorted(ready & read_later)
-    calls = [(op.out, _call(op, adapter)) for op in early]
-
-    def fold(operands: Sequence[Array]) -> list[Array]:
-        values = known.copy()
-        for slot, operand in zip(sorted(constants), operands):
-            values[slot] = operand
-        for out, call in calls:
-            values[out] = call(values)
-        return [values[slot] for slot in kept]
-
-    folded = adapter.prepare(fold, plan)([constants[slot] for slot in sorted(constants)])
-    for slot, value in zip(kept, folded):
-        known[slot] = value
-    return late
+            late.append(op)
+    kept = sorted(ready & {slot for op in late for slot in sources(op)})
+    slots = sorted(constants)
+    fold = adapter.prepare(_function(slots, early, kept, {}, kernels, {}), plan)
+    values = fold(*(constants[slot] for slot in slots))
+    return late, dict(zip(kept, values if len(kept) > 1 else [values]))
 
 
-def _call(op: Op, adapter: Adapter) -> Call:
-    """One op as a function of the slots."""
-    match op:
-        case Transpose(_, src, axes):
-            transpose = adapter.transpose
-            return lambda values: transpose(values[src], axes)
-        case Reshape(_, src, shape):
-            reshape = adapter.reshape
-            return lambda values: reshape(values[src], shape)
-        case Diagonal(_, src, axis1, axis2):
-            return lambda values: adapter.diagonal(values[src], axis1, axis2)
-        case Copy(_, src):
-            return lambda values: adapter.copy(values[src])
-        case Cast(_, src, dtype):
-            return lambda values: adapter.cast(values[src], dtype)
-        case Sum(_, src, axes):
-            return lambda values: adapter.sum(values[src], axes)
-        case Multiply(_, lhs, rhs):
-            multiply = adapter.multiply
-            return lambda values: multiply(values[lhs], values[rhs])
-        case Matmul(_, lhs, rhs, transpose_lhs, transpose_rhs):
-            matmul = adapter.matmul
-            return lambda values: matmul(values[lhs], values[rhs], transpose_lhs, transpose_rhs)
-        case Native(_, operands, equation):
-            return lambda values: adapter.native(equation, [values[slot] for slot in operands])
+def _function(
+    given: Iterable[int],
+    ops: Sequence[Op],
+    results: Sequence[int],
+    dead: Mapping[int, Sequence[int]],
+    kernels: Mapping[int, Callable[..., Array]],
+    known: Mapping[int, Array],
+) -> Run:
+    """Straight-line code of ``ops``: a call each, and each slot that an op made let go after its last use."""
+    lines = []
+    made = {op.out for op in ops}
+    for op in ops:
+        arguments = ", ".join(f"x{slot}" for slot in sources(op))
+        lines.append(f" x{op.out} = k{op.out}({arguments})")
+        spent = [f"x{slot}" for slot in dead.get(op.out, ()) if slot in made]
+        if spent:
+            lines.append(f" {' = '.join(spent)} = None")
+    lines.append(f" return {', '.join(f'x{slot}' for slot in results)}")
+    code = _compiled(f"def run({', '.join(f'x{slot}' for slot in given)}):\n" + "\n".join(lines))
+    names: dict[str, Any] = {f"k{op.out}": kernels[op.out] for op in ops}
+    names.update((f"x{slot}", value) for slot, value in known.items())
+    exec(code, names)  # its text has only the numbers of slots in it
+    run: Run = names["run"]
+    return run
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str) -> CodeType:
+    """Plans that differ only in shapes and kernels share their code."""
+    return compile(source, "<einsumx plan>", "exec")

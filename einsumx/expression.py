@@ -68,7 +68,7 @@ class Expression:
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
-            return prepared.run(arrays)
+            return prepared.run(*arrays)
         return deliver(adapter, prepared, arrays, out, order, self._casting)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:

@@ -86,11 +86,11 @@ def _native_is_cheaper(
 
     Its gradients are wrong for repeated labels, for broadcast axes and without labels, so those never go there.
     """
-    if not traits.native_rate or dtype not in traits.native_dtypes or not equation.sizes:
+    if not traits.rates.native or dtype not in traits.native_dtypes or not equation.sizes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if not 0 < prod(equation.sizes) < traits.native_rate * traits.call_cost * (calls - 1):
+    if not 0 < prod(equation.sizes) < traits.rates.native * traits.rates.call * (calls - 1):
         return False
     return all(
         operand.dtype == dtype

@@ -13,6 +13,7 @@ __all__ = [
     "Cast",
     "Copy",
     "Diagonal",
+    "Expand",
     "Matmul",
     "Multiply",
     "Native",
@@ -37,6 +38,15 @@ class Transpose:
 @dataclass(frozen=True, slots=True)
 class Reshape:
     """The same elements in C order of the axes; always planned so that nothing is copied."""
+
+    out: int
+    src: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only where there are strides."""
 
     out: int
     src: int
@@ -95,7 +105,10 @@ class Multiply:
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped."""
+    """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped.
+
+    The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts.
+    """
 
     out: int
     lhs: int
@@ -113,7 +126,7 @@ class Native:
     equation: str
 
 
-Op: TypeAlias = Transpose | Reshape | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
+Op: TypeAlias = Transpose | Reshape | Expand | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
 
 
 def sources(op: Op) -> tuple[int, ...]:
@@ -127,5 +140,5 @@ def sources(op: Op) -> tuple[int, ...]:
             return (op.lhs, op.rhs)
         case Native():
             return op.operands
-        case Transpose() | Reshape() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | Diagonal() | Copy() | Cast() | Sum():
             return (op.src,)

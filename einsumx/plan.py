@@ -166,6 +166,7 @@ _OPS = {
     for cls in (
         _ops.Transpose,
         _ops.Reshape,
+        _ops.Expand,
         _ops.Diagonal,
         _ops.Copy,
         _ops.Cast,

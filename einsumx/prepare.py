@@ -248,7 +248,7 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
             )
         if found.dtype != planned.dtype:
             raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
-    return _executable(plan, adapter, device)(arrays)
+    return _executable(plan, adapter, device)(*arrays)
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
 from einsumx.verify import result_shape
 
 __all__ = ["simplify"]
@@ -59,7 +59,7 @@ def _joined(op: Op, made: dict[int, Op]) -> Op:
 
 def _is_idle(op: Op, shape: tuple[int, ...]) -> bool:
     match op:
-        case Reshape():
+        case Reshape() | Expand():
             return op.shape == shape
         case Transpose():
             return op.axes == tuple(range(len(op.axes)))
@@ -74,7 +74,7 @@ def _renamed(op: Op, names: dict[int, int]) -> Op:
             return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
         case Native():
             return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
-        case Transpose() | Reshape() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | Diagonal() | Copy() | Cast() | Sum():
             return replace(op, src=names.get(op.src, op.src))
 
 

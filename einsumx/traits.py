@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from einsumx.rates import Rates
 
 __all__ = ["Traits"]
 
@@ -33,7 +35,7 @@ class Traits:
     """How many batch axes one matmul takes (None: any number)."""
 
     batch_strides: bool = True
-    """Batch axes of a matmul may have any strides, each matrix needs one unit stride.
+    """Batch axes of a matmul may have any strides, 0 among them, and each matrix needs one unit stride.
     Otherwise matrices must lie packed, one after another."""
 
     transpose_flags: bool = False
@@ -67,21 +69,8 @@ class Traits:
     native_dtypes: frozenset[str] = frozenset()
     """Dtypes for which the framework's own einsum kernel takes products that matmul does not."""
 
-    native_rate: float = 0.0
-    """Multiply-adds a second of that kernel, on any dtype of ``native_dtypes``. A contraction so small that one call
-    of it is cheaper than the several calls of a lowering goes there as a whole; 0: none does."""
-
     native_max_labels: int = 0
     native_max_operands: int = 0
 
-    gemm_rate: float = 100e9
-    """Multiply-adds a second, times two, of a large float32 matmul."""
-
-    copy_rate: float = 10e9
-    """Bytes a second (read + written) of a permuting copy that keeps the innermost axis."""
-
-    permute_rate: float = 5e9
-    """Bytes a second (read + written) of a permuting copy that moves the innermost axis."""
-
-    call_cost: float = 1e-6
-    """Seconds that a call takes before it does any work."""
+    rates: Rates = field(default_factory=Rates)
+    """How fast it all is."""

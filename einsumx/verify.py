@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.errors import EinsumxError
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
 
 if TYPE_CHECKING:
     from einsumx.plan import Plan
@@ -68,6 +68,10 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             (shape,) = shapes
             need(prod(shape) == prod(op.shape))
             return op.shape
+        case Expand():
+            (shape,) = shapes
+            need(len(shape) == len(op.shape) and all(a in (1, b) for a, b in zip(shape, op.shape)))
+            return op.shape
         case Diagonal():
             (shape,) = shapes
             pair = {op.axis1, op.axis2}
@@ -87,11 +91,11 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             return tuple(a if b == 1 else b for a, b in pairs)
         case Matmul():
             lhs, rhs = shapes
-            need(min(len(lhs), len(rhs)) >= 2 and lhs[:-2] == rhs[:-2])
+            need(len(lhs) == len(rhs) >= 2 and all(a == b or 1 in (a, b) for a, b in zip(lhs[:-2], rhs[:-2])))
             rows, inner = lhs[:-3:-1] if op.transpose_lhs else lhs[-2:]
             other, cols = rhs[:-3:-1] if op.transpose_rhs else rhs[-2:]
             need(inner == other)
-            return (*lhs[:-2], rows, cols)
+            return (*(a if b == 1 else b for a, b in zip(lhs[:-2], rhs[:-2])), rows, cols)
         case Native():
             inputs, _, output = op.equation.partition("->")
             terms = inputs.split(",")

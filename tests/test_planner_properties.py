@@ -16,7 +16,7 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.errors import EinsumxError
 from einsumx.layout import layout_class
 from einsumx.lower import lower
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
+from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
 from einsumx.parse import parse_text
 from einsumx.path import find_path
 from einsumx.registry import BUILTIN, get_backend
@@ -214,6 +214,9 @@ class Interpreter:
                 view = first.reshape(op.shape)
                 assert first.size == 0 or np.shares_memory(view, first), f"{op} copies {first.shape} {first.strides}"
                 return view
+            case Expand():
+                assert traits.strided
+                return np.broadcast_to(first, op.shape)
             case Diagonal():
                 return first.diagonal(0, op.axis1, op.axis2)
             case Copy():
@@ -334,6 +337,7 @@ def test_what_a_plan_calls_a_view_is_one_on_the_frameworks_own_arrays(backend):
     runs = {
         Transpose: lambda op, a: adapter.transpose(a, op.axes),
         Reshape: lambda op, a: adapter.reshape(a, op.shape),
+        Expand: lambda op, a: adapter.expand(a, op.shape),
         Diagonal: lambda op, a: adapter.diagonal(a, op.axis1, op.axis2),
         Copy: lambda op, a: adapter.copy(a),
         Cast: lambda op, a: adapter.cast(a, op.dtype),
@@ -359,7 +363,7 @@ def test_what_a_plan_calls_a_view_is_one_on_the_frameworks_own_arrays(backend):
         for op in plan.ops:
             read = [values[slot] for slot in sources(op)]
             values[op.out] = runs[type(op)](op, *read)
-            if isinstance(op, Transpose | Reshape | Diagonal):
+            if isinstance(op, Transpose | Reshape | Expand | Diagonal):
                 assert address(values[op.out]) == address(read[0]), f"{op} copies in\n{plan}"
 
     check()
