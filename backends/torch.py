@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Signature
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
+from einsumx.ops import Matmul, Op
 from einsumx.plan import Operand
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -68,6 +71,11 @@ class TorchAdapter(Adapter):
     def _signed(self) -> dict[Any, Any]:
         """The unsigned dtypes for which torch has no sum, and the signed ones whose sums have the same bits."""
         return {self.dtype(name): self.dtype(signed) for name, signed in _SIGNED.items() if hasattr(self.xp, name)}
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Our kernels, in a module that imports torch."""
+        return import_module("einsumx.backends.torch_kernels")
 
     # -- which tensors ----------------------------------------------------------------------------------
 
@@ -164,8 +172,12 @@ class TorchAdapter(Adapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.mul(lhs, rhs).contiguous()  # it can come in the memory order of its operands
 
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return lhs.bmm(rhs) if lhs.ndim == 3 else lhs.mm(rhs)
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if isinstance(op, Matmul):
+            lhs, rhs = shapes
+            product: Callable[..., Array] = self._kernels.product(lhs, rhs, itemsize(dtype))
+            return product
+        return super().kernel(op, shapes, dtype)
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,122 @@
+"""How PyTorch runs a plan's matrix products: for the shapes at hand, the quickest of its kernels.
+
+This module imports torch, and is imported when the first product of a plan is made ready to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from math import prod
+from typing import Any, TypeAlias
+
+from einsumx.adapter import Array
+
+__all__ = ["product"]
+
+Shape: TypeAlias = tuple[int, ...]
+Kernel: TypeAlias = Callable[[Array, Array], Array]
+
+torch: Any = import_module("torch")
+_mm: Kernel = torch.mm
+_bmm: Kernel = torch.bmm
+_matmul: Kernel = torch.matmul
+
+# What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
+# bytes a second that are read and written where axes change places.
+_STEP = 5e-6
+_MOVED = 10e9
+
+
+def product(lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
+    """The kernel for ``[..., rows, contracted] @ [..., contracted, cols]`` in these shapes.
+
+    Args:
+        lhs, rhs: the shapes; a batch axis of size 1 broadcasts.
+        itemsize: bytes of an element.
+    """
+    rows, cols = lhs[-2], rhs[-1]
+    if len(lhs) == 2:
+        return _single(rows, cols)
+    batch = tuple(right if left == 1 else left for left, right in zip(lhs[:-2], rhs[:-2]))
+    kernel = _looped(batch, lhs, rhs, itemsize) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
+    if (rows == 1) != (cols == 1):
+        return _rowwise(kernel, of_lhs=cols == 1)
+    return kernel
+
+
+def _single(rows: int, cols: int) -> Kernel:
+    """One product; with a vector the kernels that read a matrix in either order at the speed of memory."""
+    if rows == 1 and cols == 1:
+        return lambda lhs, rhs: lhs.squeeze(0).dot(rhs.squeeze(1)).view(1, 1)
+    if cols == 1:
+        return lambda lhs, rhs: lhs.mv(rhs.squeeze(1)).unsqueeze(1)
+    if rows == 1:
+        return lambda lhs, rhs: rhs.mT.mv(lhs.squeeze(0)).unsqueeze(0)
+    return _mm
+
+
+def _batched(count: int, alike: bool) -> Kernel:
+    """One batch axis, which one of the operands may lack."""
+    if alike:
+        return _bmm
+    return lambda lhs, rhs: lhs.expand(count, -1, -1).bmm(rhs.expand(count, -1, -1))
+
+
+def _rowwise(kernel: Kernel, *, of_lhs: bool) -> Kernel:
+    """A batch of products with vectors: MKL is up to four times quicker on matrices in C order than transposed."""
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        if (lhs if of_lhs else rhs).stride(-1) == 1:
+            return kernel(lhs, rhs)
+        return kernel(rhs.mT, lhs.mT).mT
+
+    return run
+
+
+def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
+    """Several batch axes, of which torch's kernels take one: a loop over the others, where copies would cost more.
+
+    The operands are read where they lie and the result is written in place, which nothing that records or transforms
+    the calls may see; there torch.matmul copies, and has derivatives that copy nothing.
+    """
+    moved = 2 * itemsize * prod(batch) * lhs[-2] * rhs[-1]
+    steps = [prod(batch) // max(size, 1) for size in batch]
+    last = len(batch) - 1
+    costs = [count * _STEP + (0 if axis == last else moved / _MOVED) for axis, count in enumerate(steps)]
+    axis = costs.index(min(costs))
+    if 0 in batch or _STEP + 2 * itemsize * (prod(lhs) + prod(rhs)) / _MOVED < costs[axis]:
+        return _matmul
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        if not (_is_plain(lhs) and _is_plain(rhs)):
+            return _matmul(lhs, rhs)
+        lhs, rhs = (side.expand(*batch, -1, -1).movedim(axis, last) for side in (lhs, rhs))
+        result = lhs.new_empty(*lhs.shape[:-1], rhs.shape[-1])
+        for left, right, out in zip(_items(lhs), _items(rhs), _items(result)):
+            torch.bmm(left, right, out=out)
+        return result.movedim(last, axis).contiguous()
+
+    return run
+
+
+def _items(array: Array) -> Iterator[Array]:
+    """The views of three axes that make up an array of more, in C order."""
+    if array.ndim == 3:
+        yield array
+    else:
+        for part in array.unbind(0):
+            yield from _items(part)
+
+
+def _is_plain(array: Array) -> bool:
+    """Whether the tensor is memory of the CPU, and nothing records or transforms what is done with it."""
+    if type(array) not in (torch.Tensor, torch.nn.Parameter) or not array.is_cpu:
+        return False
+    if array.requires_grad and torch.is_grad_enabled():
+        return False
+    try:
+        array.data_ptr()  # torch.func's wrappers have no address
+    except RuntimeError:
+        return False
+    return torch.autograd.forward_ad.unpack_dual(array).tangent is None

@@ -1,0 +1,115 @@
+"""The kernels that torch's products run by: results, derivatives and transforms, whichever is chosen for the shapes."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from einsumx.backends.torch import ADAPTER  # noqa: E402
+from einsumx.conformance.oracle import expect, judge  # noqa: E402
+from einsumx.ops import Matmul  # noqa: E402
+
+SHAPES = {
+    "one matrix": ((3, 4), (4, 5)),
+    "matrix and vector": ((3, 4), (4, 1)),
+    "vector and matrix": ((1, 4), (4, 5)),
+    "vectors": ((1, 4), (4, 1)),
+    "nothing contracted over": ((3, 0), (0, 5)),
+    "no rows": ((0, 3), (3, 1)),
+    "a batch": ((2, 3, 4), (2, 4, 5)),
+    "an empty batch": ((0, 3, 4), (1, 4, 5)),
+    "lhs in every item": ((1, 3, 4), (2, 4, 5)),
+    "rhs in every item": ((2, 3, 4), (1, 4, 5)),
+    "a batch of matrices and vectors": ((2, 3, 4), (2, 4, 1)),
+    "a batch of vectors and matrices": ((2, 1, 4), (2, 4, 5)),
+    "a batch of vectors": ((2, 1, 4), (2, 4, 1)),
+    "several tiny": ((2, 3, 3, 4), (2, 3, 4, 5)),
+    "several empty": ((2, 0, 3, 4), (2, 0, 4, 5)),
+    "several, long inner": ((2, 90, 16, 24), (2, 90, 24, 8)),
+    "several, long outer": ((90, 2, 16, 24), (90, 2, 24, 8)),
+    "several, each lacking one": ((1, 90, 16, 24), (2, 1, 24, 8)),
+    "several, with vectors": ((2, 90, 40, 16), (2, 90, 16, 1)),
+    "several, vectors first": ((90, 2, 1, 16), (1, 2, 16, 40)),
+    "three": ((2, 30, 3, 12, 16), (2, 1, 3, 16, 12)),
+}
+EQUATIONS = {2: "ij,jk->ik", 3: "aij,ajk->aik", 4: "abij,abjk->abik", 5: "abcij,abcjk->abcik"}
+
+
+def kernel(shapes):
+    return ADAPTER.kernel(Matmul(2, 0, 1), shapes, "float64")
+
+
+def layouts(shape):
+    """A tensor of that shape in several memory orders, its last two axes keeping one unit stride."""
+    rank = len(shape)
+    for axes in ((*range(rank),), (*range(rank - 2), rank - 1, rank - 2), (rank - 2, *range(rank - 2), rank - 1)):
+        inverse = sorted(range(rank), key=axes.__getitem__)
+        yield torch.randn([shape[axis] for axis in axes], dtype=torch.float64).permute(inverse)
+
+
+def judged(result, lhs, rhs):
+    expected = expect(EQUATIONS[lhs.ndim], lhs.detach().numpy(), rhs.detach().numpy())
+    return judge(result.detach().numpy(), expected)
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_products_are_right_in_every_layout_and_come_packed(shapes):
+    run = kernel(shapes)
+    for lhs in layouts(shapes[0]):
+        for rhs in layouts(shapes[1]):
+            result = run(lhs, rhs)
+            assert not (verdict := judged(result, lhs, rhs)).wrong, verdict
+            assert result.is_contiguous()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_derivatives_in_both_modes_are_right(shapes):
+    run = kernel(shapes)
+    lhs, rhs = (next(layouts(shape)) for shape in shapes)
+    tangents = torch.randn_like(lhs), torch.randn_like(rhs)
+    with torch.autograd.forward_ad.dual_level():
+        pair = [torch.autograd.forward_ad.make_dual(*each) for each in zip((lhs, rhs), tangents)]
+        slope = torch.autograd.forward_ad.unpack_dual(run(*pair)).tangent
+    torch.testing.assert_close(slope, tangents[0] @ rhs + lhs @ tangents[1])
+    torch.testing.assert_close(torch.func.jvp(run, (lhs, rhs), tangents)[1], slope)
+
+    cotangent = torch.randn_like(lhs @ rhs)
+    wanted = [(cotangent @ rhs.mT).sum_to_size(lhs.shape), (lhs.mT @ cotangent).sum_to_size(rhs.shape)]
+    leaves = [lhs.clone().requires_grad_(), rhs.clone().requires_grad_()]
+    torch.testing.assert_close(list(torch.autograd.grad(run(*leaves), leaves, cotangent)), wanted)
+    _, pullback = torch.func.vjp(run, lhs, rhs)
+    torch.testing.assert_close(list(pullback(cotangent)), wanted)
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_second_derivatives_are_right(shapes):
+    if max(map(max, shapes)) > 10:
+        shapes = [tuple(min(size, 2) for size in shape) for shape in shapes]
+    operands = [next(layouts(shape)).requires_grad_() for shape in shapes]
+    assert torch.autograd.gradgradcheck(kernel(shapes), operands)
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_vmap_maps_over_one_operand(shapes):
+    run = kernel(shapes)
+    lhs, rhs = torch.randn(2, *shapes[0], dtype=torch.float64), next(layouts(shapes[1]))
+    result = torch.func.vmap(run, in_dims=(0, None))(lhs, rhs)
+    torch.testing.assert_close(result, torch.stack([each @ rhs for each in lhs]))
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_gradient_mode_alone_does_not_matter_and_nothing_is_written_into_operands(shapes):
+    run = kernel(shapes)
+    leaves = [next(layouts(shape)).requires_grad_() for shape in shapes]
+    before = [leaf.detach().clone() for leaf in leaves]
+    with torch.no_grad():
+        result = run(*leaves)
+    assert not result.requires_grad
+    assert not (verdict := judged(result, *leaves)).wrong, verdict
+    assert all(map(torch.equal, leaves, before))
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_meta_tensors_give_shapes(shapes):
+    lhs, rhs = (torch.empty(shape, device="meta") for shape in shapes)
+    assert kernel(shapes)(lhs, rhs).shape == (lhs @ rhs).shape
