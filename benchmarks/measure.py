@@ -21,7 +21,7 @@ from problems import Problem, multiply_adds, operands
 import einsumx
 from einsumx.cost import plan_cost
 from einsumx.explain import quantity
-from einsumx.report import core_count
+from einsumx.rates import core_count
 
 __all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
 

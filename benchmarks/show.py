@@ -21,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from einsumx.explain import quantity
-from einsumx.report import core_count, duration, terminal_width
+from einsumx.rates import core_count
+from einsumx.report import duration, terminal_width
 
 __all__ = ["console", "data", "geometric_mean", "print_rows", "print_spellings", "print_summary"]
 

@@ -1,4 +1,7 @@
-"""The command ``einsumx``: ``compare`` measures the installed frameworks, ``explain`` prints a plan and its costs.
+"""The command ``einsumx``.
+
+``compare`` measures the installed frameworks, ``explain`` prints a plan and its costs, ``calibrate`` measures the rates
+by which plans are chosen.
 
 Exit status: 0 where all is well, 1 where ``compare`` found a wrong result, 2 where what was asked cannot be done.
 """
@@ -20,14 +23,16 @@ from typing import Any
 
 from einsumx import dtypes
 from einsumx.api import plan
+from einsumx.calibrate import Calibration, calibrate
 from einsumx.compare import Absent, Problem, attention, compare, is_right, make_case
 from einsumx.cost import PlanCost, plan_cost
 from einsumx.errors import EinsumxError
 from einsumx.explain import plan_text, summary
 from einsumx.ops import Native
 from einsumx.plan import Plan
+from einsumx.rates import cache_folder, declared_rates, read_rates, stored_files
 from einsumx.registry import BUILTIN, backends, get_backend
-from einsumx.report import comparison_data, print_comparison, terminal_width
+from einsumx.report import comparison_data, print_calibration, print_comparison, terminal_width
 
 __all__ = ["main"]
 
@@ -96,6 +101,34 @@ _EXPLAIN_MORE = """\
                              operands are the first slots
 """
 
+_CALIBRATE = """\
+Measures how fast this machine is at what plans are made of, and stores it for
+later processes, which then choose their plans by it. It takes some seconds a
+backend, wants an otherwise idle machine, and is never needed: without it, the
+rates that each backend declares are used.
+"""
+
+_CALIBRATE_MORE = """\
+A calibration holds for one backend, kind of device, version of the framework
+and number of threads (EINSUMX_NUM_THREADS, OMP_NUM_THREADS, or the cores that
+the process may use). It is a file in EINSUMX_CACHE, or else in the folder
+einsumx where the platform has caches (XDG_CACHE_HOME or ~/.cache on Linux).
+Rates are in seconds, or in bytes or multiply-adds a second. JAX compiles plans
+as wholes: its rates are those of calls within such a whole.
+
+--json prints one object:
+  folder          where calibrations are stored
+  calibrations    a list of objects:
+    backend, device, framework, threads
+                  what it holds for; framework is the framework's version
+    declared      the rates that the backend declares
+    measured      those that were measured; one that came out implausible, or
+                  that must not be used, is not there
+With --reset:
+  folder          the same
+  removed         the names of the files that were there
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with ``arguments`` (those of the process by default) and return its exit status.
@@ -132,12 +165,12 @@ def _parser() -> argparse.ArgumentParser:
             epilog=more,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        made.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
         made.add_argument("--device", default="", help="such as cuda; by default the framework's default")
         made.add_argument("--json", action="store_true", help="print JSON, as described below")
         return made
 
     found = command("compare", _COMPARE, _COMPARE_MORE)
+    found.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
     found.add_argument("equation", nargs="?", metavar="EQUATION", help="in place of the three problems")
     found.add_argument("shapes", nargs="*", type=_shape, metavar="SHAPE", help=_SHAPES)
     found.add_argument(
@@ -152,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     found.set_defaults(run=_compare)
 
     found = command("explain", _EXPLAIN, _EXPLAIN_MORE)
+    found.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
     found.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- where it starts with ->")
     found.add_argument("shapes", nargs="+", type=_shape, metavar="SHAPE", help=_SHAPES)
     found.add_argument("--backend", default="numpy", metavar="NAME", help="whose plan (default: numpy)")
@@ -162,6 +196,15 @@ def _parser() -> argparse.ArgumentParser:
         help="what finds the path: auto, greedy, optimal, dp, cotengra, ... (default: auto)",
     )
     found.set_defaults(run=_explain)
+
+    found = command("calibrate", _CALIBRATE, _CALIBRATE_MORE)
+    found.add_argument(
+        "--backend", nargs="+", action="extend", metavar="NAME", help="only these (default: all that are installed)"
+    )
+    either = found.add_mutually_exclusive_group()
+    either.add_argument("--show", action="store_true", help="measure nothing, and show what is stored")
+    either.add_argument("--reset", action="store_true", help="measure nothing, and remove what is stored")
+    found.set_defaults(run=_calibrate)
     return parser
 
 
@@ -296,6 +339,58 @@ def _announce(text: str) -> None:
     """Tell a person who waits what is being measured, in a line that the next one replaces."""
     if sys.stderr.isatty():
         print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+
+
+# -- calibrate ------------------------------------------------------------------------------------------------
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    if not (options.json or options.reset):
+        _require_rich()
+    if options.reset or options.show:
+        return _stored(options)
+    adapters = [get_backend(name) for name in options.backend or _calibratable()]
+    found = [calibrate(adapter, options.device, _announce) for adapter in adapters]
+    _announce("")
+    return _print_calibrations(found, options.json)
+
+
+def _calibratable() -> list[str]:
+    """The installed backends that stand for one framework."""
+    return [name for name, installed in backends().items() if installed and get_backend(name).module]
+
+
+def _stored(options: argparse.Namespace) -> int:
+    """Show or remove the calibrations that are stored, all or those asked for."""
+    found = []
+    paths = stored_files(options.backend or (), options.device.partition(":")[0])
+    for path in paths:
+        if options.reset:
+            path.unlink(missing_ok=True)
+            continue
+        try:
+            key, rates = read_rates(path)
+            found.append(Calibration(key, declared_rates(get_backend(key.backend), key.device), rates))
+        except (OSError, ValueError, EinsumxError) as error:
+            print(f"{path} is not used: {error}", file=sys.stderr)
+    if options.show:
+        return _print_calibrations(found, options.json)
+    if options.json:
+        _print_json({"folder": str(cache_folder()), "removed": [path.name for path in paths]})
+    else:
+        print(f"{len(paths)} removed from {cache_folder()}")
+    return OK
+
+
+def _print_calibrations(found: Sequence[Calibration], as_json: bool) -> int:
+    if as_json:
+        data = [{**asdict(each.key), "declared": asdict(each.declared), "measured": each.measured} for each in found]
+        _print_json({"folder": str(cache_folder()), "calibrations": data})
+        return OK
+    for each in found:
+        print_calibration(each)
+    print(f"{'stored' if found else 'nothing is stored'} in {cache_folder()}")
+    return OK
 
 
 # -- what is printed ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from einsumx.lower import lower
 from einsumx.parse import Equation, parse_sublists, parse_text
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Operand, Plan
+from einsumx.rates import calibrated
 from einsumx.registry import backend_of, get_backend, is_builtin
 
 __all__ = ["CacheInfo", "Options", "Prepared", "Written", "cache_clear", "cache_info", "prepare", "split"]
@@ -173,7 +174,7 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
     check_casting(options.casting)
     sized = _sized(written, tuple(operand.shape for operand in operands))
     dtype = _result_dtype(adapter, operands, options)
-    traits = adapter.traits(device)
+    traits = calibrated(adapter, device)
     for name in (dtype, *(operand.dtype for operand in operands)):
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")

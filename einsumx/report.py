@@ -1,4 +1,4 @@
-"""What ``einsumx compare`` shows: a comparison as tables for people, and as data for JSON."""
+"""What ``einsumx compare`` and ``einsumx calibrate`` show: tables for people, and data for JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from importlib.metadata import version
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from einsumx.calibrate import Calibration
 from einsumx.compare import Absent, Failed, Measured, Problem, Row, is_right
+from einsumx.explain import quantity
+from einsumx.rates import core_count
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["comparison_data", "core_count", "duration", "print_comparison", "terminal_width"]
+__all__ = ["comparison_data", "duration", "print_calibration", "print_comparison", "terminal_width"]
 
 
 def comparison_data(rows: Sequence[Row], dtype: str, device: str) -> dict[str, Any]:
@@ -63,11 +66,6 @@ def _row_data(row: Row) -> dict[str, Any]:
                 "ops": row.ops,
                 "generic_kernel": row.uses_generic_kernel,
             }
-
-
-def core_count() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def print_comparison(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
@@ -168,6 +166,51 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
     cores = "1 core" if core_count() == 1 else f"{core_count()} cores"
     yield f"Times: medians of interleaved rounds on {cores}. Ratio: native over einsumx."
     yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
+
+
+_MEANINGS = {
+    "call": "a call, before any work",
+    "matrix": "a matrix of a batched product, before any work",
+    "gemm": "multiply-adds of a large product",
+    "stream": "bytes of sums and elementwise products",
+    "copy": "bytes of copies in long runs",
+    "permute": "bytes of copies that move the innermost axis",
+    "run": "a contiguous run of a copy, besides its bytes",
+    "native": "multiply-adds of the framework's own einsum",
+}
+
+
+def print_calibration(found: Calibration) -> None:
+    """Print the rates of a backend, as declared and as measured."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    key = found.key
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    for column in ("rate", "declared", "measured"):
+        table.add_column(column, justify="left" if column == "rate" else "right", no_wrap=True)
+    table.add_column("")
+    for name, meaning in _MEANINGS.items():
+        declared, measured = getattr(found.declared, name), found.measured.get(name)
+        if declared:
+            table.add_row(name, _rate(name, declared), "" if measured is None else _rate(name, measured), meaning)
+    console = Console(width=terminal_width(), highlight=False, markup=False, emoji=False)
+    threads = "1 thread" if key.threads == 1 else f"{key.threads} threads"
+    console.print(f"{key.backend} {key.framework} on {key.device}, {threads}\n")
+    console.print(table)
+    console.print()
+
+
+def _rate(name: str, value: float) -> str:
+    """A rate with its unit.
+
+    >>> _rate("call", 2.5e-6), _rate("gemm", 98.7e9), _rate("copy", 14e9)
+    ('2.50 µs', '98.7 G/s', '14 GB/s')
+    """
+    if name in ("call", "matrix", "run"):
+        return duration(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
+    return f"{quantity(value, '' if name in ('gemm', 'native') else 'B')}/s"
 
 
 def duration(seconds: float) -> str:

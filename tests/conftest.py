@@ -9,5 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # An operation that fails does so where it is called, and not at some later, unrelated wait.
 os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
 # Two runs of one commit say the same; a first call may take long, as it imports a framework.
+# Plans are those of the rates that adapters declare, also where somebody has calibrated.
+os.environ["EINSUMX_CACHE"] = os.devnull
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")

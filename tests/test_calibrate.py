@@ -1,0 +1,446 @@
+"""Calibration: what is measured, where it is kept, and which files the planner believes."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from math import prod
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import rates as rates_module
+from einsumx.adapter import Adapter
+from einsumx.backends.numpy import NumpyAdapter
+from einsumx.calibrate import calibrate, measure_rates
+from einsumx.cli import main
+from einsumx.errors import BackendError, EinsumxError
+from einsumx.ops import Copy, Matmul, Native, Transpose
+from einsumx.rates import Rates, cache_folder, calibrated, core_count, key_of, store_rates
+from einsumx.registry import get_backend
+from einsumx.traits import Traits
+from einsumx.verify import result_shape
+
+MACHINE = Rates(call=3e-6, matrix=0.5e-6, gemm=40e9, stream=11e9, copy=6e9, permute=2e9, run=9e-9, native=0.7e9)
+
+
+class Simulated(Adapter):
+    """A framework whose calls take exactly the time that the rates of a machine say, on a clock of its own."""
+
+    name = "simulated"
+    module = "simulated"
+    install = ""
+
+    def __init__(self, machine=MACHINE, **traits):
+        self.machine = machine
+        self.cpu = Traits(rates=replace(Rates(), native=traits.pop("native", 1e8)), **traits)
+        self.now = 0.0
+
+    def from_numpy(self, array, device=""):
+        return array
+
+    def clock(self):
+        return self.now
+
+    def kernel(self, op, shapes, dtype):
+        result = result_shape(op, shapes)
+        seconds = self.seconds(op, shapes, 4 * prod(result))
+
+        def run(*arrays):
+            self.now += seconds
+            if isinstance(op, Transpose):
+                return arrays[0].transpose(op.axes)
+            return np.broadcast_to(np.float32(0), result)
+
+        return run
+
+    def seconds(self, op, shapes, written):
+        machine = self.machine
+        read = sum(4 * prod(shape) for shape in shapes)
+        match op:
+            case Transpose() if self.cpu.strided:
+                return 0.0
+            case Transpose() | Copy():
+                # Of a permuting copy, the kept innermost axis is the last of the longest runs.
+                keeps = op.axes[-1] == len(op.axes) - 1 if isinstance(op, Transpose) else shapes[0][-1] in (1000, 4, 32)
+                last = shapes[0][-1]
+                if not keeps:
+                    return machine.call + (read + written) / machine.permute
+                runs = prod(shapes[0][:-1]) * machine.run if last < 100 else 0.0
+                return machine.call + (read + written) / machine.copy + runs
+            case Matmul() if shapes[1][-1] == 1:
+                return machine.call + read / machine.stream
+            case Matmul():
+                work = prod(shapes[0]) * shapes[1][-1] / machine.gemm
+                return machine.call + prod(shapes[0][:-2]) * machine.matrix * (len(shapes[0]) > 2) + work
+            case Native():
+                return machine.call + prod(shapes[0]) * shapes[1][1] / machine.native
+            case _:
+                return machine.call + (read + written) / machine.stream
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty cache folder, and a process that has not looked into it yet."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("EINSUMX_CACHE", str(path))
+    calibrated.cache_clear()
+    einsumx.cache_clear()
+    yield path
+    calibrated.cache_clear()
+    einsumx.cache_clear()
+
+
+NUMPY = get_backend("numpy")
+
+
+def stored(**rates):
+    """Store rates for NumPy here."""
+    return store_rates(key_of(NUMPY, "cpu"), rates)
+
+
+# -- what is measured -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strided", [True, False])
+def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided):
+    adapter = Simulated(strided=strided)
+    found = measure_rates(adapter, clock=adapter.clock)
+    assert found == pytest.approx(asdict(MACHINE), rel=0.03)
+
+
+def test_a_kernel_that_must_not_be_used_is_not_measured():
+    adapter = Simulated(native=0.0)
+    assert "native" not in measure_rates(adapter, clock=adapter.clock)
+
+
+def test_rates_that_come_out_as_none_are_left_out():
+    adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12))
+    found = measure_rates(adapter, clock=adapter.clock)
+    assert set(found) == {"call", "gemm", "copy", "permute", "native"}
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "mxnet", "jax"])
+def test_real_rates_are_plausible(name, monkeypatch):
+    if not einsumx.backends()[name]:
+        pytest.skip(f"needs {name}")
+    monkeypatch.setattr("einsumx.calibrate.PASSES", 1)
+    monkeypatch.setattr("einsumx.calibrate.SECONDS", 0.0)
+    found = measure_rates(get_backend(name))
+    declared = asdict(get_backend(name).traits("cpu").rates)
+    # On a busy machine differences of small times may come out as none; large work always takes time.
+    assert {"gemm", "stream", "copy", "permute"} <= set(found) <= set(declared)
+    assert [rate for rate in found if not declared[rate] / 1e4 < found[rate] < declared[rate] * 1e4] == []
+
+
+# -- what the planner reads ---------------------------------------------------------------------------------------
+
+
+def test_without_a_calibration_the_declared_rates_are_read():
+    assert calibrated(NUMPY, "cpu") is NUMPY.traits("cpu")
+    assert calibrated(NUMPY, "") is NUMPY.traits("")
+
+
+def test_stored_rates_replace_the_declared_ones_and_nothing_else(folder):
+    stored(gemm=1e9, call=5e-6)
+    found = calibrated(NUMPY, "cpu")
+    assert found == replace(NUMPY.cpu, rates=replace(NUMPY.cpu.rates, gemm=1e9, call=5e-6))
+    assert calibrated(NUMPY, "") == found  # no device named: the CPU
+    assert [path.name for path in folder.iterdir()] == [key_of(NUMPY, "cpu").path.name]
+
+
+def test_a_process_keeps_the_rates_that_it_first_read():
+    before = calibrated(NUMPY, "cpu")
+    stored(gemm=1e9)
+    assert calibrated(NUMPY, "cpu") is before
+
+
+def test_plans_follow_stored_rates(monkeypatch):
+    """Where calls cost a second, none is made that can be avoided."""
+    seen = []
+    lower = einsumx.prepare.lower
+    monkeypatch.setattr(
+        "einsumx.prepare.lower", lambda *args, **more: seen.append(more["traits"].rates.call) or lower(*args, **more)
+    )
+    stored(call=1.0)
+    einsumx.plan("ab,bc->ac", (3, 4), (4, 5))
+    assert seen == [1.0]
+
+
+def test_a_framework_s_own_einsum_that_must_not_be_used_stays_unused():
+    stored(native=1e12)
+    assert calibrated(NUMPY, "cpu").rates.native == 0.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("framework", "0.0.1"), ("threads", 1000), ("device", "cuda"), ("backend", "torch")],
+)
+def test_a_calibration_for_something_else_is_not_read(field, value):
+    store_rates(replace(key_of(NUMPY, "cpu"), **{field: value}), {"gemm": 1e9})
+    assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[1, 2]", "it has no rates in it"),
+        ('{"rates": 3}', "it has no rates in it"),
+        ('{"rates": {}}', "einsumx None measured it"),
+        ('{"einsumx": "0.0.0", "rates": {}}', "einsumx 0.0.0 measured it"),
+        ({"rates": {"gemm": 0}}, "0 is no value for 'gemm'"),
+        ({"rates": {"gemm": float("nan")}}, "nan is no value for 'gemm'"),
+        ({"rates": {"gemm": "fast"}}, "'fast' is no value for 'gemm'"),
+        ({"rates": {"speed": 1.0}}, "1.0 is no value for 'speed'"),
+        ({"threads": 1000}, "something else than its name says"),
+        ({"backend": None}, "something else than its name says"),
+    ],
+    ids=str,
+)
+def test_a_file_that_cannot_be_used_is_ignored_with_a_warning_that_says_what_to_do(text, reason):
+    path = stored(gemm=1e9)
+    path.write_text(text if isinstance(text, str) else json.dumps({**json.loads(path.read_text()), **text}))
+    with pytest.warns(RuntimeWarning, match=r"einsumx calibrate --backend numpy.*einsumx calibrate --reset") as caught:
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+    message = str(caught[0].message)
+    assert str(path) in message
+    assert reason in message
+
+
+def test_a_file_that_lacks_its_key_is_ignored_with_a_warning():
+    path = stored(gemm=1e9)
+    data = json.loads(path.read_text())
+    del data["threads"]
+    path.write_text(json.dumps(data))
+    with pytest.warns(RuntimeWarning, match="it does not say for which threads it is"):
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+
+
+def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_ignored_with_a_warning():
+    path = stored(gemm=1e9)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.warns(RuntimeWarning, match="utf-8"):
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+    calibrated.cache_clear()
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(RuntimeWarning, match="directory"):
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+
+
+def test_a_call_with_a_broken_file_warns_once_and_is_right():
+    stored(gemm=1e9).write_text("broken")
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    with pytest.warns(RuntimeWarning, match="einsumx ignores the calibration") as caught:
+        found = [einsumx.einsum(equation, a, b) for equation in ("ij,jk->ik", "ij,jk->ki", "ij,jk->")]
+    assert len(caught) == 1
+    assert found[0].tolist() == [[20, 23, 26, 29], [56, 68, 80, 92]]
+
+
+def test_a_folder_that_cannot_be_found_is_no_error(monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(rates_module, "cache_folder", nowhere)
+    with pytest.warns(RuntimeWarning, match="its cache folder: Could not determine home"):
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+
+
+# -- where it is kept -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "expected"),
+    [
+        ("linux", {"EINSUMX_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, "/own"),
+        ("linux", {"XDG_CACHE_HOME": "/xdg"}, "/xdg/einsumx"),
+        ("linux", {}, "/home/her/.cache/einsumx"),
+        ("darwin", {"XDG_CACHE_HOME": "/xdg"}, "/home/her/Library/Caches/einsumx"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/einsumx"),
+    ],
+)
+def test_the_folder_is_where_the_platform_has_caches(monkeypatch, platform, environment, expected):
+    for name in ("EINSUMX_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "/home/her", "USERPROFILE": "/home/her", **environment}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert cache_folder().as_posix() == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({"EINSUMX_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}, 3),
+        ({"OMP_NUM_THREADS": "5,2"}, 5),
+        ({"OMP_NUM_THREADS": "many"}, core_count()),
+        ({}, core_count()),
+    ],
+    ids=str,
+)
+def test_threads_are_those_of_the_environment_or_one_a_core(monkeypatch, environment, threads):
+    for name in ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert key_of(NUMPY, "cpu").threads == threads
+
+
+def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):
+    for rate in (1e9, 2e9):
+        path = stored(gemm=rate)
+    assert list(folder.iterdir()) == [path]
+    assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
+
+
+def test_devices_of_one_kind_share_a_file():
+    assert key_of(NUMPY, "cuda:0").path == key_of(NUMPY, "cuda:7").path != key_of(NUMPY, "cpu").path
+
+
+def test_many_libraries_have_no_rates_in_common():
+    with pytest.raises(BackendError, match="array_api is the backend of many libraries"):
+        calibrate(get_backend("array_api"))
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
+    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: {"gemm": 1e9})
+    folder.write_text("a file in its place")
+    with pytest.raises(EinsumxError, match="the calibration cannot be stored"):
+        calibrate(NUMPY)
+
+
+def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
+    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: {})
+    with pytest.raises(EinsumxError, match="nothing plausible could be measured of numpy"):
+        calibrate(NUMPY)
+    assert not folder.exists()
+
+
+def test_importing_and_planning_write_nothing_and_survive_a_broken_file():
+    stored(gemm=1e9).write_text("broken")
+    code = "import einsumx; print(einsumx.plan('ij,jk->ik', (2, 3), (3, 4), dtypes='float32').shape)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout) == (0, "(2, 4)\n")
+    assert "einsumx ignores the calibration" in done.stderr
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What the command measures, in place of seconds of work."""
+    found = {"call": 2e-6, "gemm": 123e9, "permute": 1e9}
+    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: found)
+    return found
+
+
+def printed(capsys, *arguments):
+    assert main(["calibrate", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_calibrate_stores_what_it_measures_and_shows_it(capsys, folder, measured):
+    assert main(["calibrate", "--backend", "numpy"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"numpy {np.__version__} on cpu, ")
+    assert "123 G/s" in text
+    assert str(folder) in text
+    assert calibrated(NUMPY, "cpu").rates == replace(NUMPY.cpu.rates, **measured)
+
+
+def test_every_rate_has_a_line_and_one_that_was_not_measured_stands_alone(capsys, measured):
+    main(["calibrate", "--backend", "numpy"])
+    lines = {words[0]: words for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
+    declared = asdict(NUMPY.cpu.rates)
+    assert [name for name in declared if name not in lines] == ["native"]
+    assert lines["call"][:5] == ["call", "1.00", "µs", "2.00", "µs"]
+    assert lines["stream"][:4] == ["stream", "20", "GB/s", "bytes"]
+
+
+def test_calibrate_prints_json(capsys, folder, measured):
+    found = printed(capsys, "--backend", "numpy")
+    declared = asdict(NUMPY.cpu.rates)
+    (entry,) = found["calibrations"]
+    assert found["folder"] == str(folder)
+    assert entry == {**asdict(key_of(NUMPY, "cpu")), "declared": declared, "measured": measured}
+    assert printed(capsys, "--show") == found
+
+
+def test_help_describes_every_key(capsys, measured):
+    found = printed(capsys, "--backend", "numpy")
+    removed = printed(capsys, "--reset")
+    with pytest.raises(SystemExit):
+        main(["calibrate", "--help"])
+    text = capsys.readouterr().out
+    assert [key for key in {*found, *found["calibrations"][0], *removed} if key not in text] == []
+
+
+def test_show_names_a_file_that_is_not_used_and_goes_on(capsys):
+    stored(gemm=1e9)
+    broken = store_rates(replace(key_of(NUMPY, "cpu"), threads=1000), {"gemm": 1e9})
+    broken.write_text("broken")
+    assert main(["calibrate", "--show"]) == 0
+    shown = capsys.readouterr()
+    assert "1 G/s" in shown.out
+    assert f"{broken} is not used: Expecting value" in shown.err
+
+
+def test_show_says_that_nothing_is_stored(capsys, folder):
+    assert main(["calibrate", "--show"]) == 0
+    assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
+
+
+def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
+    keys = [
+        replace(key_of(NUMPY, "cpu"), backend=name, device=device)
+        for name, device in (("numpy", "cpu"), ("torch", "cpu"), ("torch", "cuda"), ("my-lib", "cpu"))
+    ]
+    _, cpu, cuda, own = (store_rates(key, {"gemm": 1e9}).name for key in keys)
+    (folder / "notes.json").write_text("not ours")
+    assert printed(capsys, "--reset", "--backend", "torch", "--device", "cuda:0")["removed"] == [cuda]
+    assert printed(capsys, "--reset", "--backend", "torch", "my-lib")["removed"] == [own, cpu]
+    assert main(["calibrate", "--reset"]) == 0
+    assert capsys.readouterr().out == f"1 removed from {folder}\n"
+    assert [path.name for path in folder.iterdir()] == ["notes.json"]
+
+
+def test_without_a_backend_all_that_stand_for_one_framework_are_measured(capsys, measured, monkeypatch):
+    monkeypatch.setattr("einsumx.cli.backends", lambda: {"numpy": True, "torch": False, "array_api": True})
+    assert [entry["backend"] for entry in printed(capsys)["calibrations"]] == ["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backend", "numpi"), "no backend is called 'numpi'"),
+        (("--backend", "array_api"), "array_api is the backend of many libraries"),
+        (("--backend", "nowhere"), "no backend is called 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_calibrated_ends_in_status_2(capsys, arguments, message):
+    assert main(["calibrate", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"einsumx calibrate: error: {message}")
+
+
+def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkeypatch):
+    class Missing(NumpyAdapter):
+        name = "nowhere"
+        module = "no_library_of_this_name"
+        install = "pip install 'nowhere[all]'"
+
+    monkeypatch.setattr("einsumx.cli.get_backend", lambda name: Missing())
+    assert main(["calibrate", "--backend", "nowhere"]) == 2
+    assert capsys.readouterr().err == (
+        "einsumx calibrate: error: nowhere is not installed: pip install 'nowhere[all]'\n"
+    )
+
+
+def test_without_rich_nothing_is_measured_in_vain(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr("einsumx.cli.calibrate", lambda *_: pytest.fail("measured in vain"))
+    assert main(["calibrate"]) == 2
+    assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
