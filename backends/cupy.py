@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from einsumx.adapter import Array, Run, Signature
+from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.errors import BackendError
+from einsumx.ops import Op
 from einsumx.plan import Plan
 from einsumx.rates import Rates
 
@@ -59,6 +60,9 @@ class CupyAdapter(NumpyAdapter):
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.xp.matmul(lhs, rhs)
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        return Adapter.kernel(self, op, shapes, dtype)  # NumPy's kernels are for the CPU
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         def on_their_device(*operands: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import Casting, kind
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
-from einsumx.ops import Matmul, Multiply, Sum
+from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -114,6 +114,27 @@ class NumpyAdapter(Adapter):
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.xp.matmul(lhs, rhs, order="C")
 
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if dtype == "object":  # Python computes these, one at a time
+            return super().kernel(op, shapes, dtype)
+        from einsumx.backends import numpy_kernels as kernels
+
+        match op:
+            case Matmul():
+                return kernels.matmul(shapes, dtype)
+            case Multiply():
+                return kernels.multiply(shapes, dtype)
+            case Sum():
+                return kernels.total(shapes[0], op.axes, dtype)
+            case Copy():
+                return kernels.copy(shapes[0], dtype)
+            case Cast():
+                return kernels.cast(shapes[0], dtype, op.dtype)
+            case Native():
+                return kernels.native(op.equation, shapes, dtype)
+            case _:
+                return super().kernel(op, shapes, dtype)
+
     def _array(self, found: Any) -> Array:
         """What a ufunc gives; arrays of objects without axes come out as the object, which is boxed again."""
         if isinstance(found, self.xp.ndarray | self.xp.generic):
@@ -128,14 +149,24 @@ class NumpyAdapter(Adapter):
     def prepare(self, run: Run, plan: Plan) -> Run:
         if kind(plan.dtype) not in "fc" or not any(isinstance(op, Sum | Multiply | Matmul) for op in plan.ops):
             return run
-        errstate = self.xp.errstate
-
         # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through a sum.
-        def quietly(*operands: Array) -> Array:
-            with errstate(all="ignore"):
-                return run(*operands)
+        return self._quiet(run)
 
-        return quietly
+    @cached_property
+    def _quiet(self) -> Callable[[Run], Run]:
+        """Silences what it decorates."""
+        errstate = self.xp.errstate
+        if int(self.xp.__version__.partition(".")[0]) >= 2:
+            return errstate(all="ignore")  # type: ignore[no-any-return]
+
+        def quiet(run: Run) -> Run:  # an errstate of NumPy 1 remembers one state, and may be entered once at a time
+            def quietly(*operands: Array) -> Array:
+                with errstate(all="ignore"):
+                    return run(*operands)
+
+            return quietly
+
+        return quiet
 
     def arrange(self, array: Array, order: str) -> Array:
         return self.xp.asarray(array, order=order)

@@ -22,6 +22,7 @@ from einsumx.expression import Expression, expression
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import cache_clear, cache_info
 from einsumx.registry import register
+from einsumx.threads import get_num_threads, set_num_threads
 from einsumx.traits import Traits
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ __all__ = [
     "einsum",
     "einsum_path",
     "expression",
+    "get_num_threads",
     "plan",
     "register",
+    "set_num_threads",
 ]

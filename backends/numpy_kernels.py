@@ -1,0 +1,311 @@
+"""How NumPy's adapter executes ops: cut over the pool's threads where the sizes promise that it pays.
+
+Where work is cut depends on shapes and on the number of threads alone, and partial sums are added in a fixed order, so
+that equal calls give equal bits however the threads are scheduled. Workers are silent about infinities and nan; the
+caller's thread is silent where the adapter's ``prepare`` sees to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import pairwise, product
+from math import ceil, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from einsumx.layout import memory_order
+from einsumx.threads import get_num_threads, run
+
+__all__ = ["cast", "copy", "matmul", "multiply", "native", "total"]
+
+Kernel: TypeAlias = Callable[..., Any]
+Shape: TypeAlias = tuple[int, ...]
+Range: TypeAlias = tuple[slice, ...]
+
+# Of one thread; they decide what is worth cutting, and nothing else.
+_MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
+_SLOW_MULTIPLY_ADDS = 1e9
+_BYTES = 8e9
+_PER_MATRIX = 0.1e-6
+_PIECE = 50e-6
+"""Seconds of work that a job must be worth: about what it takes until a sleeping thread is at work."""
+
+_BLAS_SHARES = 1e-3
+"""Seconds up to which a single product is left to BLAS, whose own threads are awake sooner than the pool's."""
+
+_LINE = 64
+"""Bytes that a processor reads at once."""
+_LINES = 1024
+_PAGE = 4096
+_ALIASED_LINES = 192
+"""Lines whose distance is a multiple of a page share the same few places in the cache."""
+_LEAST_COPY = 1 << 14
+"""Elements from which one assignment is worth its call."""
+
+_ALL = slice(None)
+
+_TINY = 1 << 12
+"""Multiply-adds below which a product is all overhead."""
+
+
+# -- cutting --------------------------------------------------------------------------------------------------
+
+
+def _pieces(seconds: float, each: int = 4) -> int:
+    """Into how many pieces to cut this much work: ``each`` for every thread, so that the last ones end together."""
+    threads = get_num_threads()
+    worthwhile = int(seconds / _PIECE)
+    if threads == 1 or worthwhile < 3:
+        return 1
+    return min(each * threads, worthwhile)
+
+
+def _ranges(size: int, pieces: int) -> list[slice]:
+    """An axis as ``pieces`` ranges of nearly equal lengths, or as fewer where it is shorter."""
+    pieces = max(1, min(pieces, size))
+    ends = [size * number // pieces for number in range(pieces + 1)]
+    return [slice(*pair) for pair in pairwise(ends)]
+
+
+def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
+    """Boxes that make up ``shape``, at least ``pieces`` where it can be cut so often, from the first axis on."""
+    axes = []
+    for size in shape:
+        axes.append(_ranges(size, pieces))
+        pieces = ceil(pieces / len(axes[-1]))
+    return product(*axes)
+
+
+def _within(box: Range, shape: Sequence[int]) -> Range:
+    """The part of an operand that broadcasting brings into ``box``."""
+    return tuple(slice(None) if size == 1 else cut for cut, size in zip(box, shape))
+
+
+def _broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> Shape:
+    return tuple(right if left == 1 else left for left, right in zip(lhs, rhs))
+
+
+# -- products of matrices ---------------------------------------------------------------------------------------
+
+
+def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]``."""
+    if _is_tiny_product(shapes, dtype):
+        return np.ndarray.dot
+    plain = partial(np.matmul, order="C")
+    lhs, rhs = shapes
+    batch = _broadcast(lhs[:-2], rhs[:-2])
+    (rows, inner), cols = lhs[-2:], rhs[-1]
+    shape = (*batch, rows, cols)
+    rate = _MULTIPLY_ADDS.get(dtype)
+    if rate is None or not prod(shape) * inner:
+        return plain
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * np.dtype(dtype).itemsize
+    seconds = max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX
+    pieces = _pieces(seconds)
+    if prod(batch) >= pieces > 1:
+        return _cut_matmul(lhs, rhs, shape, dtype, [(*cuts, _ALL, _ALL) for cuts in _grid(batch, pieces)])
+    if pieces == 1 or seconds < _BLAS_SHARES:
+        return plain
+    # Each job packs the matrices that it reads, so these are cut no finer than they must be.
+    pieces = ceil(get_num_threads() / prod(batch))
+    if inner >= 4 * max(rows, cols):
+        return _matmul_by_partial_sums(shape, dtype, _ranges(inner, pieces))
+    by_rows, by_cols = (pieces, 1) if rows >= cols else (1, pieces)
+    boxes = product(*(_ranges(size, size) for size in batch), _ranges(rows, by_rows), _ranges(cols, by_cols))
+    return _cut_matmul(lhs, rhs, shape, dtype, list(boxes))
+
+
+def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
+    """Whether ``ndarray.dot`` takes the product: it calls BLAS with half of matmul's overhead."""
+    lhs, rhs = shapes
+    return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
+
+
+def _cut_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, boxes: Sequence[Range]) -> Kernel:
+    """A product whose result is computed box by box."""
+    parts = [((*_within(box[:-2], lhs), box[-2]), (*_within(box[:-2], rhs), _ALL, box[-1]), box) for box in boxes]
+
+    def cut_matmul(lhs: Any, rhs: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
+        return out
+
+    return cut_matmul
+
+
+def _matmul_by_partial_sums(shape: Shape, dtype: str, cuts: Sequence[slice]) -> Kernel:
+    """A product cut along the axis that it sums over."""
+
+    def summed_matmul(lhs: Any, rhs: Any) -> Any:
+        partials = np.empty((len(cuts), *shape), dtype)
+        run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], part) for cut, part in zip(cuts, partials)])
+        return np.add.reduce(partials, 0)
+
+    return summed_matmul
+
+
+# -- elementwise products and sums --------------------------------------------------------------------------------
+
+
+def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of the elementwise product, broadcasting."""
+    rank = max(map(len, shapes))
+    lhs, rhs = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
+    shape = _broadcast(lhs, rhs)
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
+    pieces = _pieces(touched / _BYTES)
+    if pieces == 1:
+        return partial(np.multiply, order="C")
+    parts = [
+        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
+        for box in _grid(shape, pieces)
+    ]
+
+    def cut_multiply(lhs: Any, rhs: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run([partial(np.multiply, lhs[left], rhs[right], out[box]) for left, right, box in parts])
+        return out
+
+    return cut_multiply
+
+
+def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
+    """The kernel of the sum over ``axes``, in the array's own dtype: integers wrap, bools are or-ed."""
+    # The type and not the dtype, as a reduction swaps no bytes.
+    kind = np.dtype(dtype).type
+    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES)
+    if pieces == 1:
+        return partial(np.add.reduce, axis=axes, dtype=kind)
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    result = tuple(shape[axis] for axis in kept)
+    longest = max(kept, key=lambda axis: shape[axis], default=None)
+    if longest is not None and shape[longest] >= pieces:
+        place = kept.index(longest)
+        parts = [((_ALL,) * longest + (cut,), (_ALL,) * place + (cut,)) for cut in _ranges(shape[longest], pieces)]
+
+        def cut_sum(array: Any) -> Any:
+            out = np.empty(result, dtype)
+            run([partial(np.add.reduce, array[box], axes, kind, out[place]) for box, place in parts])
+            return out
+
+        return cut_sum
+    summed = max(axes, key=lambda axis: shape[axis])
+    cuts = [(_ALL,) * summed + (cut,) for cut in _ranges(shape[summed], pieces)]
+
+    def sum_of_partial_sums(array: Any) -> Any:
+        partials = np.empty((len(cuts), *result), dtype)
+        # With an ellipsis, a partial sum without axes is an array that can be written to.
+        run([partial(np.add.reduce, array[cut], axes, kind, partials[i, ...]) for i, cut in enumerate(cuts)])
+        return np.add.reduce(partials, 0, kind)
+
+    return sum_of_partial_sums
+
+
+def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of NumPy's own einsum loop; its time is taken to go with the number of products."""
+    inputs, output = equation.split("->")
+    terms = inputs.split(",")
+    sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
+    pieces = _pieces(prod(sizes.values()) / _SLOW_MULTIPLY_ADDS)
+    longest = max(output, key=lambda label: sizes[label], default="")
+    if pieces == 1 or not longest:
+        return partial(np.einsum, equation, order="C")
+    shape = tuple(sizes[label] for label in output)
+
+    def box(term: str, cut: slice) -> Range:
+        return tuple(cut if label == longest else _ALL for label in term)
+
+    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in _ranges(sizes[longest], pieces)]
+
+    def cut_einsum(*arrays: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run(
+            [
+                partial(np.einsum, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
+                for cuts, place in parts
+            ]
+        )
+        return out
+
+    return cut_einsum
+
+
+# -- copies -------------------------------------------------------------------------------------------------------
+
+
+def copy(shape: Shape, dtype: str) -> Kernel:
+    """The kernel of a C-contiguous copy of an array in any layout."""
+    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1:
+        return np.ndarray.copy
+
+    def cut_copy(source: Any) -> Any:
+        out = np.empty(shape, source.dtype)
+        _copy_boxes(source, out)
+        return out
+
+    return cut_copy
+
+
+def cast(shape: Shape, source: str, target: str) -> Kernel:
+    """The kernel of a copy in another dtype, which keeps the order of the axes in memory."""
+    # A cast that can fail warns in the thread that meets the number, so the caller meets all of them.
+    quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
+    nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
+    if not quiet or _pieces(nbytes / _BYTES) == 1:
+        return lambda array: array.astype(target)
+
+    def cut_cast(array: Any) -> Any:
+        out = np.empty_like(array, target)
+        order = memory_order(array.strides)
+        _copy_boxes(array.transpose(order), out.transpose(order))
+        return out
+
+    return cut_cast
+
+
+def _copy_boxes(source: Any, out: Any) -> None:
+    run([partial(_assign, out, source, boxes) for boxes in _copy_jobs(source.shape, source.strides, get_num_threads())])
+
+
+def _assign(out: Any, source: Any, boxes: Sequence[Range]) -> None:
+    for box in boxes:
+        out[box] = source[box]
+
+
+@lru_cache(maxsize=256)
+def _copy_jobs(shape: Shape, strides: Shape, threads: int) -> list[list[Range]]:
+    """The boxes that each job copies, so that cache lines are read whole before they are forgotten.
+
+    NumPy copies in the order of the destination. The axis along which the source lies element by element is one of
+    the outer ones there, so each step of it comes back to the cache lines of the step before: as many lines as the
+    axes inside it span. These are cut until their lines stay in the cache.
+    """
+    pieces = 4 * threads
+    moving = [axis for axis, size in enumerate(shape) if size > 1 and strides[axis]]
+    near = min(moving, key=lambda axis: abs(strides[axis]), default=0)
+    inside = [axis for axis in moving if axis > near]
+    cuts: dict[int, int] = {}
+    if inside:
+        step = min(abs(strides[axis]) for axis in inside)
+        lines = _LINES if all(abs(strides[axis]) % _PAGE for axis in inside) else _ALIASED_LINES
+        span = lines * _LINE // min(step, _LINE)
+        span = max(span, _LEAST_COPY // prod(shape[: near + 1]))
+        for axis in reversed(inside):
+            length = max(1, min(shape[axis], span))
+            cuts[axis] = ceil(shape[axis] / length)
+            span //= length
+    pieces = max(1, ceil(pieces / prod(cuts.values())))
+    ranges = []
+    for axis, size in enumerate(shape):
+        ranges.append(_ranges(size, cuts.get(axis, pieces)))
+        if axis not in cuts:
+            pieces = ceil(pieces / len(ranges[-1]))
+    boxes = list(product(*ranges))
+    return [boxes[cut] for cut in _ranges(len(boxes), 4 * threads)]
+
+
+def _itemsize(dtype: str) -> int:
+    return np.dtype(dtype).itemsize

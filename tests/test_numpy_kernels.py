@@ -1,0 +1,222 @@
+"""Every kernel of NumPy's adapter, however its work is cut, against the plain sum."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import threads
+from einsumx.backends import numpy_kernels as kernels
+from einsumx.backends.numpy import ADAPTER
+from einsumx.conformance.oracle import expect, judge
+from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Sum
+
+FLOATS = ["float32", "float64", "complex64", "complex128"]
+
+
+@pytest.fixture(params=[1, 2, 3, 5], ids="{} threads".format)
+def number(request):
+    before = threads.get_num_threads()
+    threads.set_num_threads(request.param)
+    yield request.param
+    threads.set_num_threads(before)
+
+
+@pytest.fixture
+def cut(number, monkeypatch):
+    """Whatever can be cut is cut, however small, on each number of threads."""
+    monkeypatch.setattr(kernels, "_PIECE", 1e-12)
+    monkeypatch.setattr(kernels, "_TINY", 0)
+    monkeypatch.setattr(kernels, "_BLAS_SHARES", 0)
+    monkeypatch.setattr(kernels, "_LEAST_COPY", 1)
+    monkeypatch.setattr(kernels, "_LINES", 2)
+    monkeypatch.setattr(kernels, "_ALIASED_LINES", 1)
+    kernels._copy_jobs.cache_clear()
+    yield number
+    kernels._copy_jobs.cache_clear()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def numbers(rng, shape, dtype):
+    """Whole numbers in the whole range of integers, else normal ones."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.3
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    values = rng.standard_normal(shape)
+    return (values + 1j * rng.standard_normal(shape)).astype(dtype) if dtype.kind == "c" else values.astype(dtype)
+
+
+def ran(op, *arrays):
+    """What the op's kernel gives, a fresh C-contiguous array, and the same bits when asked again."""
+    run = ADAPTER.kernel(op, [array.shape for array in arrays], arrays[0].dtype.name)
+    with np.errstate(all="ignore"):
+        result, again = run(*arrays), run(*arrays)
+    assert np.asarray(result).tobytes() == np.asarray(again).tobytes()
+    assert not any(np.shares_memory(result, array) for array in arrays)
+    return result
+
+
+def check(result, *expected):
+    verdict = judge(result, expect(*expected))
+    assert verdict, verdict.wrong
+
+
+def sublists(lhs, rhs):
+    """``lhs @ rhs`` as the oracle takes it, batch axes broadcast by their size of 1."""
+    batch = list(range(lhs.ndim - 2))
+    m, k, n = 100, 101, 102
+    return lhs, [*batch, m, k], rhs, [*batch, k, n], [*batch, m, n]
+
+
+MATMULS = [
+    ((5, 3), (3, 7)),
+    ((7, 3), (3, 5)),
+    ((2, 60), (60, 3)),  # along the contracted axis
+    ((1, 60), (60, 1)),
+    ((1, 1), (1, 1)),
+    ((0, 3), (3, 2)),
+    ((2, 0), (0, 3)),
+    ((9, 1), (1, 9)),
+    ((50, 4, 3), (50, 3, 2)),
+    ((2, 30, 3), (2, 3, 4)),  # fewer matrices than pieces
+    ((2, 2, 40), (2, 40, 3)),
+    ((3, 17, 2, 5), (3, 17, 5, 4)),
+    ((3, 1, 2, 5), (1, 17, 5, 4)),
+    ((3, 17, 2, 5), (1, 1, 5, 4)),
+    ((1, 1, 2, 5), (3, 2, 5, 4)),
+    ((20, 1, 6), (20, 6, 1)),
+    ((20, 5, 6), (20, 6, 1)),
+    ((20, 1, 6), (20, 6, 5)),
+    ((0, 2, 3), (0, 3, 2)),
+]
+
+
+@pytest.mark.parametrize("shapes", MATMULS, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_matmul(cut, rng, shapes, dtype):
+    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
+    result = ran(Matmul(2, 0, 1), lhs, rhs)
+    assert result.flags.c_contiguous
+    check(result, *sublists(lhs, rhs))
+
+
+@pytest.mark.parametrize("shapes", MATMULS, ids=str)
+def test_matmul_of_small_sizes_as_they_come(number, rng, shapes):
+    lhs, rhs = (numbers(rng, shape, "float32") for shape in shapes)
+    result = ran(Matmul(2, 0, 1), lhs, rhs)
+    assert result.flags.c_contiguous
+    check(result, *sublists(lhs, rhs))
+
+
+def test_matmul_reads_operands_in_any_layout(cut, rng):
+    lhs = numbers(rng, (4, 30, 3, 5), "float64").transpose(1, 2, 0, 3)[::-1]
+    rhs = np.broadcast_to(numbers(rng, (6, 5), "float64").T, (30, 3, 5, 6))
+    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+
+
+def test_numbers_in_the_other_byte_order_give_a_result_in_the_machines_own(cut, rng):
+    lhs, rhs = (numbers(rng, (8, 3, 3), "float64").astype(">f8") for _ in range(2))
+    result = ran(Matmul(2, 0, 1), lhs, rhs)
+    assert result.dtype.isnative
+    check(result, *sublists(lhs, rhs))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", *FLOATS])
+@pytest.mark.parametrize(
+    "shapes",
+    [((6, 7), (6, 7)), ((40, 1), (1, 3)), ((3, 1, 5), (1, 8, 5)), ((5,), (4, 5)), ((), (9,)), ((0, 2), (1, 2))],
+)
+def test_multiply(cut, rng, shapes, dtype):
+    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
+    result = ran(Multiply(2, 0, 1), lhs, rhs)
+    assert result.flags.c_contiguous
+    rank = max(map(len, shapes))
+    labels = [list(range(rank - len(shape), rank)) for shape in shapes]
+    check(result, lhs, labels[0], rhs, labels[1], list(range(rank)))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", *FLOATS])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((50,), (0,)), ((6, 7), (0,)), ((6, 7), (1,)), ((2, 90), (1,)), ((90, 2), (0,)), ((4, 30, 3), (0, 2)),
+     ((2, 3, 4), (0, 1, 2)), ((2, 40, 2), (0, 1)), ((0, 3), (0,)), ((3, 0), (0,))],
+)  # fmt: skip
+def test_sum(cut, rng, shape, axes, dtype):
+    array = numbers(rng, shape, dtype)
+    labels = list(range(len(shape)))
+    check(ran(Sum(1, 0, axes), array), array, labels, [label for label in labels if label not in axes])
+
+
+def test_sum_of_a_view(cut, rng):
+    array = numbers(rng, (30, 4, 5), "int32")[::-2].transpose(2, 0, 1)
+    check(ran(Sum(1, 0, (1,)), array), "abc->ac", array)
+
+
+VIEWS = {
+    "transposed": lambda array: array.T,
+    "rotated": lambda array: array.transpose(2, 0, 1),
+    "turned": lambda array: array.transpose(0, 2, 1),
+    "reversed": lambda array: array[::-1, :, ::-1].T,
+    "sliced": lambda array: array[::2, 1:, ::3].transpose(1, 2, 0),
+    "expanded": lambda array: np.broadcast_to(array[:, None, :, :1], (9, 4, 8, 10)).transpose(3, 1, 0, 2),
+    "scalars": lambda array: np.broadcast_to(array[0, 0, 0], (5, 6)),
+    "lying so": lambda array: array,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "complex128"])
+def test_copy(cut, rng, view, dtype):
+    source = VIEWS[view](numbers(rng, (9, 8, 10), dtype))
+    result = ran(Copy(1, 0, "wanted"), source)
+    assert result.flags.c_contiguous
+    assert result.dtype == dtype
+    assert result.tolist() == source.tolist()
+
+
+def test_copy_where_lines_share_places_in_the_cache(cut, rng):
+    source = numbers(rng, (6, 1024), "float32")[:, :7].T
+    assert ran(Copy(1, 0, "wanted"), source).tolist() == source.tolist()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("float32", "complex64"), ("float32", "float16"), ("int8", "int32"), ("float64", "bool"), ("bool", "float32"),
+     ("float32", "int32")],
+)  # fmt: skip
+def test_cast(cut, rng, view, before, after):
+    source = VIEWS[view](numbers(rng, (9, 8, 10), before))
+    result = ran(Cast(1, 0, after), source)
+    assert result.dtype == after
+    assert result.tolist() == [[*row] for row in source.astype(after).tolist()]
+    if view in ("transposed", "rotated"):  # the order of the axes in memory stays
+        assert result.transpose(np.argsort(source.strides)[::-1]).flags.c_contiguous
+
+
+@pytest.mark.parametrize("equation", ["ab,bc->ac", "abc,abc->", "abc,cb->b", "ab,ab->ab", "abc->b", "ab,bc,cd->ad"])
+@pytest.mark.parametrize("dtype", ["bool", "int16", "float64"])
+def test_native(cut, rng, equation, dtype):
+    sizes = dict(zip("abcd", (7, 20, 3, 4)))
+    terms = equation.split("->")[0].split(",")
+    arrays = [numbers(rng, [sizes[label] for label in term], dtype) for term in terms]
+    op = Native(len(arrays), tuple(range(len(arrays))), equation)
+    check(ran(op, *arrays), equation, *arrays)
+
+
+@pytest.mark.parametrize("equation", ["bij,bjk->bik", "ij,jk->ik", "ij,ij->ij", "ij->i", "ij->", "ij,ij->"])
+def test_workers_raise_no_warnings(cut, equation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arrays = [np.full((9,) * len(term), np.inf) for term in equation.split("->")[0].split(",")]
+        arrays[-1][..., ::2] = -np.inf
+        arrays[-1][..., ::3] = 0
+        assert not np.isfinite(einsumx.einsum(equation, *arrays)).all()

@@ -1,0 +1,297 @@
+"""The pool: every job once, errors to the caller, BLAS put back as it was, and no thread too many."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+import einsumx
+from einsumx import threads
+
+BLAS = ThreadpoolController().select(user_api="blas")
+
+
+def settings():
+    """What each BLAS library is set to."""
+    return [library.get_num_threads() for library in BLAS.lib_controllers]
+
+
+def workers():
+    """The pool's threads that are alive."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("einsumx-")]
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    number = threads.get_num_threads()
+    yield
+    threads.set_num_threads(number)
+
+
+@pytest.fixture
+def four_in_blas(monkeypatch):
+    """BLAS and the pool use four threads, as on a machine with four CPUs."""
+    monkeypatch.setattr(threads._blas(), "_usual", 4)
+    threads.set_num_threads(4)
+    with threadpool_limits(4, user_api="blas"):
+        yield
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+@pytest.mark.parametrize("jobs", [0, 1, 2, 7, 100])
+def test_every_job_runs_once(number, jobs):
+    threads.set_num_threads(number)
+    found = []
+    threads.run([lambda job=job: found.append(job) for job in range(jobs)])
+    assert sorted(found) == list(range(jobs))
+
+
+def test_jobs_run_in_as_many_threads_as_were_set():
+    threads.set_num_threads(3)
+    meeting = threading.Barrier(3, timeout=60)
+    threads.run([meeting.wait] * 3)  # ends only if three threads come
+
+
+def test_one_thread_is_the_callers_own():
+    threads.set_num_threads(1)
+    found = []
+    threads.run([lambda: found.append(threading.get_ident())] * 4)
+    assert set(found) == {threading.get_ident()}
+
+
+def test_an_error_reaches_the_caller_after_all_jobs_have_ended():
+    threads.set_num_threads(3)
+    ended = []
+
+    def slow():
+        time.sleep(0.01)
+        ended.append(True)
+
+    def fail():
+        raise ZeroDivisionError("a job's own")
+
+    before = settings()
+    with pytest.raises(ZeroDivisionError, match="a job's own"):
+        threads.run([fail, *[slow] * 8])
+    assert len(ended) == 8
+    assert settings() == before
+    threads.run([slow])
+    assert len(ended) == 9
+
+
+def test_jobs_inside_a_job_run_in_its_thread():
+    threads.set_num_threads(4)
+    found = []
+
+    def outer():
+        mine = threading.get_ident()
+        threads.run([lambda: found.append(threading.get_ident() == mine)] * 5)
+
+    threads.run([outer] * 4)
+    assert found == [True] * 20
+
+
+def test_the_pool_does_not_grow_with_calls():
+    threads.set_num_threads(3)
+    threads.run([lambda: None] * 3)
+    before = len(workers())
+    callers = [threading.Thread(target=lambda: [threads.run([lambda: None] * 8) for _ in range(50)]) for _ in range(5)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert not any(caller.is_alive() for caller in callers)
+    assert len(workers()) == before
+
+
+def test_workers_do_not_keep_a_process_alive():
+    code = "from einsumx import threads; threads.set_num_threads(3); threads.run([print] * 9)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stdout.count(b"\n") == 9
+
+
+# -- BLAS -----------------------------------------------------------------------------------------------------
+
+
+def test_blas_has_one_thread_in_every_job_and_its_own_setting_afterwards(four_in_blas):
+    found = []
+    threads.run([lambda: found.extend(settings())] * 8)
+    assert set(found) == {1}
+    assert set(settings()) == {4}
+
+
+def test_blas_is_put_back_after_calls_that_overlap(four_in_blas):
+    def job():
+        assert set(settings()) == {1}
+
+    def call():
+        for _ in range(200):
+            threads.run([job] * 3)
+
+    errors = []
+    callers = [threading.Thread(target=lambda: _collect(call, errors)) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(120)
+    assert errors == []
+    assert set(settings()) == {4}
+
+
+def _collect(function, errors):
+    try:
+        function()
+    except AssertionError as error:
+        errors.append(error)
+
+
+def test_blas_is_put_back_after_an_error(four_in_blas):
+    with pytest.raises(ValueError, match="matmul"):
+        threads.run([lambda: np.matmul(np.ones((2, 3)), np.ones((2, 3)))])
+    assert set(settings()) == {4}
+
+
+class PerThread:
+    """A BLAS library in which each thread has a number of its own, as those built on OpenMP are."""
+
+    is_serial = False
+    is_per_thread = True
+
+    def __init__(self):
+        self.numbers = threading.local()
+
+    def get(self):
+        return getattr(self.numbers, "number", 8)
+
+    def set(self, number):
+        self.numbers.number = number
+
+
+def test_libraries_that_count_by_thread_have_one_in_every_thread_of_a_call(monkeypatch):
+    library = PerThread()
+    blas = threads._Blas([library], 8)
+    monkeypatch.setattr(threads, "_blas", lambda: blas)
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    threads.set_num_threads(3)
+    meeting, found = threading.Barrier(3, timeout=60), []
+    threads.run([lambda: (meeting.wait(), found.append(library.get()))] * 3)
+    assert found == [1, 1, 1]
+    assert library.get() == 8
+    library.set(2)
+    threads.run([lambda: found.append(library.get())] * 8)
+    assert set(found) == {1}
+    assert library.get() == 2
+
+
+def test_a_limit_set_from_outside_is_honoured_and_kept(four_in_blas):
+    seen = set()
+    both = threading.Barrier(2, timeout=60)
+
+    def job():
+        seen.add(threading.get_ident())
+
+    with threadpool_limits(2, user_api="blas"):
+        threads.run([both.wait] * 2)  # two threads there are
+        threads.run([lambda: (time.sleep(0.002), job())] * 30)
+        assert set(settings()) == {2}
+    assert len(seen) <= 2
+    with threadpool_limits(1, user_api="blas"):
+        seen.clear()
+        threads.run([job] * 30)
+        assert seen == {threading.get_ident()}
+
+
+# -- how many -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_the_number_of_threads_is_positive(wrong):
+    with pytest.raises(ValueError, match=f"at least 1, not {wrong}"):
+        einsumx.set_num_threads(wrong)
+
+
+@pytest.mark.parametrize("wrong", [2.0, "2", None, True])
+def test_the_number_of_threads_is_an_integer(wrong):
+    with pytest.raises(TypeError, match="integer"):
+        einsumx.set_num_threads(wrong)
+
+
+def test_another_number_of_threads_forgets_plans_cut_for_the_old_one():
+    einsumx.set_num_threads(2)
+    einsumx.einsum("ij->ji", np.ones((2, 3)))
+    einsumx.set_num_threads(2)
+    assert einsumx.cache_info()["plans"].currsize > 0
+    einsumx.set_num_threads(3)
+    assert einsumx.cache_info()["plans"].currsize == 0
+
+
+def number_in(**environment):
+    """The number of threads in a fresh process with these variables and none of the others."""
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    code = "import einsumx; print(einsumx.get_num_threads())"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**clean, **environment}, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [
+        ({"EINSUMX_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}, 3),
+        ({"OMP_NUM_THREADS": "5,2", "OPENBLAS_NUM_THREADS": "4"}, 5),
+        ({"OMP_NUM_THREADS": "many", "OPENBLAS_NUM_THREADS": "4"}, 4),
+        ({"MKL_NUM_THREADS": "6"}, 6),
+    ],
+)
+def test_the_environment_says_how_many_threads(environment, number):
+    assert number_in(**environment).stdout.split() == [str(number)]
+
+
+def test_our_own_variable_must_make_sense():
+    assert "EINSUMX_NUM_THREADS is 'many', not a positive integer" in number_in(EINSUMX_NUM_THREADS="many").stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which CPUs are ours")
+def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
+    assert 1 <= int(number_in().stdout) <= len(os.sched_getaffinity(0))
+
+
+# -- fork -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("while_held", [False, True])
+def test_the_child_of_a_fork_has_a_pool_of_its_own_and_blas_as_it_was(while_held):
+    code = f"""
+import os, threading, warnings
+warnings.simplefilter("ignore")  # Python warns of any fork beside threads
+from threadpoolctl import ThreadpoolController
+from einsumx import threads
+threads.set_num_threads(3)
+threads.run([lambda: None] * 3)
+(library, *_) = ThreadpoolController().select(user_api="blas").lib_controllers
+library.set_num_threads(2)
+entered, leave = threading.Event(), threading.Event()
+if {while_held}:
+    other = threading.Thread(target=lambda: threads.run([lambda: (entered.set(), leave.wait())]))
+    other.start()
+    entered.wait()
+child = os.fork()
+if child == 0:
+    meeting = threading.Barrier(3, timeout=30)
+    right = library.get_num_threads() == 2
+    threads.run([meeting.wait] * 3)
+    os._exit(0 if right and library.get_num_threads() == 2 else 1)
+leave.set()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False
+    )
+    assert (done.stdout.split(), done.stderr) == (["0"], "")
