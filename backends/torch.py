@@ -100,6 +100,8 @@ class TorchAdapter(Adapter):
             raise BackendError(f"einsum takes dense tensors: {error}") from error
         if type(array.numel()) is not int:  # a symbol of torch.compile's, which int() makes torch guard
             shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
+        if 0 in strides and self._kernels.is_recorded(array):
+            strides = _as_stored(shape, strides)
         return shape, strides, array.dtype, array.device
 
     def device(self, array: Array) -> str:
@@ -155,7 +157,7 @@ class TorchAdapter(Adapter):
         return array.diagonal(0, axis1, axis2)
 
     def copy(self, array: Array) -> Array:
-        return array.clone(memory_format=self.xp.contiguous_format)
+        return self._kernels.copied(array)
 
     def cast(self, array: Array, dtype: str) -> Array:
         return array.to(self.dtype(dtype))
@@ -210,6 +212,21 @@ class TorchAdapter(Adapter):
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
             self.xp.cuda.synchronize(array.device)
+
+
+def _as_stored(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor as if its expanded axes were stored, the outermost of all.
+
+    Planned with its own strides, one slice stands for all. The result would be right, but a derivative by the expanded
+    tensor would be that of one slice.
+    """
+    found = list(strides)
+    step = 2 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    for axis in reversed(range(len(found))):
+        if found[axis] == 0:
+            found[axis] = step
+            step *= max(shape[axis], 1)
+    return tuple(found)
 
 
 def _may_share(out: Array, result: Array) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from einsumx.adapter import Array
 
-__all__ = ["product"]
+__all__ = ["copied", "is_recorded", "product"]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[[Array, Array], Array]
@@ -21,11 +21,19 @@ torch: Any = import_module("torch")
 _mm: Kernel = torch.mm
 _bmm: Kernel = torch.bmm
 _matmul: Kernel = torch.matmul
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 # What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
 # bytes a second that are read and written where axes change places.
 _STEP = 5e-6
 _MOVED = 10e9
+
+# How many cache lines a copy reads from before it comes back to the first: what the cache holds, and what the processor
+# remembers the pages of; and how many elements make a part of a copy worth its call.
+_LINES = 4096
+_LINES_OF_PAGES = 256
+_PAGE = 4096
+_BLOCK = 1 << 16
 
 
 def product(lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
@@ -109,14 +117,50 @@ def _items(array: Array) -> Iterator[Array]:
             yield from _items(part)
 
 
+def copied(array: Array) -> Array:
+    """A C-contiguous copy, block by block where the axes change places.
+
+    torch walks along the rows of the result. Where each of their elements is in another cache line, or another page,
+    a line must still be in the cache when the next row wants the rest of it.
+    """
+    if array.numel() < 2 * _BLOCK or not _is_plain(array):
+        return array.clone(memory_format=torch.contiguous_format)
+    result = array.new_empty(array.shape)
+    strides = [(stride, axis) for axis, (size, stride) in enumerate(zip(array.shape, array.stride())) if size > 1]
+    innermost = min((each for each in strides if each[0]), default=strides[-1])[1]
+    behind = prod(array.shape[innermost + 1 :])
+    lines = _LINES_OF_PAGES if strides[-1][0] * array.element_size() >= _PAGE else _LINES
+    _copy_blocks(result, array, innermost + 1, max(lines, _BLOCK * behind // array.numel()))
+    return result
+
+
+def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
+    """Copy so that the axes from ``axis`` on span ``limit`` elements at most at a time."""
+    span = prod(source.shape[axis:])
+    if span <= limit:
+        target.copy_(source)
+        return
+    parts = min(-(-span // limit), source.shape[axis])
+    size = -(-source.shape[axis] // parts)
+    for out, part in zip(target.split(size, axis), source.split(size, axis)):
+        _copy_blocks(out, part, axis + 1, limit)
+
+
 def _is_plain(array: Array) -> bool:
     """Whether the tensor is memory of the CPU, and nothing records or transforms what is done with it."""
-    if type(array) not in (torch.Tensor, torch.nn.Parameter) or not array.is_cpu:
-        return False
-    if array.requires_grad and torch.is_grad_enabled():
-        return False
-    try:
-        array.data_ptr()  # torch.func's wrappers have no address
-    except RuntimeError:
+    if type(array) not in _PLAIN or not array.is_cpu or is_recorded(array):
         return False
     return torch.autograd.forward_ad.unpack_dual(array).tangent is None
+
+
+def is_recorded(array: Array) -> bool:
+    """Whether what is done with the tensor is recorded for derivatives; taken for granted of torch.func's wrappers."""
+    if array.requires_grad and torch.is_grad_enabled():
+        return True
+    if type(array) not in _PLAIN:  # what torch.compile traces with
+        return False
+    try:
+        array.data_ptr()  # wrappers have no address
+    except RuntimeError:
+        return True
+    return False

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import einsumx  # noqa: E402
 from einsumx.backends.torch import ADAPTER  # noqa: E402
+from einsumx.conformance.oracle import expect, judge  # noqa: E402
 
 DIFFERENTIATED = {
     "ij,jk->ik": [(2, 3), (3, 4)],
@@ -350,6 +351,87 @@ def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():
         fake = einsumx.einsum("ij,jk->ki", torch.rand(3, 4), torch.rand(4, 5))
     assert isinstance(fake, FakeTensor)
     assert fake.shape == (5, 3)
+
+
+# -- expanded operands ------------------------------------------------------------------------------------------
+
+EXPANDED = {
+    "bhqd,bhqkd->bhqk": [(2, 3, 2, 4), (1, 3, 1, 5, 4)],
+    "bij,bjk->bik": [(1, 3, 4), (3, 4, 2)],
+    "ij,jk->ik": [(3, 4), (1, 2)],
+    "ij,ij->i": [(1, 1), (3, 4)],
+    "ij,kj->": [(3, 1), (2, 4)],
+}
+
+
+def expanded(equation):
+    """Tensors of which one has axes of stride 0, each in its full shape."""
+    terms = equation.partition("->")[0].split(",")
+    small = [torch.randn(shape, dtype=torch.float64) for shape in EXPANDED[equation]]
+    sizes = {}
+    for term, array in zip(terms, small):
+        sizes |= {label: size for label, size in zip(term, array.shape) if size > 1 or label not in sizes}
+    return [array.expand([sizes[label] for label in term]) for term, array in zip(terms, small)]
+
+
+def judged(result, equation, arrays):
+    expected = expect(equation, *(array.detach().numpy() for array in arrays))
+    return judge(result.detach().numpy(), expected)
+
+
+@pytest.mark.parametrize("equation", EXPANDED)
+def test_expanded_operands_give_right_results_recorded_or_not(equation):
+    arrays = expanded(equation)
+    assert any(0 in array.stride() for array in arrays)
+    for operands in (arrays, [array.detach().requires_grad_() for array in arrays]):
+        verdict = judged(einsumx.einsum(equation, *operands), equation, operands)
+        assert not verdict.wrong, verdict
+
+
+@pytest.mark.parametrize("equation", EXPANDED)
+def test_a_derivative_by_an_expanded_tensor_itself_is_that_of_every_element(equation):
+    arrays = expanded(equation)
+    stored = [array.contiguous().requires_grad_() for array in arrays]
+    recorded = [array.detach().requires_grad_() for array in arrays]
+    value = einsumx.einsum(equation, *recorded)
+    cotangent = torch.randn_like(value)
+    wanted = torch.autograd.grad(torch.einsum(equation, *stored), stored, cotangent)
+    torch.testing.assert_close(torch.autograd.grad(value, recorded, cotangent), wanted)
+    _, pullback = torch.func.vjp(lambda *operands: einsumx.einsum(equation, *operands), *arrays)
+    torch.testing.assert_close(pullback(cotangent), wanted)
+
+
+@pytest.mark.parametrize("equation", EXPANDED)
+def test_a_derivative_outside_of_vmap_by_an_expanded_tensor_is_that_of_every_element(equation):
+    arrays = [array[None] for array in expanded(equation)]
+    stored = [array.contiguous().requires_grad_() for array in arrays]
+    mapped = torch.func.vmap(lambda *operands: einsumx.einsum(equation, *operands))
+    wanted = torch.autograd.grad(torch.einsum(equation, *(each[0] for each in stored)).sum(), stored)
+    every = tuple(range(len(arrays)))
+    found = torch.func.grad(lambda *operands: mapped(*operands).sum(), argnums=every)(*arrays)
+    torch.testing.assert_close(found, wanted)
+    recorded = [array.detach().requires_grad_() for array in arrays]
+    torch.testing.assert_close(torch.autograd.grad(mapped(*recorded).sum(), recorded), wanted)
+
+
+def test_strides_of_zero_are_planned_with_only_where_no_derivative_is_taken():
+    shared = torch.rand(3, 1, 5).expand(3, 4, 5)
+    leaf = shared.detach().requires_grad_()
+    assert ADAPTER.operand(ADAPTER.signature(shared)).strides == (5, 0, 1)
+    assert 0 not in ADAPTER.operand(ADAPTER.signature(leaf)).strides
+    with torch.no_grad():
+        assert ADAPTER.signature(leaf) == ADAPTER.signature(shared)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("equation", EXPANDED)
+def test_compiled_derivatives_by_expanded_tensors_are_those_of_every_element(equation):
+    arrays = expanded(equation)
+    stored = [array.contiguous().requires_grad_() for array in arrays]
+    recorded = [array.detach().requires_grad_() for array in arrays]
+    wanted = torch.autograd.grad(torch.einsum(equation, *stored).sum(), stored)
+    result = compiled(lambda *operands: einsumx.einsum(equation, *operands))(*recorded)
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), recorded), wanted)
 
 
 # -- torch.compile ----------------------------------------------------------------------------------------------

@@ -113,3 +113,38 @@ def test_gradient_mode_alone_does_not_matter_and_nothing_is_written_into_operand
 def test_meta_tensors_give_shapes(shapes):
     lhs, rhs = (torch.empty(shape, device="meta") for shape in shapes)
     assert kernel(shapes)(lhs, rhs).shape == (lhs @ rhs).shape
+
+
+COPIED = {
+    "a matrix with pages apart": ((1100, 1024), (1, 0)),
+    "a matrix": ((700, 301), (1, 0)),
+    "last axis first": ((16, 32, 64, 9), (3, 0, 1, 2)),
+    "reversed": ((12, 9, 11, 10, 13), (4, 3, 2, 1, 0)),
+    "mixed": ((12, 9, 11, 10, 13), (4, 1, 3, 0, 2)),
+    "in long runs": ((10, 20, 30, 40), (1, 0, 2, 3)),
+    "many tiny axes": ((2,) * 18, (17, 3, 5, 7, 0, 1, 2, 4, 6, 8, 10, 9, 16, 15, 14, 13, 11, 12)),
+    "a short last axis": ((3, 50000), (1, 0)),
+    "small": ((5, 6, 7), (2, 0, 1)),
+    "empty": ((0, 200000), (1, 0)),
+}
+
+
+@pytest.mark.parametrize(("shape", "axes"), COPIED.values(), ids=COPIED)
+def test_copies_are_packed_equal_and_fresh(shape, axes):
+    whole = torch.randn(*shape, 2)
+    for stored in (whole[..., 0].contiguous(), whole[..., 0], torch.view_as_complex(whole).conj(), whole[:1, ..., 1]):
+        source = stored.expand(shape).permute(axes)
+        result = ADAPTER.copy(source)
+        assert result.is_contiguous()
+        assert torch.equal(result, source)
+        assert not result.numel() or result.data_ptr() != source.data_ptr()
+
+
+@pytest.mark.parametrize(("shape", "axes"), COPIED.values(), ids=COPIED)
+def test_copies_are_differentiated_and_mapped(shape, axes):
+    source = torch.randn(shape, requires_grad=True)
+    cotangent = torch.randn([shape[axis] for axis in axes])
+    (gradient,) = torch.autograd.grad(ADAPTER.copy(source.permute(axes)), source, cotangent)
+    assert torch.equal(gradient.permute(axes), cotangent)
+    mapped = torch.func.vmap(lambda each: ADAPTER.copy(each.permute(axes)))(source.detach()[None])
+    assert torch.equal(mapped[0], source.permute(axes))
