@@ -89,6 +89,7 @@ def lint(session: nox.Session) -> None:
     # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
     with session.chdir(session.create_tmp()):
         session.run("mypy", f"--config-file={settings}", "-p", "einsumx")
+        session.run("mypy", f"--config-file={settings}", *map(str, settings.parent.glob("benchmarks/*.py")))
 
 
 @nox.session
@@ -126,6 +127,6 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Times beside the peers', on an idle machine: ``nox -s bench -- --quick --svg benchmarks.svg``."""
+    """Times beside the peers', on an idle machine: ``nox -s bench -- --backend numpy --json numpy.json``."""
     install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt")
     session.run("python", "benchmarks/run.py", *session.posargs)

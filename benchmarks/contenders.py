@@ -64,9 +64,13 @@ class Framework:
         """Whether the problem means something here: strides and gradients are not everywhere."""
         if problem.gradient and self.backend == "numpy":
             return False
-        if any("reversed" in layout for layout in problem.layouts) and self.backend == "torch":
+        if self.groups and problem.group not in self.groups:
             return False
-        return (self.strided or not problem.layouts) and (not self.groups or problem.group in self.groups)
+        if problem.group == "random":  # what has no such strides gets copies
+            return True
+        if "reversed" in problem.layouts and self.backend == "torch":
+            return False
+        return self.strided or not problem.layouts
 
     def functions(self, problem: Problem) -> dict[str, Function]:
         """The functions for a problem, by name, einsumx first."""
@@ -84,6 +88,8 @@ class Framework:
 
     def arrays(self, problem: Problem, operands: Sequence[Any]) -> list[Array]:
         """The operands on the framework; for gradients ready to be differentiated, and with the result's gradient."""
+        if self.backend == "torch":  # which has no negative strides
+            operands = [operand.copy() if min((0, *operand.strides)) < 0 else operand for operand in operands]
         arrays = [self.adapter.from_numpy(operand) for operand in operands]
         if problem.gradient and self.backend == "torch":
             arrays[:-1] = [array.requires_grad_() for array in arrays[:-1]]
@@ -190,6 +196,16 @@ def _swap(xp: Any, array: Array) -> Array:
     return xp.swapaxes(array, -1, -2)
 
 
+def _rows(xp: Any, array: Array, matrix: Array, last: Sequence[int]) -> Array:
+    """The last axis of ``array`` contracted with the first of ``matrix``, whose second becomes the axes ``last``."""
+    return xp.matmul(array.reshape(-1, array.shape[-1]), matrix).reshape(*array.shape[:-1], *last)
+
+
+def _shared_keys(xp: Any, queries: Array, keys: Array) -> Array:
+    """``bnid,jnd->ijbn``."""
+    return xp.moveaxis(xp.matmul(queries, xp.moveaxis(keys, 0, 2)), (0, 1), (2, 3))
+
+
 LINES: dict[str, Function] = {
     "bnid,bnjd->bnij": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
     "bind,bjnd->bnij": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 1, 2), xp.moveaxis(b, 1, 3)),
@@ -222,6 +238,52 @@ LINES: dict[str, Function] = {
     "ij,ij->i": lambda _, a, b: (a * b).sum(-1),
     "nc,nc->n": lambda _, a, b: (a * b).sum(-1),
     "ij,ij->": lambda xp, a, b: xp.dot(a.reshape(-1), b.reshape(-1)),
+    "binc,bjnc->bnij": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 1, 2), xp.moveaxis(b, 1, 3)),
+    "ibnc,jbnc->bnij": lambda xp, a, b: xp.matmul(xp.moveaxis(a, 0, 2), xp.moveaxis(b, 0, 3)),
+    "bnij,jbnc->ibnc": lambda xp, a, b: xp.moveaxis(xp.matmul(a, xp.moveaxis(b, 0, 2)), 2, 0),
+    "bnid,jnd->ijbn": _shared_keys,
+    "bind,jnd->ijbn": lambda xp, a, b: _shared_keys(xp, xp.swapaxes(a, 1, 2), b),
+    "ibnd,jnd->ijbn": lambda xp, a, b: _shared_keys(xp, xp.moveaxis(a, 0, 2), b),
+    "bkgid,bkjd->bkgij": lambda xp, a, b: xp.matmul(a, _swap(xp, b)[:, :, None]),
+    "bti,bto->io": lambda xp, a, b: xp.matmul(a.reshape(-1, a.shape[2]).T, b.reshape(-1, b.shape[2])),
+    "bti,ehi->ebth": lambda xp, a, b: xp.moveaxis(_rows(xp, a, b.reshape(-1, b.shape[2]).T, b.shape[:2]), 2, 0),
+    "ebti,eih->ebth": lambda xp, a, b: xp.matmul(a.reshape(a.shape[0], -1, a.shape[3]), b).reshape(*a.shape[:3], -1),
+    "bchw,oc->bohw": lambda xp, a, b: xp.matmul(b, a.reshape(*a.shape[:2], -1)).reshape(len(a), -1, *a.shape[2:]),
+    "bhwc,co->bhwo": lambda xp, a, b: xp.matmul(a.reshape(-1, a.shape[3]), b).reshape(*a.shape[:3], -1),
+    "bti,ihd->bhtd": lambda xp, a, b: xp.moveaxis(_rows(xp, a, b.reshape(len(b), -1), b.shape[1:]), 2, 1),
+    "bhtd,hdi->bti": lambda xp, a, b: xp.matmul(
+        xp.swapaxes(a, 1, 2).reshape(-1, b.shape[0] * b.shape[1]), b.reshape(-1, b.shape[2])
+    ).reshape(a.shape[0], a.shape[2], -1),
+    "bti,ir,ro->bto": lambda xp, a, b, c: xp.matmul(xp.matmul(a.reshape(-1, a.shape[2]), b), c).reshape(
+        *a.shape[:2], -1
+    ),
+    "ij,kj->ki": lambda xp, a, b: xp.matmul(b, _swap(xp, a)),
+    "ij,jk,kl,lm->im": lambda xp, a, b, c, d: xp.matmul(xp.matmul(xp.matmul(a, b), c), d),
+    "ibj,kbj->bik": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 0, 1), xp.moveaxis(b, 0, 2)),
+    "abij,ajbk->ibak": lambda xp, a, b: xp.moveaxis(xp.matmul(a, xp.swapaxes(b, 1, 2)), (0, 1, 2), (2, 1, 0)),
+    "ijk,ikl->jl": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 0, 1).reshape(a.shape[1], -1), b.reshape(-1, b.shape[2])),
+    "ijk,kl->il": lambda xp, a, b: xp.matmul(a.sum(1), b),
+    "ea,ebcd->abcd": lambda xp, a, b: xp.matmul(a.T, b.reshape(len(b), -1)).reshape(-1, *b.shape[1:]),
+    "deca,be->abcd": lambda xp, a, b: xp.moveaxis(
+        xp.matmul(b, a.reshape(*a.shape[:2], -1)).reshape(len(a), len(b), *a.shape[2:]), (0, 1, 2, 3), (3, 1, 2, 0)
+    ),
+    "bij,bi->bj": lambda xp, a, b: xp.matmul(b[:, None, :], a)[:, 0],
+    "nc,nc->c": lambda _, a, b: (a * b).sum(0),
+    "ijk,k->ijk": lambda _, a, b: a * b,
+    "ijk,j->kij": lambda xp, a, b: xp.moveaxis(a * b[:, None], 2, 0),
+    "ijk,j->ik": lambda xp, a, b: xp.matmul(b, a),
+    "ij,kl->ikjl": lambda _, a, b: a[:, None, :, None] * b[None, :, None, :],
+    "bi,bj->jbi": lambda _, a, b: b.T[:, :, None] * a[None],
+    "ij,ji->": lambda _, a, b: (a * b.T).sum(),
+    "ii->i": lambda xp, a: xp.diagonal(a, 0, 0, 1),
+    "ijk->kij": lambda xp, a: xp.moveaxis(a, 2, 0),
+    "ijk->k": lambda _, a: a.sum((0, 1)),
+    "ijk->j": lambda _, a: a.sum((0, 2)),
+    "ij,i,j->ij": lambda _, a, b, c: a * b[:, None] * c,
+    "ij,jk,ki->": lambda xp, a, b, c: (xp.matmul(a, b) * c.T).sum(),
+    "bqd,bkd,bkc->bqc": lambda xp, a, b, c: xp.matmul(xp.matmul(a, _swap(xp, b)), c),
+    ",ij->ij": lambda _, a, b: a * b,
+    ",->": lambda _, a, b: a * b,
     "ij->ji": lambda _, a: a.T,
     "ij->i": lambda _, a: a.sum(1),
     "ij->j": lambda _, a: a.sum(0),
@@ -253,7 +315,17 @@ def _mxnet_shared(xp: Any, a: Array, b: Array) -> Array:
     return xp.swapaxes(found.reshape_view((a.shape[2], a.shape[0], a.shape[1], b.shape[0])), 0, 1)
 
 
+def _row_products(xp: Any, a: Array, b: Array) -> Array:
+    """The product of each row with its partner, by BLAS and without an array of all products."""
+    return xp.matmul(a[:, None], b[:, :, None])[:, 0, 0]
+
+
 OWN_LINES: dict[str, dict[str, Function]] = {
+    "numpy": {
+        "ij,ij->i": _row_products,
+        "nc,nc->n": _row_products,
+        "i,j->ij": lambda xp, a, b: xp.multiply.outer(a, b),
+    },
     "torch": {"bind,bjnd->bnij": _torch_loop, "i,j->ij": lambda xp, a, b: xp.outer(a, b)},
     "mxnet": {
         "bnid,bnjd->bnij": lambda _, a, b: _batch_dot(a, b),

@@ -8,6 +8,7 @@ from itertools import permutations
 from math import prod
 from pathlib import Path
 from random import Random
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,9 @@ def operands(problem: Problem) -> list[Any]:
 def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], layout: str) -> Any:
     """An array in a memory layout.
 
-    ``C`` or ``F``; ``rolled``: stored with the last axis first; ``gaps`` between rows; ``stepped``: every other
-    element of a row; ``reversed`` along all axes; ``expanded:01``: these axes have stride 0.
+    ``C`` or ``F``; ``rolled``: stored with the last axis first; ``permuted:201``: stored with its axes in this
+    order; ``gaps`` between rows; ``stepped``: every other element of a row; ``reversed`` along all axes;
+    ``expanded:01``: these axes have stride 0.
     """
     word, _, axes = layout.partition(":")
     match word:
@@ -112,6 +114,9 @@ def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], l
             return random(shape[::-1]).T
         case "rolled":
             return np.moveaxis(random((shape[-1], *shape[:-1])), 0, -1)
+        case "permuted":
+            order = tuple(map(int, axes))
+            return random(tuple(shape[axis] for axis in order)).transpose(np.argsort(order))
         case "gaps":
             return random((*shape[:-1], shape[-1] + 7))[..., 3:-4]
         case "stepped":
@@ -139,21 +144,32 @@ def sized(group: str, equation: str, sizes: dict[str, int], **more: Any) -> Prob
     return Problem(group, equation, tuple(tuple(sizes[label] for label in term) for term in terms), **more)
 
 
-def fitted(equation: str, elements: float = 4e6, work: float = 2e9) -> dict[str, int]:
-    """Sizes for two operands and a result of about so many elements, and at most so many multiply-adds.
+def fitted(equation: str, elements: float = 4e6, work: float = 2e9, network: bool = False) -> dict[str, int]:
+    """Sizes for operands and a result of about so many elements, and at most so many multiply-adds.
 
     They differ by up to 2, by a seed that is the equation itself.
+
+    Args:
+        equation: in text form.
+        elements: of all operands and the result.
+        work: in one loop over all labels; of a network, along a greedy path.
+        network: whether there is a path to follow.
     """
     rng = Random(equation)
     terms = equation.replace("->", ",").split(",")
     weight = {label: 2.0 ** rng.random() for label in dict.fromkeys("".join(terms))}
     sizes, scale = dict.fromkeys(weight, 2), 1.0
-    while (
-        weight
-        and sum(prod(sizes[label] for label in term) for term in terms) < elements
-        and prod(sizes.values()) < work
-    ):
-        scale *= 1.03
+
+    def arithmetic() -> int:
+        if not network:
+            return prod(sizes.values())
+        problem = sized("", equation, sizes)
+        empty = [np.broadcast_to(np.float32(0), shape) for shape in problem.shapes]
+        path = np.einsum_path(equation, *empty, optimize=("greedy", 1 << 62))[0][1:]
+        return multiply_adds(problem, path)
+
+    while weight and sum(prod(sizes[label] for label in term) for term in terms) < elements and arithmetic() < work:
+        scale *= 1.2 if network else 1.03
         sizes = {label: max(2, round(weight[label] * scale)) for label in weight}
     return sizes
 
@@ -166,17 +182,52 @@ def spellings(family: str, sizes: dict[str, int]) -> Iterator[Problem]:
             yield sized("order", f"{','.join(terms)}->{''.join(order)}", sizes, family=family)
 
 
-def mixed(seed: int, count: int = 30) -> Iterator[Problem]:
-    """Two operands with up to three labels of each kind, all axis orders mixed; another seed, other problems."""
+def random_problems(seed: int, count: int) -> Iterator[Problem]:
+    """Contractions of all kinds, sizes and layouts by chance, every fifth a network; another seed, other problems."""
     rng = Random(seed)
-    for _ in range(count):
-        batch, contracted = rng.choice((0, 0, 1, 1, 2)), rng.choice((1, 1, 2, 3))
-        left, right = rng.randrange(4), rng.randrange(4)
-        labels = rng.sample("abcdefghijklm", batch + contracted + left + right)
-        shared, free = labels[: batch + contracted], labels[batch + contracted :]
-        terms = shared + free[:left], shared + free[left:], labels[:batch] + free
-        equation = "{},{}->{}".format(*("".join(rng.sample(term, len(term))) for term in terms))
-        yield sized("random", equation, fitted(equation, elements=10 ** rng.uniform(5.5, 6.8)))
+    for number in range(count):
+        equation = random_network(rng) if number % 5 == 4 else random_pair(rng)
+        elements, work = 10 ** rng.uniform(3, 7.3), 10 ** rng.uniform(6, 9.3)
+        sizes = fitted(equation, elements, work, network=number % 5 == 4)
+        terms = equation.partition("->")[0].split(",")
+        layouts = tuple(random_layout(rng, len(term)) for term in terms)
+        yield sized("random", equation, sizes, layouts=layouts if set(layouts) != {"C"} else ())
+
+
+def random_pair(rng: Random) -> str:
+    """Two operands with up to three labels of each class, all axis orders mixed."""
+    batch, contracted, left, right = (rng.randrange(4) for _ in range(4))
+    if batch + contracted + min(left, right) == 0:  # no operand is a scalar
+        return random_pair(rng)
+    labels = rng.sample("abcdefghijklm", batch + contracted + left + right)
+    shared, free = labels[: batch + contracted], labels[batch + contracted :]
+    terms = shared + free[:left], shared + free[left:], labels[:batch] + free
+    return "{},{}->{}".format(*("".join(rng.sample(term, len(term))) for term in terms))
+
+
+def random_network(rng: Random) -> str:
+    """Three to five operands, each bound to an earlier one, some labels kept in the output."""
+    names = iter(rng.sample(ascii_letters, 40))
+    terms: list[list[str]] = [[] for _ in range(rng.randint(3, 5))]
+    output: list[str] = []
+    for place, term in enumerate(terms):
+        free = [next(names) for _ in range(rng.choice((0, 1, 1, 2)))]
+        bonds = [next(names) for _ in range(rng.choice((1, 1, 2)))] if place else []
+        term += free + bonds
+        terms[rng.randrange(max(place, 1))] += bonds
+        output += free + [bond for bond in bonds if rng.random() < 0.1]
+    mixed = ["".join(rng.sample(term, len(term))) for term in (*terms, output)]
+    return f"{','.join(mixed[:-1])}->{mixed[-1]}"
+
+
+def random_layout(rng: Random, rank: int) -> str:
+    """How an operand lies, C-contiguous as often as not."""
+    word = rng.choice(("C", "C", "C", "permuted", "gaps", "stepped", "reversed", "expanded"))
+    if rank == 0 or (rank == 1 and word == "permuted"):
+        return "C"
+    if word == "permuted":
+        return f"permuted:{''.join(map(str, rng.sample(range(rank), rank)))}"
+    return f"expanded:{rng.randrange(rank)}" if word == "expanded" else word
 
 
 def read(group: str, line: str) -> Iterator[Problem]:
@@ -194,8 +245,8 @@ def read(group: str, line: str) -> Iterator[Problem]:
             yield sized(group, equation, sizes or fitted(equation), **options)
 
 
-def all_problems(seed: int) -> dict[str, list[Problem]]:
-    """The problems of each group: those of problems.txt, and ``random`` ones, which alone heed the seed."""
+def all_problems(seed: int = 0, count: int = 30) -> dict[str, list[Problem]]:
+    """The problems of each group: those of problems.txt, and ``count`` random ones, which alone heed the seed."""
     found: dict[str, list[Problem]] = {}
     for line in Path(__file__).with_name("problems.txt").read_text().splitlines():
         text = line.partition("#")[0].strip()
@@ -204,4 +255,4 @@ def all_problems(seed: int) -> dict[str, list[Problem]]:
             found[group] = []
         elif text:
             found[group] += read(group, text)
-    return {**found, "random": list(mixed(seed))}
+    return {**found, "random": list(random_problems(seed, count))}

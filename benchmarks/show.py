@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
-from math import exp, log
+from pathlib import Path
 from typing import Any
 
+import summary
 from contenders import EINSUMX
 from measure import Row, copy_rate, gemm_rate
 from rich.box import SIMPLE
@@ -24,21 +24,16 @@ from einsumx.explain import quantity
 from einsumx.rates import core_count
 from einsumx.report import duration, terminal_width
 
-__all__ = ["console", "data", "geometric_mean", "print_rows", "print_spellings", "print_summary"]
+__all__ = ["console", "data", "print_reading", "print_rows", "print_tables"]
 
 PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt"
-THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS XLA_FLAGS EINSUMX_NUM_THREADS"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS")
+"""Environment variables that say how many threads may be used."""
+
+SETTINGS = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "MXNET_ENGINE_TYPE", "EINSUMX_CACHE")
+"""Others that change times."""
 
 console = Console(width=max(terminal_width(), 100), highlight=False, markup=False, emoji=False)
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of which a ratio and its inverse leave nothing.
-
-    >>> geometric_mean([0.5, 2.0, 8.0])
-    2.0
-    """
-    return round(exp(sum(map(log, ratios)) / len(ratios)), 12)
 
 
 def print_rows(rows: Sequence[Row]) -> None:
@@ -75,25 +70,23 @@ def print_rows(rows: Sequence[Row]) -> None:
     console.print()
 
 
-def print_spellings(rows: Sequence[Row]) -> None:
-    """For each contraction that was spelled in several ways, how much slower the slowest spelling is."""
-    for (framework, family), group in groupby(rows, key=lambda row: (row.framework, row.problem.family)):
-        spelled = list(group)
-        names = [name for name in spelled[0].seconds if all(name in row.seconds for row in spelled)]
-        if family and len(spelled) > 1:
-            times = {name: [row.seconds[name] for row in spelled] for name in names}
-            spread = ", ".join(f"{name} {max(found) / min(found):.2f}" for name, found in times.items())
-            console.print(f"{framework}  {family}  slowest over fastest of {len(spelled)} spellings: {spread}")
-    console.print()
+def print_tables(tables: Iterable[summary.Table]) -> None:
+    """Print what a run comes to."""
+    for each in tables:
+        console.print(each.title, style="italic")
+        table = Table(box=SIMPLE, pad_edge=False)
+        for place, column in enumerate(each.columns):
+            table.add_column(column, justify="right" if place else "left", no_wrap=bool(place))
+        for row in each.rows:
+            table.add_row(*row)
+        console.print(table)
 
 
-def print_summary(rows: Sequence[Row]) -> None:
-    """A line a framework and group, and how to read them."""
-    for (framework, group), found in groupby(rows, key=lambda row: (row.framework, row.problem.group)):
-        console.print(f"{framework:<12} {group:<10} {_mean_line(list(found))}")
-    rates = f"{quantity(gemm_rate('float32'))} multiply-adds of float32, {quantity(copy_rate(), 'B')} copied"
+def print_reading(run: dict[str, Any]) -> None:
+    """Print how the tables are read."""
+    rates = f"{quantity(run['gemm_rate'])} multiply-adds of float32, {quantity(run['copy_rate'], 'B')} copied"
     console.print(
-        f"\nMedians of interleaved rounds on {core_count()} cores; means are geometric.\n"
+        f"Medians of interleaved rounds; cores: {run['cores']}; means are geometric.\n"
         "Ratio: the time of the best other einsum over einsumx's. By hand: that of a line written for the problem.\n"
         f"Roofline: the part of einsumx's time that the machine's rates explain: {rates} a second."
     )
@@ -104,15 +97,18 @@ def _mean_line(rows: Sequence[Row]) -> str:
     lines = [row.by_hand for row in rows if row.by_hand is not None]
     found = "no ratios"
     if ratios:
-        behind = sum(ratio < 0.97 for ratio in ratios)
-        found = f"mean {geometric_mean(ratios):.2f}x of {len(ratios)}, least {min(ratios):.2f}x, {behind} below 0.97x"
-    return found + (f"; by hand {geometric_mean(lines):.2f}x of {len(lines)}, least {min(lines):.2f}x" if lines else "")
+        behind = sum(ratio < summary.EVEN for ratio in ratios)
+        mean = summary.geometric_mean(ratios)
+        found = f"mean {mean:.2f}x of {len(ratios)}, least {min(ratios):.2f}x, {behind} below {summary.EVEN}x"
+    if lines:
+        found += f"; by hand {summary.geometric_mean(lines):.2f}x of {len(lines)}, least {min(lines):.2f}x"
+    return found
 
 
 def _ratio(ratio: float | None) -> Text:
     if ratio is None:
         return Text("")
-    return Text(f"{ratio:.2f}x", "green" if ratio >= 1.03 else "red" if ratio < 0.97 else "")
+    return Text(f"{ratio:.2f}x", "green" if ratio >= 1.03 else "red" if ratio < summary.EVEN else "")
 
 
 def data(rows: Sequence[Row]) -> dict[str, Any]:
@@ -124,9 +120,11 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
-        "machine": platform.machine(),
+        "machine": _processor(),
         "cores": core_count(),
-        "environment": {name: os.environ[name] for name in THREADS.split() if name in os.environ},
+        "environment": {
+            name: os.environ[name] for name in (*THREADS, "XLA_FLAGS", "OPENBLAS_CORETYPE") if name in os.environ
+        },
         "gemm_rate": gemm_rate("float32"),
         "copy_rate": copy_rate(),
         "rows": [
@@ -145,3 +143,12 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def _processor() -> str:
+    """The processor's name where the system tells it, else its kind."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

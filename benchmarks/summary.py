@@ -1,0 +1,194 @@
+"""What the results of a run come to, as small tables of text: from its JSON form, for the terminal and for the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import exp, log
+from typing import Any, TypeAlias
+
+from einsumx.report import duration
+
+__all__ = ["Table", "comparison", "described", "geometric_mean", "order_blindness", "summaries"]
+
+Row: TypeAlias = dict[str, Any]
+"""A problem on a framework, as ``show.data`` has it."""
+
+EVEN = 0.97
+"""The ratio from which einsumx counts as no slower than the best peer."""
+
+CHANGE = 1.1
+"""How many times faster or slower einsumx must have become to be told."""
+
+MIXED = ("attention", "order", "mlp", "pairs", "random")
+"""Groups whose contractions of two operands have axes in all orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Text in columns under a title."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def markdown(self) -> str:
+        """The table for a document."""
+
+        def line(cells: Sequence[str]) -> str:
+            return f"| {' | '.join(cells)} |"
+
+        rule = line(["---", *["---:"] * (len(self.columns) - 1)])
+        return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *map(line, self.rows)])
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean of which a ratio and its inverse leave nothing.
+
+    >>> geometric_mean([0.5, 2.0, 8.0])
+    2.0
+    """
+    return round(exp(sum(map(log, ratios)) / len(ratios)), 12)
+
+
+def described(row: Row) -> str:
+    """A problem in a line."""
+    shapes = " ".join(f"({','.join(map(str, shape))})" for shape in row["shapes"])
+    dtype = "" if row["dtype"] == "float32" else row["dtype"]
+    gradient = "with gradients" if row["gradient"] else ""
+    return "  ".join(filter(None, (row["equation"], shapes, dtype, " ".join(row["layouts"]), gradient)))
+
+
+def summaries(run: dict[str, Any]) -> Iterator[Table]:
+    """Everything that is told of a run: means, what is behind, and how much the spelling matters."""
+    for framework, found in groupby(run["rows"], key=lambda row: row["framework"]):
+        rows = list(found)
+        yield Table(
+            f"{framework}: the best peer's time over einsumx's",
+            ("problems", "number", "geometric mean", "least", f"below {EVEN}", "by hand: mean", "least"),
+            [cells for name, part in _parts(rows) if (cells := _means(name, part))],
+        )
+        behind = _behind(rows)
+        if behind.rows:
+            yield behind
+    blindness = order_blindness(run["rows"])
+    if blindness.rows:
+        yield blindness
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """The groups, the contractions of two operands in mixed axis orders, and all."""
+    for group, found in groupby(rows, key=lambda row: row["group"]):
+        yield group, list(found)
+    yield "two operands, mixed axis orders", [row for row in rows if _is_mixed(row)]
+    yield "all", list(rows)
+
+
+def _is_mixed(row: Row) -> bool:
+    """Whether a problem contracts two operands and belongs to a group of many axis orders."""
+    left, _, output = row["equation"].partition("->")
+    first, _, second = left.partition(",")
+    contracts = (set(first) & set(second)) - set(output)
+    return row["group"] in MIXED and left.count(",") == 1 and bool(contracts)
+
+
+def _means(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    """A line of means; empty where there are no ratios."""
+    ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
+    lines = [row["by_hand"] for row in rows if row["by_hand"] is not None]
+    if not ratios:
+        return ()
+    behind = sum(ratio < EVEN for ratio in ratios)
+    by_hand = (f"{geometric_mean(lines):.2f}", f"{min(lines):.2f}") if lines else ("", "")
+    share = f"{behind} ({behind / len(ratios):.0%})" if behind else "none"
+    return (name, str(len(ratios)), f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", share, *by_hand)
+
+
+def _behind(rows: Sequence[Row]) -> Table:
+    """The problems on which the best peer is faster, worst first."""
+    found = sorted((row for row in rows if row["ratio"] is not None and row["ratio"] < EVEN), key=lambda r: r["ratio"])
+    title = f"{rows[0]['framework']}: slower than the best peer, worst first"
+    cells = [
+        (described(row), row["group"], _time(row, "einsumx"), _time(row, row["best_peer"]), f"{row['ratio']:.2f}")
+        for row in found
+    ]
+    return Table(title, ("problem", "group", "einsumx", "best peer", "ratio"), cells)
+
+
+def _time(row: Row, name: str) -> str:
+    text = duration(row["seconds"][name])
+    return text if name == "einsumx" else f"{text} {name}"
+
+
+def order_blindness(rows: Sequence[Row]) -> Table:
+    """For contractions in many spellings: the slowest spelling's time over the fastest's.
+
+    The best peer is the one of the least geometric mean over all spellings.
+    """
+    cells = []
+    named = [row for row in rows if row["family"]]
+    named.sort(key=lambda row: row["framework"])  # stable: the families stay in order
+    for (framework, family), group in groupby(named, key=lambda row: (row["framework"], row["family"])):
+        spelled = list(group)
+        names = [name for name in spelled[0]["seconds"] if all(name in row["seconds"] for row in spelled)]
+        times = {name: [row["seconds"][name] for row in spelled] for name in names}
+        peers = [name for name in names if name not in ("einsumx", "hand-written")]
+        if len(spelled) < 2 or "einsumx" not in times:
+            continue
+        best = min(peers, key=lambda name: geometric_mean(times[name]), default="")
+        cells.append(
+            (
+                f"{framework}: {family}",
+                str(len(spelled)),
+                _spread(times["einsumx"]),
+                _spread(times[best]) if best else "",
+                best,
+            )
+        )
+    title = "Order: the slowest spelling's time over the fastest's"
+    return Table(title, ("contraction", "spellings", "einsumx", "best peer", "which peer"), cells)
+
+
+def _spread(times: Sequence[float]) -> str:
+    return f"{max(times) / min(times):.2f}"
+
+
+def comparison(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Table]:
+    """What became slower and faster since an older run, by einsumx's times; and the same beside the best peer's.
+
+    The second number tells a change of einsumx's from one of the machine's: it is the change of the ratio.
+    """
+    before = {(row["framework"], described(row)): row for row in old["rows"] if "einsumx" in row["seconds"]}
+    pairs = [
+        (row, before[key])
+        for row in new["rows"]
+        if "einsumx" in row["seconds"] and (key := (row["framework"], described(row))) in before
+    ]
+    for framework, group in groupby(pairs, key=lambda pair: pair[0]["framework"]):
+        found = list(group)
+        changes = [_change(*pair) for pair in found]
+        title = f"{framework}: {len(found)} problems as in the run of {old['date'][:16]}"
+        mean = f"{geometric_mean(changes):.3f}"
+        yield Table(title, ("", "old time / new time"), [("geometric mean", mean)])
+        found.sort(key=lambda pair: _change(*pair))
+        slower = [pair for pair in found if _change(*pair) < 1 / CHANGE]
+        faster = [pair for pair in reversed(found) if _change(*pair) > CHANGE]
+        columns = ("problem", "old", "new", "old / new", "beside the best peer")
+        for word, told in (("slower", slower), ("faster", faster)):
+            if told:
+                yield Table(f"{framework}: {word}", columns, [_compared(*pair) for pair in told])
+
+
+def _compared(row: Row, was: Row) -> tuple[str, ...]:
+    change = f"{_change(row, was):.2f}"
+    return described(row), _time(was, "einsumx"), _time(row, "einsumx"), change, _beside(row, was)
+
+
+def _change(row: Row, was: Row) -> float:
+    change: float = was["seconds"]["einsumx"] / row["seconds"]["einsumx"]
+    return change
+
+
+def _beside(row: Row, was: Row) -> str:
+    return f"{row['ratio'] / was['ratio']:.2f}" if row["ratio"] and was["ratio"] else ""
