@@ -110,8 +110,8 @@ rates that each backend declares are used.
 
 _CALIBRATE_MORE = """\
 A calibration holds for one backend, kind of device, version of the framework
-and number of threads (EINSUMX_NUM_THREADS, OMP_NUM_THREADS, or the cores that
-the process may use). It is a file in EINSUMX_CACHE, or else in the folder
+and number of threads (EINSUMX_NUM_THREADS, OMP_NUM_THREADS, ..., or the cores
+that the process may use). It is a file in EINSUMX_CACHE, or else in the folder
 einsumx where the platform has caches (XDG_CACHE_HOME or ~/.cache on Linux).
 Rates are in seconds, or in bytes or multiply-adds a second. JAX compiles plans
 as wholes: its rates are those of calls within such a whole.

@@ -19,6 +19,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from einsumx.threads import get_num_threads
+
 if TYPE_CHECKING:
     from einsumx.adapter import Adapter
     from einsumx.traits import Traits
@@ -74,7 +76,7 @@ class Key:
         backend: by its name in einsumx.
         device: its kind, such as ``cuda``; ``default`` where the framework does not say which it is.
         framework: the framework's version.
-        threads: how many it may use.
+        threads: how many einsumx uses in this process, and frameworks by default.
     """
 
     backend: str
@@ -105,7 +107,7 @@ def key_of(adapter: Adapter, device: str) -> Key:
         framework = version(package) if package else ""
     except (PackageNotFoundError, ValueError):  # its distribution has another name, or it is not installed
         framework = str(getattr(sys.modules.get(package), "__version__", ""))
-    return Key(adapter.name, device.partition(":")[0] or _UNNAMED, framework or "unknown", _threads())
+    return Key(adapter.name, device.partition(":")[0] or _UNNAMED, framework or "unknown", get_num_threads())
 
 
 def cache_folder() -> Path:
@@ -121,15 +123,6 @@ def cache_folder() -> Path:
     else:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     return caches / "einsumx"
-
-
-def _threads() -> int:
-    """How many threads frameworks use by default: what the environment says, or one a core."""
-    for name in ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "").partition(",")[0]
-        if text.isdecimal() and int(text):
-            return int(text)
-    return core_count()
 
 
 def core_count() -> int:

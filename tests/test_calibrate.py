@@ -17,7 +17,7 @@ from einsumx.calibrate import calibrate, measure_rates
 from einsumx.cli import main
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ops import Copy, Matmul, Native, Transpose
-from einsumx.rates import Rates, cache_folder, calibrated, core_count, key_of, store_rates
+from einsumx.rates import Rates, cache_folder, calibrated, key_of, store_rates
 from einsumx.registry import get_backend
 from einsumx.traits import Traits
 from einsumx.verify import result_shape
@@ -271,22 +271,15 @@ def test_the_folder_is_where_the_platform_has_caches(monkeypatch, platform, envi
     assert cache_folder().as_posix() == expected
 
 
-@pytest.mark.parametrize(
-    ("environment", "threads"),
-    [
-        ({"EINSUMX_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}, 3),
-        ({"OMP_NUM_THREADS": "5,2"}, 5),
-        ({"OMP_NUM_THREADS": "many"}, core_count()),
-        ({}, core_count()),
-    ],
-    ids=str,
-)
-def test_threads_are_those_of_the_environment_or_one_a_core(monkeypatch, environment, threads):
-    for name in ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert key_of(NUMPY, "cpu").threads == threads
+def test_a_calibration_is_for_the_number_of_threads():
+    usual = einsumx.get_num_threads()
+    paths = set()
+    for number in (usual, usual + 1):
+        einsumx.set_num_threads(number)
+        assert key_of(NUMPY, "cpu").threads == number
+        paths.add(key_of(NUMPY, "cpu").path)
+    einsumx.set_num_threads(usual)
+    assert len(paths) == 2
 
 
 def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):

@@ -14,9 +14,9 @@ import einsumx
 from einsumx import compare as comparison
 from einsumx import registry
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.ops import Matmul
 from einsumx.cli import main
 from einsumx.compare import Failed, Measured, Problem, attention, compare, make_case
+from einsumx.ops import Matmul
 
 SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
 
