@@ -90,7 +90,7 @@ class ArrayApiAdapter(Adapter):
     def signature(self, array: Array) -> Signature:
         if None in array.shape:
             raise BackendError(f"einsum needs the sizes of all axes, and this array has shape {array.shape}")
-        return array.shape, None, array.dtype, self.device(array)
+        return type(array), array.shape, array.dtype, self.device(array)
 
     def device(self, array: Array) -> str:
         return str(array.device)

@@ -38,7 +38,10 @@ class CupyAdapter(NumpyAdapter):
             raise BackendError(f"einsum takes cupy.ndarray, not {kind.__module__}.{kind.__qualname__}")
 
     def signature(self, array: Array) -> Signature:
-        return array.shape, array.strides, array.dtype, self.device(array)
+        return type(array), array.shape, array.dtype, array.strides, array.device.id
+
+    def device_of(self, signature: Signature) -> str:
+        return f"cuda:{signature[4]}"
 
     def device(self, array: Array) -> str:
         return f"cuda:{array.device.id}"

@@ -69,10 +69,10 @@ class JaxAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return array.shape, getattr(array, "weak_type", False), array.dtype, self.device(array)
+        return type(array), array.shape, array.dtype, self.device(array), getattr(array, "weak_type", False)
 
     def operand(self, signature: Signature) -> Operand:
-        shape, weak, dtype, _ = signature
+        _, shape, dtype, _, weak = signature
         return Operand(shape, self.dtype_name(dtype), weak=bool(weak))
 
     def device(self, array: Array) -> str:

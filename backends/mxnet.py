@@ -89,7 +89,7 @@ class MxnetAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return array.shape, None, array.dtype, self.device(array)
+        return type(array), array.shape, array.dtype, self.device(array)
 
     def device(self, array: Array) -> str:
         where = array.ctx if self._is_first else array.device

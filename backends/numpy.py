@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
@@ -62,11 +63,13 @@ class NumpyAdapter(Adapter):
     def plain(self, array: Array) -> Array:
         return self.xp.asarray(array)
 
-    def signature(self, array: Array) -> Signature:
-        return array.shape, array.strides, array.dtype, "cpu"
+    signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # one call of C
+
+    def device_of(self, signature: Signature) -> str:
+        return "cpu"
 
     def operand(self, signature: Signature) -> Operand:
-        shape, strides, dtype, _ = signature
+        _, shape, dtype, strides, *_ = signature
         return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
 
     def dtype_name(self, dtype: Any) -> str:

@@ -102,14 +102,13 @@ class TorchAdapter(Adapter):
             shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
         if 0 in strides and self._kernels.is_recorded(array):
             strides = _as_stored(shape, strides)
-        return shape, strides, array.dtype, array.device
+        return array.__class__, shape, array.dtype, array.device, strides
 
     def device(self, array: Array) -> str:
         return str(array.device)
 
     def operand(self, signature: Signature) -> Operand:
-        shape, _, dtype, _ = signature
-        strides: Any = signature[1]
+        _, shape, dtype, _, strides = signature
         return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, strides))
 
     def dtype_name(self, dtype: Any) -> str:

@@ -7,7 +7,7 @@ imported when it is first touched, so that plans for a framework can be made whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -23,8 +23,9 @@ __all__ = ["Adapter", "Array", "Run", "Signature"]
 Array: TypeAlias = Any
 """An array of some framework. What einsumx knows of it, it knows through the adapter."""
 
-Signature: TypeAlias = tuple[tuple[int, ...], Hashable, Hashable, Hashable]
-"""``(shape, strides, dtype, device)`` in the framework's own terms, cheap to take and hashable."""
+Signature: TypeAlias = tuple[Any, ...]
+"""``(type, shape, dtype, ...)`` of an array and whatever else its plan depends on (strides, device), in the framework's
+own terms: cheap to take, and hashable."""
 
 Run: TypeAlias = Callable[..., Array]
 """A plan made ready to run: takes the operands, an argument each, and gives the result."""
@@ -88,16 +89,23 @@ class Adapter:
         return self.cpu
 
     def signature(self, array: Array) -> Signature:
-        """Shape, strides, dtype and device as the framework gives them; the key of every cache."""
-        return tuple(array.shape), None, array.dtype, self.device(array)
+        """Type, shape, dtype and what else tells arrays apart; the key of every cache, and so taken at every call.
+
+        It may fail, with AttributeError or TypeError, for what is no array of the framework.
+        """
+        return type(array), tuple(array.shape), array.dtype, self.device(array)
 
     def device(self, array: Array) -> str:
         """The device that holds ``array``, by name."""
         return "cpu"
 
+    def device_of(self, signature: Signature) -> str:
+        """The device of a signature by name; empty where the array, such as a traced one, goes to any."""
+        return str(signature[3])
+
     def operand(self, signature: Signature) -> Operand:
         """The planner's view of a signature: strides in elements (None: C-contiguous), dtype by name."""
-        shape, _, dtype, _ = signature
+        _, shape, dtype, *_ = signature
         return Operand(shape, self.dtype_name(dtype))
 
     def dtype_name(self, dtype: Any) -> str:

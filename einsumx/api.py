@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from einsumx.adapter import Adapter, Array
 from einsumx.cost import plan_cost
@@ -20,15 +21,37 @@ from einsumx.prepare import (
     as_optimize,
     make_plan,
     prepare,
+    ready,
     split,
 )
-from einsumx.registry import backend_of, get_backend
+from einsumx.registry import backend_of, get_backend, serving
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
+Call = TypeVar("Call", bound=Callable[..., Array])
 
 
+def _at_once(general: Call) -> Call:
+    """``general``, but calls that bring an equation as text and arrays alone are answered from the cache at once."""
+
+    @wraps(general)
+    def call(equation: Any = None, *operands: Any, **options: Any) -> Array:
+        if not options:
+            try:
+                first: Any = type(operands[0])
+                adapter = serving(first)
+                run = ready(adapter, equation, *map(adapter.signature, operands))
+            except (LookupError, AttributeError, TypeError):  # other things than these, or wrong ones
+                pass
+            else:
+                return run(*operands)
+        return general(equation, *operands, **options)
+
+    return cast(Call, call)
+
+
+@_at_once
 def einsum(
     *operands: Any,
     out: Array | None = None,
@@ -71,7 +94,7 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
-    adapter, arrays = arrays_of(given, backend)
+    adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     if dtype is not None or casting != "safe" or optimize != "auto":
         options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
@@ -121,11 +144,12 @@ def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array,
     if owner is not adapter:
         name = "no framework" if owner is None else owner.name
         raise BackendError(f"out= belongs to {name}, but the operands to {adapter.name}")
-    shape, _, dtype, device = adapter.signature(out)
+    _, shape, dtype, *_ = adapter.signature(out)
     if tuple(shape) != plan.shape:
         raise SizeError(f"out= has shape {tuple(shape)} but the result has shape {plan.shape}\n  {plan.equation}")
-    if device != adapter.signature(arrays[0])[3]:
-        raise BackendError(f"out= is on {device}, but the operands are on {adapter.signature(arrays[0])[3]}")
+    device, theirs = adapter.device(out), adapter.device(arrays[0])
+    if device != theirs:
+        raise BackendError(f"out= is on {device}, but the operands are on {theirs}")
     target = adapter.dtype_name(dtype)
     if not adapter.can_cast(plan.dtype, target, casting):
         raise BackendError(
@@ -187,7 +211,7 @@ def plan(
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
         return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))
-    adapter, arrays = arrays_of(given, backend)
+    adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     return prepare(adapter, written, arrays, options).plan
 

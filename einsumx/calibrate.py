@@ -63,7 +63,7 @@ def calibrate(adapter: Adapter, device: str = "", announce: Callable[[str], None
     if not adapter.module:
         raise BackendError(f"{adapter.name} is the backend of many libraries, each with rates of its own")
     try:
-        where = str(adapter.signature(_ones(adapter, (1,), device))[3])
+        where = adapter.device(_ones(adapter, (1,), device))
     except ModuleNotFoundError as error:
         raise BackendError(f"{adapter.name} is not installed: {adapter.install}") from error
     declared = adapter.traits(where).rates
@@ -107,8 +107,7 @@ class _Bench:
         self.adapter = adapter
         self.device = device
         self.clock = clock
-        first = _ones(adapter, (1,), device)
-        self.traits = adapter.traits(str(adapter.signature(first)[3]))
+        self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
         self.batch = (1,) * self.traits.min_batch_axes
 
     def rates(self) -> Iterator[tuple[str, float]]:

@@ -309,15 +309,15 @@ def _absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
 
     try:
         array = _placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
-        _, _, found, where = adapter.signature(array)
-        name = adapter.dtype_name(found)
+        found = adapter.signature(array)
+        name = adapter.operand(found).dtype
     except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
         if isinstance(error, ModuleNotFoundError) or isinstance(error.__cause__, ModuleNotFoundError):
             return Absent(adapter.name, "not installed", adapter.install)
         return Absent(adapter.name, _first_line(error), "")
     if name != dtype:
         return Absent(adapter.name, f"makes {name} of {dtype}", "")
-    if not device.startswith("cpu") and device and str(where).startswith("cpu"):
+    if not device.startswith("cpu") and device and adapter.device_of(found).startswith("cpu"):
         return Absent(adapter.name, f"has arrays on the CPU only, not on {device}", "")
     return None
 

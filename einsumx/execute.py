@@ -36,13 +36,12 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
         late, known = _fold(plan, adapter, constants, kernels)
     given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
     # A single op reads the operands alone and in their order, and its result is the plan's.
-    if len(late) == 1 and list(sources(late[0])) == given:
+    if len(late) == 1 and list(sources(late[0])) == given and plan.shape:
         run = kernels[late[0].out]
     else:
-        run = _function(given, late, [plan.result], last_uses(plan), kernels, known)
-    if plan.shape:
-        return adapter.prepare(run, plan)
-    return adapter.prepare(lambda *operands: adapter.element(run(*operands)), plan)
+        finish = None if plan.shape else adapter.element
+        run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
+    return adapter.prepare(run, plan)
 
 
 def _fold(
@@ -72,8 +71,12 @@ def _function(
     dead: Mapping[int, Sequence[int]],
     kernels: Mapping[int, Callable[..., Array]],
     known: Mapping[int, Array],
+    finish: Callable[[Array], Array] | None = None,
 ) -> Run:
-    """Straight-line code of ``ops``: a call each, and each slot that an op made let go after its last use."""
+    """Straight-line code of ``ops``: a call each, and each slot that an op made let go after its last use.
+
+    What it returns goes through ``finish``, where one is given.
+    """
     lines = []
     made = {op.out for op in ops}
     for op in ops:
@@ -82,9 +85,11 @@ def _function(
         spent = [f"x{slot}" for slot in dead.get(op.out, ()) if slot in made]
         if spent:
             lines.append(f" {' = '.join(spent)} = None")
-    lines.append(f" return {', '.join(f'x{slot}' for slot in results)}")
+    values = ", ".join(f"x{slot}" for slot in results)
+    lines.append(f" return finish({values})" if finish else f" return {values}")
     code = _compiled(f"def run({', '.join(f'x{slot}' for slot in given)}):\n" + "\n".join(lines))
-    names: dict[str, Any] = {f"k{op.out}": kernels[op.out] for op in ops}
+    names: dict[str, Any] = {"finish": finish}
+    names.update((f"k{op.out}", kernels[op.out]) for op in ops)
     names.update((f"x{slot}", value) for slot, value in known.items())
     exec(code, names)  # its text has only the numbers of slots in it
     run: Run = names["run"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from einsumx.adapter import Adapter, Array, Signature
+from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.api import Order, as_shape, deliver, dtype_name, einsum
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError
@@ -14,7 +14,7 @@ from einsumx.execute import executable
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Plan
 from einsumx.prepare import Options, Prepared, arrays_of, as_optimize, make_plan, one_device, sized_equation, split
-from einsumx.registry import get_backend
+from einsumx.registry import backend_of, get_backend, serving
 
 __all__ = ["Expression", "expression"]
 
@@ -34,7 +34,7 @@ class Expression:
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
         self._adapter: Adapter | None = get_backend(backend) if backend is not None else None
         if self._constants:
-            self._adapter, arrays = arrays_of(list(self._constants.values()), backend)
+            self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter)
             self._constants = dict(zip(self._constants, arrays))
             for slot, array in self._constants.items():
                 if self._adapter.needs_gradient(array):
@@ -51,6 +51,7 @@ class Expression:
         self._sized = sized_equation(self._written, self._shapes)
         self.path = find_path(self._sized, as_optimize(optimize))
         self._prepared = lru_cache(maxsize=64)(self._prepare)
+        self._ready = lru_cache(maxsize=64)(self._run_of)
 
     def __repr__(self) -> str:
         shapes = ", ".join(
@@ -65,6 +66,15 @@ class Expression:
             SizeError: another number of operands, or other shapes, than the expression was made for.
             BackendError: as :func:`einsumx.einsum`, or arrays of another framework than the constants.
         """
+        if out is None and order == "K":
+            try:
+                first: Any = type(operands[0])
+                adapter = serving(first)
+                run = self._ready(adapter, *map(adapter.signature, operands))
+            except (LookupError, AttributeError, TypeError):  # other things than plain arrays, or wrong ones
+                pass
+            else:
+                return run(*operands)
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
@@ -92,16 +102,23 @@ class Expression:
         return self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
-        adapter, arrays = arrays_of(list(operands), None if self._adapter is None else self._adapter.name)
-        if len(arrays) != len(self._given):
-            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(arrays)}")
-        return adapter, arrays
+        backend_of((*map(type, self._constants.values()), *map(type, operands)))  # raises where they are of two
+        return arrays_of(list(operands), self._adapter)
+
+    def _run_of(self, adapter: Adapter, *signatures: Signature) -> Run:
+        """What runs on plain arrays of these signatures, the first of which ``adapter`` serves."""
+        if backend_of(tuple([signature[0] for signature in signatures])) != (self._adapter or adapter, True):
+            raise BackendError("the operands are not all plain arrays of the expression's own framework")
+        return self._prepared(adapter, signatures).run
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
+        if len(signatures) != len(self._given):
+            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(signatures)}")
         for slot, signature in zip(self._given, signatures):
-            if tuple(signature[0]) != self._shapes[slot]:
+            shape = tuple(signature[1])
+            if shape != self._shapes[slot]:
                 raise SizeError(
-                    f"operand {slot} has shape {tuple(signature[0])}, but the expression was made for "
+                    f"operand {slot} has shape {shape}, but the expression was made for "
                     f"{self._shapes[slot]}\n  {self._sized.text}"
                 )
         all_signatures = dict(zip(self._given, signatures))
@@ -109,7 +126,7 @@ class Expression:
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
         options = Options(dtype_name(adapter, self._dtype), self._casting, self.path)
         operands = tuple(map(adapter.operand, ordered))
-        plan = make_plan(adapter, self._written, operands, one_device(ordered), options)
+        plan = make_plan(adapter, self._written, operands, one_device(adapter, ordered), options)
         return Prepared(plan, executable(plan, adapter, self._constants))
 
 

@@ -1,13 +1,13 @@
 """From operands to something that runs: parse, bind, path and lowering behind two bounded caches.
 
-The first cache is keyed by what a call shows (equation, shapes, strides, dtypes as the framework gives them) and is
-all that a repeated call touches. The second is keyed by layout class, so that arrays which differ only in the gaps
+The first cache is keyed by what a call shows (equation, types, shapes, strides, dtypes as the framework gives them) and
+is all that a repeated call touches. The second is keyed by layout class, so that arrays which differ only in the gaps
 between their rows share a plan. Both are keyed by values and are safe under threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -96,20 +96,17 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     return written, list(operands[0 : 2 * pairs : 2])
 
 
-def arrays_of(operands: list[Any], backend: str | None) -> tuple[Adapter, list[Array]]:
+def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, list[Array]]:
     """The operands as plain arrays of the one framework that they belong to, and its adapter.
 
     Raises:
-        BackendError: operands of two frameworks, of none that is known, or of another than ``backend``.
+        BackendError: operands of two frameworks, of none that is known, or of another than ``wanted``.
     """
     adapter, plain = backend_of(tuple(map(type, operands)))
-    if backend is not None:
-        named = get_backend(backend)
-        if adapter is not None and adapter.name != named.name:
-            raise BackendError(f"backend={backend!r} was asked for, but the operands are arrays of {adapter.name}")
-        adapter = adapter or named
-    elif adapter is None:
-        adapter = get_backend("numpy")
+    if adapter is None:
+        adapter = wanted or get_backend("numpy")
+    elif wanted is not None and adapter.name != wanted.name:
+        raise BackendError(f"backend={wanted.name!r} was asked for, but the operands are arrays of {adapter.name}")
     if plain:
         return adapter, operands
     arrays = {slot: adapter.plain(array) for slot, array in enumerate(operands) if not is_builtin(type(array))}
@@ -137,25 +134,45 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     signatures = tuple(map(adapter.signature, arrays))
     if isinstance(options.optimize, str | bool | tuple):
         return _by_signature(adapter, written, signatures, options)
-    return _by_signature.__wrapped__(adapter, written, signatures, options)
+    return _from_signatures(adapter, written, signatures, options)
 
 
 @lru_cache(maxsize=4096)
-def _by_signature(adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options) -> Prepared:
-    device = one_device(signatures)
+def ready(adapter: Adapter, equation: str, *signatures: Signature) -> Run:
+    """What runs an equation given as text on plain arrays of these signatures, where nothing else is asked.
+
+    This is the cache that a repeated call is answered from; ``adapter`` serves the first of the arrays.
+
+    Raises:
+        BackendError: operands that are something else; others as :func:`prepare`.
+    """
+    if backend_of(tuple([signature[0] for signature in signatures])) != (adapter, True):
+        raise BackendError("the operands are not all plain arrays")
+    if not isinstance(equation, str):
+        raise BackendError("the equation is not given as text")
+    return _from_signatures(adapter, equation, signatures, DEFAULT).run
+
+
+def _from_signatures(
+    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
+) -> Prepared:
+    device = one_device(adapter, signatures)
     operands = tuple(map(adapter.operand, signatures))
     if isinstance(options.optimize, str | bool | tuple):
         return _by_layout(adapter, written, operands, device, options)
     return _by_layout.__wrapped__(adapter, written, operands, device, options)
 
 
-def one_device(signatures: Sequence[Signature]) -> str:
+_by_signature = lru_cache(maxsize=4096)(_from_signatures)
+
+
+def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
     """The device that holds all operands; an empty name, as of a traced array, stands for any.
 
     Raises:
         BackendError: there are two.
     """
-    devices = [name for name in dict.fromkeys(str(signature[3]) for signature in signatures) if name]
+    devices = [name for name in dict.fromkeys(map(adapter.device_of, signatures)) if name]
     if len(devices) > 1:
         raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
     return devices[0] if devices else ""
@@ -240,7 +257,7 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
     if len(arrays) != len(plan.operands):
         raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(arrays)}\n  {plan.equation}")
     signatures = tuple(map(adapter.signature, arrays))
-    device = one_device(signatures)
+    device = one_device(adapter, signatures)
     for number, (signature, planned) in enumerate(zip(signatures, plan.operands)):
         found = adapter.operand(signature)
         if found.shape != planned.shape:
@@ -259,14 +276,23 @@ def _executable(plan: Plan, adapter: Adapter, device: str) -> Run:
     return executable(plan, adapter)
 
 
-_CACHES = {"calls": _by_signature, "plans": _by_layout, "sizes": _sized, "equations": _equation, "stored": _executable}
+_CACHES = {
+    "calls": ready,
+    "options": _by_signature,
+    "plans": _by_layout,
+    "sizes": _sized,
+    "equations": _equation,
+    "stored": _executable,
+}
 
 
 def cache_info() -> dict[str, CacheInfo]:
     """How einsumx's caches fare, from the one that a repeated call hits to the one that new shapes hit.
 
+    ``calls`` has the calls of an equation as text and arrays alone, ``options`` those with keywords, sublists or lists.
+
     >>> sorted(cache_info())
-    ['calls', 'equations', 'plans', 'sizes', 'stored']
+    ['calls', 'equations', 'options', 'plans', 'sizes', 'stored']
     """
     found = {}
     for name, cache in _CACHES.items():

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from einsumx.adapter import Adapter
 from einsumx.errors import BackendError
 
-__all__ = ["backend_of", "backends", "get_backend", "register"]
+__all__ = ["backend_of", "backends", "get_backend", "register", "serving"]
 
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """Names of our own backends, which are also the modules under ``einsumx.backends``."""
@@ -43,7 +43,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Forget which types belong to which backend, and which packages are installed."""
-    for cache in (backend_of, _serves, get_backend, _entry_points):
+    for cache in (backend_of, serving, get_backend, _entry_points):
         cache.cache_clear()
 
 
@@ -96,7 +96,7 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         if is_builtin(kind):
             plain = False
             continue
-        adapter = _serves(kind)
+        adapter = serving(kind)
         found.setdefault(adapter, kind)
         plain = plain and adapter.is_plain(kind)
     if len(found) > 1:
@@ -114,8 +114,12 @@ def is_builtin(kind: type) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _serves(kind: type) -> Adapter:
-    """The backend for arrays of one type: that of the first of its base classes which a framework defines."""
+def serving(kind: type) -> Adapter:
+    """The backend for arrays of one type: that of the first of its base classes which a framework defines.
+
+    Raises:
+        BackendError: there is none, or it refuses the type.
+    """
     for base in kind.__mro__:
         adapter = _of_package(_top(base.__module__))
         if adapter is not None:

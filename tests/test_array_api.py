@@ -194,6 +194,10 @@ def test_arrays_of_two_libraries_are_an_error_that_names_both_types():
     first, second = library("first_library"), library("second_library")
     with pytest.raises(einsumx.BackendError, match=r"first_library\.core\..* and second_library\.core\."):
         einsumx.einsum("i,i->", first.asarray([1.0]), second.asarray([1.0]))
+    run = einsumx.expression("i,i->", (1,), first.asarray([1.0]))
+    with pytest.raises(einsumx.BackendError, match=r"first_library\.core\..* and second_library\.core\."):
+        run(second.asarray([1.0]))
+    assert float(run([2.0]).inner) == float(run(first.asarray([2.0])).inner) == 2.0
 
 
 def test_a_size_that_is_not_known_is_an_error():

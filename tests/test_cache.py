@@ -1,9 +1,8 @@
 """Caches: bounded, keyed by values, seen and cleared, and never an answer for another question."""
 
-import threading
-
 import numpy as np
 import pytest
+from threads import in_threads
 
 import einsumx
 
@@ -87,18 +86,29 @@ def test_threads_that_plan_at_once_all_get_right_answers():
     rng = np.random.default_rng(0)
     cases = [(rng.normal(size=(n, n + 1)), rng.normal(size=(n + 1, n + 2))) for n in range(1, 40)]
     expected = [(a[:, :, None] * b[None]).sum(1) for a, b in cases]
-    wrong = []
-    start = threading.Barrier(4)
 
     def work():
-        start.wait()
         for (a, b), result in zip(cases, expected):
-            if not np.allclose(einsumx.einsum("ij,jk->ik", a, b), result):
-                wrong.append(a.shape)
+            np.testing.assert_allclose(einsumx.einsum("ij,jk->ik", a, b), result, rtol=1e-12)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work)
+
+
+def test_arrays_of_one_shape_and_other_types_are_not_confused():
+    a = np.arange(4.0).reshape(2, 2)
+    matrix = a.view(type("Named", (np.ndarray,), {}))
+    for first, second in [(a, a), (matrix, a), (a, matrix), (a.astype(">f8"), a), (a, a.tolist())]:
+        result = einsumx.einsum("ij,jk->ik", first, second)
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, [[2.0, 3.0], [6.0, 11.0]])
+
+
+def test_keywords_are_seen_after_a_call_without_them():
+    a = np.arange(4.0, dtype="float32").reshape(2, 2)
+    assert einsumx.einsum("ij,jk->ik", a, a).dtype == "float32"
+    assert einsumx.einsum("ij,jk->ik", a, a, dtype="float64").dtype == "float64"
+    out = np.zeros((2, 2), "float32")
+    assert einsumx.einsum("ij,jk->ik", a, a, out=out) is out
+    np.testing.assert_array_equal(out, [[2.0, 3.0], [6.0, 11.0]])
+    with pytest.raises(TypeError, match="outt"):
+        einsumx.einsum("ij,jk->ik", a, a, outt=out)

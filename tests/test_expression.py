@@ -1,9 +1,8 @@
 """Compiled expressions: planned once, constants folded in once, checked at every call."""
 
-import threading
-
 import numpy as np
 import pytest
+from threads import in_threads
 
 import einsumx
 from einsumx.backends.numpy import ADAPTER
@@ -114,14 +113,9 @@ def test_one_expression_serves_several_threads(rng):
     a, b = rng.normal(size=(30, 40)), rng.normal(size=(40, 20))
     run = einsumx.expression("ij,jk->ik", (30, 40), (40, 20))
     expected = (a[:, :, None] * b[None]).sum(1)
-    wrong = []
 
     def work():
-        wrong.extend(1 for _ in range(50) if not np.allclose(run(a, b), expected))
+        for _ in range(50):
+            np.testing.assert_allclose(run(a, b), expected, rtol=1e-12)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work)

@@ -160,6 +160,18 @@ def test_a_registration_comes_before_a_built_in_backend(example):
     assert registry.backend_of((np.ndarray,)) == (other, True)
 
 
+def test_a_backend_registered_after_a_call_serves_the_next_one(example):
+    a, run = np.ones((2, 3)), einsumx.expression("ij->ji", (2, 3))
+    assert type(einsumx.einsum("ij->ji", a)) is type(run(a)) is np.ndarray
+
+    class Other(type(registry.get_backend("numpy"))):
+        def prepare(self, run, plan):
+            return lambda *operands: "by the other backend"
+
+    einsumx.register(Other())
+    assert einsumx.einsum("ij->ji", a) == run(a) == "by the other backend"
+
+
 def test_a_registered_backend_may_refuse_a_type(example):
     class Picky(type(example.backend.ADAPTER)):
         def check_type(self, kind):
