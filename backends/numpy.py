@@ -26,7 +26,7 @@ TRAITS = Traits(
     | _INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
-    rates=Rates(call=1e-6, matrix=0.25e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
+    rates=Rates(call=1e-6, matrix=0.05e-6, gemm=100e9, stream=25e9, copy=25e9, permute=10e9),
 )
 
 
@@ -120,9 +120,12 @@ class NumpyAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":  # Python computes these, one at a time
             return super().kernel(op, shapes, dtype)
+        from einsumx.backends import numpy_integers as integers
         from einsumx.backends import numpy_kernels as kernels
 
         match op:
+            case Matmul() if dtype in _INTEGERS:
+                return integers.matmul(shapes, dtype)
             case Matmul():
                 return kernels.matmul(shapes, dtype)
             case Multiply():

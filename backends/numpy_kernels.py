@@ -18,7 +18,7 @@ import numpy as np
 from einsumx.layout import memory_order
 from einsumx.threads import get_num_threads, run
 
-__all__ = ["cast", "copy", "matmul", "multiply", "native", "total"]
+__all__ = ["broadcast", "cast", "copy", "matmul", "multiply", "native", "total"]
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -83,7 +83,8 @@ def _within(box: Range, shape: Sequence[int]) -> Range:
     return tuple(slice(None) if size == 1 else cut for cut, size in zip(box, shape))
 
 
-def _broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> Shape:
+def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> Shape:
+    """The shape of a product of two arrays with as many axes each."""
     return tuple(right if left == 1 else left for left, right in zip(lhs, rhs))
 
 
@@ -96,7 +97,7 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
         return np.ndarray.dot
     plain = partial(np.matmul, order="C")
     lhs, rhs = shapes
-    batch = _broadcast(lhs[:-2], rhs[:-2])
+    batch = broadcast(lhs[:-2], rhs[:-2])
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
     rate = _MULTIPLY_ADDS.get(dtype)
@@ -154,7 +155,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of the elementwise product, broadcasting."""
     rank = max(map(len, shapes))
     lhs, rhs = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
-    shape = _broadcast(lhs, rhs)
+    shape = broadcast(lhs, rhs)
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     pieces = _pieces(touched / _BYTES)
     if pieces == 1:

@@ -7,6 +7,7 @@ import pytest
 
 import einsumx
 from einsumx import threads
+from einsumx.backends import numpy_integers as integers
 from einsumx.backends import numpy_kernels as kernels
 from einsumx.backends.numpy import ADAPTER
 from einsumx.conformance.oracle import expect, judge
@@ -114,6 +115,48 @@ def test_matmul_of_small_sizes_as_they_come(number, rng, shapes):
     result = ran(Matmul(2, 0, 1), lhs, rhs)
     assert result.flags.c_contiguous
     check(result, *sublists(lhs, rhs))
+
+
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+@pytest.fixture(params=["blas", "loop", "matmul"])
+def way(request, monkeypatch):
+    """The way that integer products take, by what the others cost."""
+    costs = {"blas": ["_MATMUL", "_LOOP_START"], "loop": ["_MATMUL", "_BLAS"], "matmul": ["_BLAS", "_LOOP_START"]}
+    for name in costs[request.param]:
+        monkeypatch.setattr(integers, name, 1.0)
+
+
+@pytest.mark.parametrize("shapes", MATMULS[::3], ids=str)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_matmul_of_integers_wraps(cut, way, rng, shapes, dtype):
+    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
+    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("inner", [1, 255, 257, 1023, 1025, 5000])
+def test_integers_at_the_ends_of_their_range_are_exact(dtype, inner):
+    info = np.iinfo(dtype)
+    lhs = np.full((40, inner), info.min, dtype)
+    lhs[::2] = info.max
+    rhs = np.full((inner, 30), info.max, dtype)
+    rhs[:, ::3] = info.min
+    rhs[0] = 1
+    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+
+
+@pytest.mark.parametrize("bits", [(1, 1), (12, 12), (30, 5), (5, 40), (31, 31), (33, 33), (62, 3), (63, 63)])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_integers_of_any_size_are_exact(rng, dtype, bits):
+    low = 0 if dtype.startswith("u") else -1
+    most = np.iinfo(dtype).max
+    lhs, rhs = (
+        rng.integers(low * min(most, 1 << size), min(most, 1 << size), shape, dtype)
+        for size, shape in zip(bits, [(3, 50, 60), (3, 60, 40)])
+    )
+    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
 
 
 def test_matmul_reads_operands_in_any_layout(cut, rng):
