@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError
-from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
@@ -208,6 +208,10 @@ class Adapter:
                 return lambda source: reshape(source, shape)
             case Expand():
                 return lambda source: self.expand(source, op.shape)
+            case First():
+                ranks = range(len(shapes[0]))
+                index = tuple(0 if axis in op.axes else slice(None) for axis in ranks)
+                return lambda source: source[index]
             case Diagonal():
                 return lambda source: self.diagonal(source, op.axis1, op.axis2)
             case Copy():

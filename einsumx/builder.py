@@ -8,7 +8,7 @@ from itertools import groupby
 from math import prod
 
 from einsumx.layout import contiguous, merged_stride
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.traits import Traits
 
 __all__ = ["Builder", "Labels", "Term"]
@@ -47,6 +47,7 @@ class Builder:
         self.traits = traits
         self.ops: list[Op] = []
         self._slots = slots
+        self._has_empty = 0 in sizes
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""
@@ -83,6 +84,26 @@ class Builder:
             self.ops.append(Diagonal(slot, term.slot, first, second, reason))
             term = Term(slot, labels, strides) if self.traits.strided else self.packed(slot, labels)
         return term
+
+    def first(self, term: Term, labels: Labels) -> Term:
+        """Drop ``labels``, along which the array repeats itself in place: their strides are 0."""
+        if not labels:
+            return term
+        axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
+        kept = [axis for axis in range(len(term.labels)) if axis not in axes]
+        slot = self.new_slot()
+        self.ops.append(First(slot, term.slot, axes))
+        return Term(slot, tuple(term.labels[axis] for axis in kept), tuple(term.strides[axis] for axis in kept))
+
+    def expand(self, term: Term, labels: Labels) -> Term:
+        """Repeat the array along new axes for ``labels``, which come first, in place."""
+        if not labels:
+            return term
+        shape = self.shape(term.labels)
+        slot = self.reshape(term.slot, ((1,) * len(labels)) + shape)
+        out = self.new_slot()
+        self.ops.append(Expand(out, slot, (*self.shape(labels), *shape)))
+        return Term(out, (*labels, *term.labels), ((0,) * len(labels)) + term.strides)
 
     def drop(self, term: Term, axes: Sequence[int]) -> Term:
         """Drop ``axes``, each of size 1 in the array."""
@@ -174,7 +195,19 @@ class Builder:
 
     def merged(self, term: Term, labels: Labels) -> int | None:
         """The one stride of ``labels`` read as a single axis, None where they don't merge."""
+        if self._has_empty and 0 in self.shape(term.labels):
+            return 1
         return merged_stride(self.shape(labels), tuple(term.stride(label) for label in labels))
+
+    def runs(self, term: Term, labels: Labels) -> list[Labels]:
+        """``labels`` in memory order, cut into the longest runs that merge into one axis each."""
+        found: list[Labels] = []
+        for label in term.in_memory_order(labels):
+            if found and self.merged(term, (*found[-1], label)) is not None:
+                found[-1] = (*found[-1], label)
+            else:
+                found.append((label,))
+        return found
 
     def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
         """A permutation where transposes copy.

@@ -6,7 +6,21 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.dtypes import itemsize
-from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Sum,
+    Transpose,
+    sources,
+)
 from einsumx.plan import Plan
 from einsumx.verify import replay
 
@@ -104,7 +118,7 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
         case Transpose() | Diagonal():
             copied = nbytes if op.reason else 0
             return OpCost(0, copied, copied, shape, dtype)
-        case Reshape() | Expand():
+        case Reshape() | Expand() | First():
             return OpCost(0, 0, 0, shape, dtype)
         case Copy() | Cast():
             return OpCost(0, nbytes, nbytes, shape, dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from einsumx.cost import OpCost, PlanCost, plan_cost
-from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
 
 __all__ = ["plan_text", "quantity", "summary"]
@@ -61,6 +61,8 @@ def _call(op: Op) -> str:
             return f"reshape %{op.src} {_shape(op.shape)}"
         case Expand():
             return f"expand %{op.src} {_shape(op.shape)}"
+        case First():
+            return f"first %{op.src} of axes {_shape(op.axes)}"
         case Diagonal():
             return f"diagonal %{op.src} axes {op.axis1} and {op.axis2}"
         case Copy():
@@ -81,7 +83,7 @@ def _call(op: Op) -> str:
 
 def _remark(op: Op, cost: OpCost) -> str:
     match op:
-        case Transpose(reason="") | Diagonal(reason="") | Reshape() | Expand():
+        case Transpose(reason="") | Diagonal(reason="") | Reshape() | Expand() | First():
             return "view"
         case Transpose() | Diagonal() | Copy():
             return f"copy {quantity(cost.copied, 'B')}: {op.reason}"

@@ -9,9 +9,10 @@ from einsumx.bind import SizedEquation
 from einsumx.builder import Builder, Labels, Term
 from einsumx.contract import contract, native_equation
 from einsumx.layout import contiguous
-from einsumx.ops import Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.path import step_outputs
 from einsumx.plan import Operand, Path, Plan
+from einsumx.product import Aim
 from einsumx.simplify import simplify
 from einsumx.traits import Traits
 from einsumx.verify import verify
@@ -113,27 +114,28 @@ def _lower_in(
         _operand(builder, slot, labels, operand, compute)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
     ]
+    terms, repeated = _without_repeats(builder, terms, equation.output)
     # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
     empty = tuple(label for label, size in enumerate(equation.sizes) if size == 0 and label not in equation.output)
     last = (*equation.output, *empty)
-    steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(last))
-    for number, (step, keep) in enumerate(steps):
-        wanted = last if number == len(path) - 1 else None
+    steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(last)))
+    for (step, keep), aim in zip(steps, _aims(steps, terms, last)):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
             (term,) = taken
             terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
         else:
             lhs, rhs = taken
-            terms.append(contract(builder, lhs, rhs, keep, compute, wanted))
+            terms.append(contract(builder, lhs, rhs, keep, compute, aim))
     (term,) = terms
     term = builder.sum(term, empty)
     if compute != dtype:
         term = builder.cast(term, dtype)
+    term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
-    if not may_be_view and all(_is_view(op, traits) for op in builder.ops):
-        reason = "the framework returns no views" if not traits.views else "only a rearrangement returns a view"
+    if repeated or (not may_be_view and all(_is_view(op, traits) for op in builder.ops)):
+        reason = _why_own(traits, repeated)
         slot = builder.new_slot()
         builder.ops.append(Copy(slot, term.slot, f"a result of its own, as {reason}"))
         term = builder.packed(slot, term.labels)
@@ -142,9 +144,72 @@ def _lower_in(
     return builder.ops, term.slot
 
 
+def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels]:
+    """The terms without the axes along which they only repeat themselves (stride 0), and what the result lacks then.
+
+    A label stays where an operand has data along it. Where none has, the result is repeated along it, or the smallest
+    operand keeps it to be summed.
+    """
+    if len(terms) == 1 or not builder.traits.strided:
+        return terms, ()
+    flat = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride == 0}
+    flat = {label for label in flat if builder.sizes[label] > 1}
+    if not flat:
+        return terms, ()
+    real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
+    kept: list[set[int]] = [set() for _ in terms]
+    for label in sorted(flat - real - set(output)):
+        having = [place for place, term in enumerate(terms) if label in term.labels]
+        data = [builder.size([other for other in terms[place].labels if other not in flat]) for place in having]
+        kept[having[data.index(min(data))]].add(label)
+    found = [
+        builder.first(
+            term,
+            tuple(
+                label
+                for label, stride in zip(term.labels, term.strides)
+                if label in flat and stride == 0 and label not in keep
+            ),
+        )
+        for term, keep in zip(terms, kept)
+    ]
+    return found, tuple(label for label in output if label in flat and label not in real)
+
+
+def _aims(steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels) -> list[Aim]:
+    """What the result of each step is needed for: the step that takes it, or the output."""
+    labels = [frozenset(term.labels) for term in terms]
+    operands: list[Term | None] = list(terms)
+    makers: list[int | None] = [None] * len(terms)
+    aims = [*[Aim()] * (len(steps) - 1), Aim(order=last)]
+    for number, (step, keep) in enumerate(steps):
+        taken = [
+            (labels.pop(position), operands.pop(position), makers.pop(position))
+            for position in sorted(step, reverse=True)
+        ]
+        for (own, _, maker), (others, operand, _) in zip(taken, taken[::-1]):
+            if maker is not None and len(taken) == 2:
+                shared = sorted(own & others)
+                ordered = tuple(shared) if operand is None else operand.in_memory_order(shared)
+                aims[maker] = Aim(
+                    contracted=tuple(label for label in ordered if label not in keep),
+                    batch=tuple(label for label in ordered if label in keep),
+                )
+        labels.append(keep)
+        operands.append(None)
+        makers.append(number)
+    return aims
+
+
+def _why_own(traits: Traits, repeated: Labels) -> str:
+    if repeated:
+        return "all operands repeat themselves along an axis of it"
+    return "only a rearrangement returns a view" if traits.views else "the framework returns no views"
+
+
 def _is_view(op: Op, traits: Traits) -> bool:
     """Whether an op may give memory that is its operand's; without strides only a reshape does."""
-    return isinstance(op, Transpose | Reshape | Diagonal if traits.strided else Reshape)
+    return isinstance(op, Transpose | Reshape | Expand | First | Diagonal if traits.strided else Reshape)
 
 
 def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand, compute: str) -> Term:

@@ -14,6 +14,7 @@ __all__ = [
     "Copy",
     "Diagonal",
     "Expand",
+    "First",
     "Matmul",
     "Multiply",
     "Native",
@@ -51,6 +52,15 @@ class Expand:
     out: int
     src: int
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Element 0 along ``axes``, which are gone: a view of all that there is where an axis has a stride of 0."""
+
+    out: int
+    src: int
+    axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +136,7 @@ class Native:
     equation: str
 
 
-Op: TypeAlias = Transpose | Reshape | Expand | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
+Op: TypeAlias = Transpose | Reshape | Expand | First | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
 
 
 def sources(op: Op) -> tuple[int, ...]:
@@ -140,5 +150,5 @@ def sources(op: Op) -> tuple[int, ...]:
             return (op.lhs, op.rhs)
         case Native():
             return op.operands
-        case Transpose() | Reshape() | Expand() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
             return (op.src,)

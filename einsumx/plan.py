@@ -167,6 +167,7 @@ _OPS = {
         _ops.Transpose,
         _ops.Reshape,
         _ops.Expand,
+        _ops.First,
         _ops.Diagonal,
         _ops.Copy,
         _ops.Cast,

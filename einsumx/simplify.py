@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Sum,
+    Transpose,
+    sources,
+)
 from einsumx.verify import result_shape
 
 __all__ = ["simplify"]
@@ -74,7 +88,7 @@ def _renamed(op: Op, names: dict[int, int]) -> Op:
             return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
         case Native():
             return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
-        case Transpose() | Reshape() | Expand() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
             return replace(op, src=names.get(op.src, op.src))
 
 

@@ -32,7 +32,8 @@ class Traits:
 
     min_batch_axes: int = 0
     max_batch_axes: int | None = None
-    """How many batch axes one matmul takes (None: any number)."""
+    """How many batch axes one matmul takes (None: any number). Where ``batch_strides`` holds, the adapter takes more,
+    at the cost of a call for each index of all but the largest."""
 
     batch_strides: bool = True
     """Batch axes of a matmul may have any strides, 0 among them, and each matrix needs one unit stride.

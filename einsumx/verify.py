@@ -7,7 +7,21 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.errors import EinsumxError
-from einsumx.ops import Cast, Copy, Diagonal, Expand, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose, sources
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Sum,
+    Transpose,
+    sources,
+)
 
 if TYPE_CHECKING:
     from einsumx.plan import Plan
@@ -72,6 +86,10 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             (shape,) = shapes
             need(len(shape) == len(op.shape) and all(a in (1, b) for a, b in zip(shape, op.shape)))
             return op.shape
+        case First():
+            (shape,) = shapes
+            need(set(op.axes) <= set(range(len(shape))) and all(shape[axis] > 0 for axis in op.axes))
+            return tuple(size for axis, size in enumerate(shape) if axis not in op.axes)
         case Diagonal():
             (shape,) = shapes
             pair = {op.axis1, op.axis2}

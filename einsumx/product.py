@@ -1,0 +1,407 @@
+"""The matrix product of two terms: which labels are batch axes, rows, columns and summed, and what is copied for it.
+
+Each operand is either read where it lies or copied into order first. Read where they lie, free axes that do not merge
+into one become batch axes that the other operand lacks, and summed axes that do not merge become batch axes that are
+summed afterwards. All the ways are costed, and the cheapest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import prod
+
+from einsumx.builder import Builder, Labels, Term
+from einsumx.dtypes import itemsize, kind
+from einsumx.rates import Rates
+
+__all__ = ["Aim", "Choice", "Classes", "arithmetic", "choose", "copy_seconds", "matmul"]
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The labels of a pairwise contraction, by what becomes of them."""
+
+    batch: Labels
+    contracted: Labels
+    lhs_free: Labels
+    rhs_free: Labels
+
+    @property
+    def kept(self) -> Labels:
+        return (*self.batch, *self.lhs_free, *self.rhs_free)
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a result is needed for, which decides between axis orders.
+
+    Attributes:
+        order: the axis order that the caller asked for; None for the result of an inner step.
+        contracted: the labels that the next step sums, in the order in which its other term has them.
+        batch: the labels that the next step has in both terms and keeps.
+    """
+
+    order: Labels | None = None
+    contracted: Labels = ()
+    batch: Labels = ()
+
+    def target(self, labels: Labels) -> Labels | None:
+        """``labels`` in the order asked for."""
+        return None if self.order is None else tuple(label for label in self.order if label in labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a product gets one operand.
+
+    Attributes:
+        cost: seconds spent on a copy.
+        rows: the free labels along its matrices.
+        loops: the free labels that become batch axes.
+        copied: whether it is copied first.
+        transposed: the copy, or the operand, lies packed as ``[batch, contracted, rows]``.
+    """
+
+    cost: float
+    rows: Labels
+    loops: Labels = ()
+    copied: bool = False
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Everything that is chosen for one product.
+
+    Attributes:
+        batch: the batch axes in order, each a run of labels.
+        contracted: the labels summed by the product itself, in order.
+        summed: batch labels that are summed afterwards.
+        lhs, rhs: how each operand is read.
+        swapped: the right term is the product's left operand.
+        result: the order in which the product is born.
+        cost: seconds.
+    """
+
+    batch: tuple[Labels, ...]
+    contracted: Labels
+    summed: Labels
+    lhs: Reading
+    rhs: Reading
+    swapped: bool
+    result: Labels
+    cost: float
+
+
+def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
+    """Write the product that was chosen."""
+    first = _operand(builder, lhs, choice.lhs, choice)
+    second = _operand(builder, rhs, choice.rhs, choice)
+    flags = choice.lhs.transposed, choice.rhs.transposed
+    if choice.swapped:
+        first, second, flags = second, first, flags[::-1]
+    # Both operands come as [batch, free, contracted]; the right one is wanted as [batch, contracted, free].
+    if builder.traits.strided:
+        rank = _batch_rank(builder, choice)
+        out = builder.matmul(first, builder.transpose(second, (*range(rank), rank + 1, rank)))
+    else:
+        out = builder.matmul(first, second, flags[0], not flags[1])
+    found = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
+    return builder.sum(found, choice.summed)
+
+
+def _batch_rank(builder: Builder, choice: Choice) -> int:
+    return max(len(choice.batch), builder.traits.min_batch_axes)
+
+
+def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice) -> int:
+    """The slot of an operand as ``[batch, free, contracted]``; with the last two swapped where a flag says so."""
+    runs = [tuple(label for label in run if label in term.labels) for run in choice.batch]
+    batch = tuple(label for run in runs for label in run)
+    first, last = reading.rows, choice.contracted
+    if reading.transposed:
+        first, last = last, first
+    order = (*batch, *first, *last)
+    if reading.copied:
+        term = builder.pack(term, order, _reason(builder, term, reading.rows, choice.contracted))
+    if builder.traits.strided:
+        # The copy may lie turned; as a view it is read straight.
+        first, last = reading.rows, choice.contracted
+        term = builder.permute(term, (*batch, *first, *last))
+    ones = (1,) * (_batch_rank(builder, choice) - len(runs))
+    shape = (*ones, *(builder.size(run) for run in runs), builder.size(first), builder.size(last))
+    return builder.reshape(term.slot, shape)
+
+
+def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> str:
+    """Why an operand is not read where it lies."""
+    if not builder.traits.strided:
+        return "its axes in the order of the matmul"
+    if builder.merged(term, contracted) is None:
+        return "its contracted axes do not merge"
+    runs = builder.runs(term, free)
+    if not any(_is_matrix(builder, term, run, contracted) for run in runs or [()]):
+        return "no axis of its matrices has unit stride"
+    if len(runs) > 1:
+        return "its free axes do not merge, and a product for each takes longer than the copy"
+    return "its batch axes do not lie in the order of the matmul"
+
+
+# -- choosing -------------------------------------------------------------------------------------------------------
+
+
+def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Choice:
+    """The cheapest of all ways; the first of equals, so that plans never depend on chance."""
+    return min(_choices(builder, lhs, rhs, classes, dtype, aim), key=lambda choice: choice.cost)
+
+
+def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Iterator[Choice]:
+    traits, size = builder.traits, builder.size
+    nbytes = itemsize(dtype)
+    result_bytes = size(classes.kept) * nbytes
+    for contracted, summed in _contracted(builder, lhs, rhs, classes):
+        for shared in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim):
+            lefts = _readings(builder, lhs, shared, classes.lhs_free, contracted, nbytes, aim)
+            rights = _readings(builder, rhs, shared, classes.rhs_free, contracted, nbytes, aim)
+            for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, aim):
+                matrices = prod(map(size, batch))
+                rows, cols, inner = size(left.rows), size(right.rows), size(contracted)
+                calls = matrices // max(1, 1, *map(size, batch)) if traits.max_batch_axes == 1 else 1
+                cost = left.cost + right.cost + calls * traits.rates.call
+                cost += _product_seconds(traits.rates, dtype, nbytes, matrices, rows, cols, inner)
+                if summed:
+                    cost += traits.rates.call + matrices * rows * cols * nbytes / traits.rates.stream
+                labels = tuple(label for run in batch for label in run)
+                for swapped in (False, True):
+                    result = (*labels, *right.rows, *left.rows) if swapped else (*labels, *left.rows, *right.rows)
+                    kept = tuple(label for label in result if label not in summed)
+                    turn = _turn_seconds(builder, kept, aim, result_bytes)
+                    yield Choice(batch, contracted, summed, left, right, swapped, result, cost + turn)
+
+
+def _product_seconds(rates: Rates, dtype: str, nbytes: int, matrices: int, rows: int, cols: int, inner: int) -> float:
+    """Seconds of a batch of matrix products; few rows or columns leave a part of the arithmetic units idle."""
+    work = max(rows, 8) * max(cols, 8) * inner * arithmetic(dtype) / rates.gemm
+    traffic = (rows * inner + inner * cols + 2 * rows * cols) * nbytes / rates.stream
+    return matrices * (rates.matrix + work + traffic)
+
+
+def arithmetic(dtype: str) -> float:
+    """The cost of a multiply-add in units of one of float32."""
+    return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)
+
+
+def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Iterator[tuple[Labels, Labels]]:
+    """Orders of the contracted labels, and which of them are batch axes that are summed afterwards."""
+    labels = classes.contracted
+    orders = list(dict.fromkeys((lhs.in_memory_order(labels), rhs.in_memory_order(labels))))
+    for order in orders:
+        yield order, ()
+    if len(labels) < 2 or not (builder.traits.strided and builder.traits.batch_strides):
+        return
+    for order in orders:
+        runs = [run for run in _common_runs(builder, order, (lhs, rhs)) if builder.size(run) > 1]
+        if len(runs) > 1:
+            inner = max(runs, key=builder.size)
+            yield inner, tuple(label for label in order if label not in inner)
+
+
+def _common_runs(builder: Builder, order: Labels, terms: tuple[Term, ...]) -> list[Labels]:
+    """``order`` cut into runs that merge in every term."""
+    runs: list[Labels] = []
+    for label in order:
+        if runs and all(builder.merged(term, (*runs[-1], label)) is not None for term in terms):
+            runs[-1] = (*runs[-1], label)
+        else:
+            runs.append((label,))
+    return runs
+
+
+def _readings(
+    builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels, nbytes: int, aim: Aim
+) -> list[Reading]:
+    """The ways to get a term: where it lies, if the product can read it so, and copied."""
+    traits = builder.traits
+    found: list[Reading] = []
+    orders = [term.in_memory_order(free)]
+    if traits.strided:
+        in_place = _in_place(builder, term, shared, free, contracted)
+        if in_place is not None:
+            found.append(in_place)
+            if not in_place.loops:
+                return found
+    wanted = _grouped(free, aim) if aim.order is None else aim.target(free)
+    if wanted is not None and wanted != orders[0]:
+        orders.append(wanted)
+    if not traits.strided:
+        for rows in orders:
+            if builder.is_packed(term, (*shared, *rows, *contracted)):
+                return [Reading(0.0, rows)]
+            if traits.transpose_flags and builder.is_packed(term, (*shared, *contracted, *rows)):
+                return [Reading(0.0, rows, transposed=True)]
+    source = term.in_memory_order(term.labels)
+    amount = builder.size(term.labels) * nbytes
+    for rows in orders:
+        straight, turned = (*shared, *rows, *contracted), (*shared, *contracted, *rows)
+        cost = copy_seconds(builder, source, straight, amount)
+        turned_cost = copy_seconds(builder, source, turned, amount)
+        turn = turned_cost < cost and (traits.strided or traits.transpose_flags)
+        found.append(Reading(min(cost, turned_cost) if turn else cost, rows, copied=True, transposed=turn))
+    return found
+
+
+def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> Reading | None:
+    """A strided operand read where it lies: the largest run of free axes along its matrices, the others looped over."""
+    if builder.merged(term, contracted) is None:
+        return None
+    if not builder.traits.batch_strides and not (
+        builder.is_packed(term, (*term.in_memory_order(shared), *term.in_memory_order(free), *contracted)) or not shared
+    ):
+        return None
+    runs = builder.runs(term, free)
+    readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
+    if not readable:
+        return None
+    rows = max(readable, key=builder.size)
+    loops = tuple(label for run in runs if run is not rows for label in run)
+    if loops and not builder.traits.batch_strides:
+        return None
+    return Reading(0.0, rows, loops)
+
+
+def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
+    """Whether BLAS reads the matrices of a strided operand where they lie."""
+    row_stride, col_stride = builder.merged(term, rows), builder.merged(term, cols)
+    if row_stride is None or col_stride is None:
+        return False
+    height, width = builder.size(rows), builder.size(cols)
+    if height == 1 or width == 1:
+        return row_stride > 0 and col_stride > 0
+    return (col_stride == 1 and row_stride >= width) or (row_stride == 1 and col_stride >= height)
+
+
+# -- batch axes -----------------------------------------------------------------------------------------------------
+
+
+def _shared(builder: Builder, lhs: Term, rhs: Term, labels: Labels, aim: Aim) -> list[Labels]:
+    """Orders of the labels that both terms keep; without strides, these are the orders in which they may lie packed."""
+    orders = [lhs.in_memory_order(labels)]
+    if not builder.traits.strided:
+        orders.append(rhs.in_memory_order(labels))
+        target = aim.target(labels)
+        if target is not None:
+            orders.insert(0, target)
+    return list(dict.fromkeys(orders))
+
+
+def _arranged(
+    builder: Builder,
+    lhs: Term,
+    rhs: Term,
+    lefts: list[Reading],
+    rights: list[Reading],
+    shared: Labels,
+    summed: Labels,
+    aim: Aim,
+) -> Iterator[tuple[Reading, Reading, tuple[Labels, ...]]]:
+    """Each pair of readings, with the batch axes in each order that may matter: runs that are one axis in both."""
+    for left, right in combinations(lefts, rights):
+        if summed and (left.copied or right.copied):
+            continue
+        sides = ((lhs, left.copied), (rhs, right.copied))
+        if not builder.traits.strided:
+            yield left, right, (shared,) if shared else ()
+            continue
+        kept = (*(label for label in shared if label not in summed), *left.loops, *right.loops)
+        orders = [_ordered(kept, lhs), _ordered(kept, rhs)]
+        target = aim.target(kept)
+        if target is not None:
+            orders.insert(0, target)
+        # What is summed afterwards comes first, so that the sum adds whole blocks.
+        found = dict.fromkeys(_batch_runs(builder, (*_ordered(summed, lhs), *order), sides) for order in orders)
+        for batch in found:
+            yield left, right, batch
+
+
+def _ordered(labels: Labels, term: Term) -> Labels:
+    """``labels`` in the term's memory order, those that it lacks first."""
+    own = tuple(label for label in labels if label in term.labels)
+    return (*(label for label in labels if label not in own), *term.in_memory_order(own))
+
+
+def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool], ...]) -> tuple[Labels, ...]:
+    runs: list[Labels] = []
+    for label in order:
+        if runs and all(_continues(builder, term, copied, runs[-1], label) for term, copied in sides):
+            runs[-1] = (*runs[-1], label)
+        else:
+            runs.append((label,))
+    return tuple(runs)
+
+
+def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: int) -> bool:
+    """Whether a label after a run of batch labels is still the same axis of one operand."""
+    own = [other for other in run if other in term.labels]
+    if not own or label not in term.labels:
+        return not own and label not in term.labels
+    return len(own) == len(run) and (copied or builder.merged(term, (*run, label)) is not None)
+
+
+# -- what moving data costs -----------------------------------------------------------------------------------------
+
+
+def _turn_seconds(builder: Builder, result: Labels, aim: Aim, nbytes: int) -> float:
+    """Seconds to bring a result from the order in which it is born into the one it is needed in."""
+    rates = builder.traits.rates
+    target = aim.target(result)
+    if target is not None:
+        if target == result:
+            return 0.0
+        # A view's call, where there are strides; the copy where there are none.
+        return 0.2 * rates.call if builder.traits.strided else copy_seconds(builder, result, target, nbytes)
+    if not (aim.contracted or aim.batch):
+        return 0.0
+    return 0.0 if _is_ready(builder, result, aim) else rates.call + 2 * nbytes / rates.permute
+
+
+def _is_ready(builder: Builder, result: Labels, aim: Aim) -> bool:
+    """Whether the next step reads a packed result where it lies."""
+    result = tuple(label for label in result if builder.sizes[label] != 1)
+    contracted = tuple(label for label in result if label in aim.contracted)
+    if not contracted:
+        return True
+    if contracted != tuple(label for label in aim.contracted if label in contracted):
+        return False
+    start = result.index(contracted[0])
+    if result[start : start + len(contracted)] != contracted:
+        return False
+    free = [place for place, label in enumerate(result) if label not in contracted and label not in aim.batch]
+    is_run = not free or free[-1] - free[0] == len(free) - 1
+    if builder.traits.strided:
+        return is_run and result[-1] not in aim.batch
+    return is_run and all(label in aim.batch for label in result[: len(result) - len(contracted) - len(free)])
+
+
+def _grouped(labels: Labels, aim: Aim) -> Labels:
+    """``labels`` with those that the next step keeps in both terms first, then its free ones, then what it sums."""
+    free = tuple(label for label in labels if label not in aim.contracted and label not in aim.batch)
+    batch = tuple(label for label in aim.batch if label in labels)
+    return (*batch, *free, *(label for label in aim.contracted if label in labels))
+
+
+def copy_seconds(builder: Builder, source: Labels, target: Labels, nbytes: int) -> float:
+    """Seconds to copy an array that lies in the order ``source`` into the order ``target``."""
+    rates, sizes = builder.traits.rates, builder.sizes
+    run = 1
+    before = [label for label in source if sizes[label] != 1]
+    after = [label for label in target if sizes[label] != 1]
+    while before and before[-1] == after[-1]:
+        run *= sizes[before.pop()]
+        after.pop()
+    permuted = 2 * nbytes / rates.permute
+    if run == 1 and after:
+        return rates.call + permuted
+    runs = builder.size(before)
+    return rates.call + min(permuted, 2 * nbytes / rates.copy + runs * rates.run)
