@@ -11,8 +11,9 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapter import Array
+from einsumx.dtypes import itemsize
 
-__all__ = ["copied", "is_recorded", "product"]
+__all__ = ["copied", "integer_product", "is_recorded", "product"]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[[Array, Array], Array]
@@ -28,6 +29,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _STEP = 5e-6
 _MOVED = 10e9
 
+# The work, in multiply-adds, and the least size of any axis that make casts to float64 and back pay; and the largest
+# magnitudes in short integers.
+_INTEGER_WORK = 300_000
+_INTEGER_SIZE = 16
+_LARGEST = {"int8": 1 << 7, "uint8": (1 << 8) - 1, "int16": 1 << 15}
+
 # How many cache lines a copy reads from before it comes back to the first: what the cache holds, and what the processor
 # remembers the pages of; and how many elements make a part of a copy worth its call.
 _LINES = 4096
@@ -36,21 +43,55 @@ _PAGE = 4096
 _BLOCK = 1 << 16
 
 
-def product(lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
+def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """The kernel for ``[..., rows, contracted] @ [..., contracted, cols]`` in these shapes.
 
     Args:
         lhs, rhs: the shapes; a batch axis of size 1 broadcasts.
-        itemsize: bytes of an element.
+        dtype: of both.
     """
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
         return _single(rows, cols)
-    batch = tuple(right if left == 1 else left for left, right in zip(lhs[:-2], rhs[:-2]))
-    kernel = _looped(batch, lhs, rhs, itemsize) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
+    batch = _batch(lhs, rhs)
+    kernel = _looped(batch, lhs, rhs, itemsize(dtype)) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
     if (rows == 1) != (cols == 1):
         return _rowwise(kernel, of_lhs=cols == 1)
     return kernel
+
+
+def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """The same for integers, for which torch has plain loops: where there is work enough, a product in float64.
+
+    It is exact while no sum can reach 2**53, which the dtype tells for short integers, and the operands for long ones.
+    """
+    narrow = product(lhs, rhs, dtype)
+    rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
+    if min(rows, inner, cols) < _INTEGER_SIZE or prod(_batch(lhs, rhs)) * rows * inner * cols < _INTEGER_WORK:
+        return narrow
+    wide = product(lhs, rhs, "float64")
+    known = _LARGEST.get(dtype)
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        if known is None and not (_is_plain(lhs) and _is_plain(rhs)):
+            return narrow(lhs, rhs)
+        bound = known**2 if known is not None else _largest(lhs) * _largest(rhs)
+        if bound * inner > 2**53:
+            return narrow(lhs, rhs)
+        # By way of int64, as only from there a cast wraps.
+        return wide(lhs.double(), rhs.double()).long().to(lhs.dtype)
+
+    return run
+
+
+def _largest(array: Array) -> int:
+    """The largest magnitude in a tensor of integers."""
+    return max(abs(int(bound)) for bound in array.aminmax())
+
+
+def _batch(lhs: Shape, rhs: Shape) -> Shape:
+    """The batch axes of a product, broadcast."""
+    return tuple(right if left == 1 else left for left, right in zip(lhs[:-2], rhs[:-2]))
 
 
 def _single(rows: int, cols: int) -> Kernel:

@@ -148,3 +148,38 @@ def test_copies_are_differentiated_and_mapped(shape, axes):
     assert torch.equal(gradient.permute(axes), cotangent)
     mapped = torch.func.vmap(lambda each: ADAPTER.copy(each.permute(axes)))(source.detach()[None])
     assert torch.equal(mapped[0], source.permute(axes))
+
+
+# -- integers ---------------------------------------------------------------------------------------------------
+
+INTEGERS = [("int8", 127), ("uint8", 255), ("int16", 2**15 - 1), ("int32", 2**31 - 1), ("int64", 2**63 - 1)]
+
+
+@pytest.mark.parametrize(
+    "shapes", [((80, 70), (70, 60)), ((6, 20, 300), (6, 300, 16)), ((2, 1, 30, 40), (2, 9, 40, 16))]
+)
+@pytest.mark.parametrize(("dtype", "largest"), INTEGERS)
+@pytest.mark.parametrize("divisor", [1, 1000, 2**40])
+def test_integer_products_are_exact_and_wrap(dtype, largest, divisor, shapes):
+    limit = max(largest // divisor, 1)
+    lowest = 0 if dtype == "uint8" else -limit - 1
+    lhs, rhs = (torch.randint(lowest, limit, shape, dtype=getattr(torch, dtype)) for shape in shapes)
+    lhs.view(-1)[:2] = torch.tensor([lowest, limit])
+    run = ADAPTER.kernel(Matmul(2, 0, 1), shapes, dtype)
+    result = run(lhs, rhs)
+    assert not (verdict := judged(result, lhs, rhs)).wrong, verdict
+    assert torch.equal(torch.func.vmap(run)(lhs[None], rhs[None])[0], result)
+
+
+def test_an_integer_sum_one_beyond_float64_is_exact():
+    lhs, rhs = torch.ones(80, 80, dtype=torch.int64), torch.ones(80, 80, dtype=torch.int64)
+    lhs[:, 0] = 2**53
+    result = ADAPTER.kernel(Matmul(2, 0, 1), [(80, 80), (80, 80)], "int64")(lhs, rhs)
+    assert result.eq(2**53 + 79).all()
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((4, 5, 6), (0, 2)), ((4, 5), (0,)), ((0, 5), (0,)), ((4, 0), (0,))])
+def test_a_sum_of_bools_is_an_or(shape, axes):
+    array = torch.rand(shape) > 0.7
+    assert torch.equal(ADAPTER.sum(array, axes), array.any(axes))
+    assert torch.equal(torch.func.vmap(lambda each: ADAPTER.sum(each, axes))(array[None])[0], array.any(axes))
