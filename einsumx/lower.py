@@ -42,7 +42,7 @@ def lower(
     """
     lowered, result = _compute(equation, operands, path, traits, dtype)
     ops, result = simplify(lowered, [operand.shape for operand in operands], result)
-    if _native_is_cheaper(equation, operands, traits, dtype, len(ops)):
+    if _native_is_cheaper(equation, operands, traits, dtype, ops):
         builder = Builder(equation.sizes, traits, len(operands))
         result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
         ops = tuple(builder.ops)
@@ -81,9 +81,9 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
 
 
 def _native_is_cheaper(
-    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, calls: int
+    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
 ) -> bool:
-    """Whether one call of the framework's own einsum beats ``calls`` others: tiny, and nothing that it gets wrong.
+    """Whether one call of the framework's own einsum beats ``ops``: tiny, and nothing that it gets wrong.
 
     Its gradients are wrong for repeated labels, for broadcast axes and without labels, so those never go there.
     """
@@ -91,7 +91,9 @@ def _native_is_cheaper(
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if not 0 < prod(equation.sizes) < traits.rates.native * traits.rates.call * (calls - 1):
+    rates = traits.rates
+    saved = sum(rates.view if isinstance(op, Reshape) else rates.call for op in ops) - rates.call
+    if not 0 < prod(equation.sizes) < rates.native * saved:
         return False
     return all(
         operand.dtype == dtype

@@ -49,6 +49,7 @@ class Rates:
 
     Attributes:
         call: seconds that a call takes before it does any work.
+        view: seconds that a reshape takes that is free otherwise.
         matrix: seconds that each matrix of a batched product takes before any arithmetic.
         gemm: multiply-adds a second of a large float32 product.
         stream: bytes a second that products, sums and elementwise ops read and write.
@@ -59,6 +60,7 @@ class Rates:
     """
 
     call: float = 1e-6
+    view: float = 0.3e-6
     matrix: float = 0.3e-6
     gemm: float = 50e9
     stream: float = 20e9

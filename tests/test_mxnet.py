@@ -328,6 +328,13 @@ def test_the_reshape_primitive_shares_memory():
     assert whole.asnumpy().tolist() == [0, 0, 0, 1, 1, 1]
 
 
+def test_reshapes_in_a_plan_read_slices_where_they_lie():
+    whole = np.arange(48.0).reshape(4, 3, 4)
+    rows = array(whole)[1:3]
+    result = einsumx.einsum("abc,cd->abd", rows, array(np.eye(4)), dtype="float64")
+    np.testing.assert_array_equal(result.asnumpy(), whole[1:3])
+
+
 @pytest.mark.parametrize("flags", [*itertools.product([False, True], repeat=2)])
 def test_the_matmul_primitive_reads_operands_transposed(flags, random):
     lhs, rhs = random.standard_normal((2, 3, 4)), random.standard_normal((2, 4, 5))
@@ -512,6 +519,31 @@ def test_gradients_are_those_of_the_plain_sum(equation, dtype, request_, lowered
         np.testing.assert_array_equal(operand.grad.asnumpy(), expected + (7 if request_ == "add" else 0))
     if lowered:
         einsumx.cache_clear()
+
+
+@pytest.mark.parametrize("request_", ["write", "add"])
+@pytest.mark.parametrize("equation", ["ij,kj->ik", "ij,jk->ik", "ji,kj->ik", "ji,jk->ik", "ij,kj->ki", "j,kj->k"])
+def test_a_large_single_product_and_its_gradients_are_right(equation, request_, random):
+    sizes = {"i": 260, "j": 40 if "i" in equation else 2048, "k": 270 if "i" in equation else 1024}
+    terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
+    values = [random.integers(-3, 4, [sizes[label] for label in term]).astype("float32") for term in terms]
+    operands = list(map(array, values))
+    for operand in operands:
+        operand.attach_grad(request_)
+        operand.grad[()] = 7
+    with mx.autograd.record():
+        result = einsumx.einsum(equation, *operands)
+    head = random.integers(-3, 4, result.shape).astype("float32")
+    result.backward(array(head))
+    lhs = values[0] if terms[0] != "ji" else values[0].T
+    rhs = values[1] if terms[1] == "jk" else values[1].T
+    product, inner = lhs @ rhs, head.T if output == "ki" else head
+    np.testing.assert_array_equal(result.asnumpy(), product.T if output == "ki" else product)
+    first = inner @ rhs.T
+    second = np.outer(lhs, inner) if lhs.ndim == 1 else lhs.T @ inner
+    gradients = [first.T if terms[0] == "ji" else first, second if terms[1] == "jk" else second.T]
+    for operand, gradient in zip(operands, gradients):
+        np.testing.assert_array_equal(operand.grad.asnumpy(), gradient + (7 if request_ == "add" else 0))
 
 
 def test_an_operand_given_twice_gets_the_sum_of_both_gradients():
