@@ -16,7 +16,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.execute import executable
-from einsumx.ops import Copy, Matmul, Multiply, Native, Op, Sum, Transpose
+from einsumx.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Key, Rates, is_rate, key_of, store_rates
 from einsumx.verify import replay
@@ -114,6 +114,7 @@ class _Bench:
         """Each rate with its name; those that others build on come first."""
         call = self._call()
         yield "call", call
+        yield "view", self._view()
         gemm = self._gemm()
         yield "gemm", gemm
         yield "matrix", self._matrix(gemm)
@@ -136,6 +137,13 @@ class _Bench:
         shape = (*self.batch, 2, 2)
         chain = [Matmul(place + 2, place + 1, 0) for place in range(CHAIN + 1)]
         one, many = self.seconds([shape] * 2, chain[:1]), self.seconds([shape] * 2, chain)
+        return (many - one) / CHAIN
+
+    def _view(self) -> float:
+        """What one more reshape adds to a plan of reshapes."""
+        shapes = (2, 2), (4, 1)
+        chain: list[Op] = [Reshape(place + 1, place, shapes[place % 2]) for place in range(CHAIN + 1)]
+        one, many = self.seconds([(1, 4)], chain[:1]), self.seconds([(1, 4)], chain)
         return (many - one) / CHAIN
 
     def _gemm(self) -> float:

@@ -170,6 +170,7 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
 
 _MEANINGS = {
     "call": "a call, before any work",
+    "view": "a reshape that copies nothing",
     "matrix": "a matrix of a batched product, before any work",
     "gemm": "multiply-adds of a large product",
     "stream": "bytes of sums and elementwise products",
@@ -208,7 +209,7 @@ def _rate(name: str, value: float) -> str:
     >>> _rate("call", 2.5e-6), _rate("gemm", 98.7e9), _rate("copy", 14e9)
     ('2.50 µs', '98.7 G/s', '14 GB/s')
     """
-    if name in ("call", "matrix", "run"):
+    if name in ("call", "view", "matrix", "run"):
         return duration(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
     return f"{quantity(value, '' if name in ('gemm', 'native') else 'B')}/s"
 

@@ -16,13 +16,15 @@ from einsumx.backends.numpy import NumpyAdapter
 from einsumx.calibrate import calibrate, measure_rates
 from einsumx.cli import main
 from einsumx.errors import BackendError, EinsumxError
-from einsumx.ops import Copy, Matmul, Native, Transpose
+from einsumx.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.rates import Rates, cache_folder, calibrated, key_of, store_rates
 from einsumx.registry import get_backend
 from einsumx.traits import Traits
 from einsumx.verify import result_shape
 
-MACHINE = Rates(call=3e-6, matrix=0.5e-6, gemm=40e9, stream=11e9, copy=6e9, permute=2e9, run=9e-9, native=0.7e9)
+MACHINE = Rates(
+    call=3e-6, view=0.4e-6, matrix=0.5e-6, gemm=40e9, stream=11e9, copy=6e9, permute=2e9, run=9e-9, native=0.7e9
+)
 
 
 class Simulated(Adapter):
@@ -61,6 +63,8 @@ class Simulated(Adapter):
         match op:
             case Transpose() if self.cpu.strided:
                 return 0.0
+            case Reshape():
+                return machine.view
             case Transpose() | Copy():
                 # Of a permuting copy, the kept innermost axis is the last of the longest runs.
                 keeps = op.axes[-1] == len(op.axes) - 1 if isinstance(op, Transpose) else shapes[0][-1] in (1000, 4, 32)
@@ -118,7 +122,7 @@ def test_a_kernel_that_must_not_be_used_is_not_measured():
 def test_rates_that_come_out_as_none_are_left_out():
     adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12))
     found = measure_rates(adapter, clock=adapter.clock)
-    assert set(found) == {"call", "gemm", "copy", "permute", "native"}
+    assert set(found) == {"call", "view", "gemm", "copy", "permute", "native"}
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "mxnet", "jax"])
