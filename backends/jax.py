@@ -36,7 +36,7 @@ TRAITS = Traits(
     wide_matmul=_HALVES,
     wide_sum=_HALVES,
     # A call is an op within the compiled whole.
-    rates=Rates(call=1e-7, view=0.0, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
+    rates=Rates(call=1e-7, view=1e-8, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
 )
 
 
