@@ -27,12 +27,15 @@ Range: TypeAlias = tuple[slice, ...]
 # Of one thread; they decide what is worth cutting, and nothing else.
 _MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
 _SLOW_MULTIPLY_ADDS = 1e9
-_BYTES = 8e9
+_BYTES = 16e9
 _PER_MATRIX = 0.1e-6
 _PIECE = 50e-6
 """Seconds of work that a job must be worth: about what it takes until a sleeping thread is at work."""
 
-_BLAS_SHARES = 1e-3
+_LEAST = 300e-6
+"""Seconds of work below which it stays with the caller."""
+
+_BLAS_SHARES = 4e-3
 """Seconds up to which a single product is left to BLAS, whose own threads are awake sooner than the pool's."""
 
 _LINE = 64
@@ -56,10 +59,9 @@ _TINY = 1 << 12
 def _pieces(seconds: float, each: int = 4) -> int:
     """Into how many pieces to cut this much work: ``each`` for every thread, so that the last ones end together."""
     threads = get_num_threads()
-    worthwhile = int(seconds / _PIECE)
-    if threads == 1 or worthwhile < 3:
+    if threads == 1 or seconds < _LEAST:
         return 1
-    return min(each * threads, worthwhile)
+    return max(1, min(each * threads, int(seconds / _PIECE)))
 
 
 def _ranges(size: int, pieces: int) -> list[slice]:

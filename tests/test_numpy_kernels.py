@@ -28,6 +28,7 @@ def number(request):
 def cut(number, monkeypatch):
     """Whatever can be cut is cut, however small, on each number of threads."""
     monkeypatch.setattr(kernels, "_PIECE", 1e-12)
+    monkeypatch.setattr(kernels, "_LEAST", 0)
     monkeypatch.setattr(kernels, "_TINY", 0)
     monkeypatch.setattr(kernels, "_BLAS_SHARES", 0)
     monkeypatch.setattr(kernels, "_LEAST_COPY", 1)
