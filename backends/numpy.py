@@ -63,7 +63,8 @@ class NumpyAdapter(Adapter):
     def plain(self, array: Array) -> Array:
         return self.xp.asarray(array)
 
-    signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # one call of C
+    # One call of C.
+    signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # type: ignore[assignment]
 
     def device_of(self, signature: Signature) -> str:
         return "cpu"

@@ -56,12 +56,12 @@ _TINY = 1 << 12
 # -- cutting --------------------------------------------------------------------------------------------------
 
 
-def _pieces(seconds: float, each: int = 4) -> int:
-    """Into how many pieces to cut this much work: ``each`` for every thread, so that the last ones end together."""
+def _pieces(seconds: float) -> int:
+    """Into how many pieces to cut this much work: four for every thread, so that the last ones end together."""
     threads = get_num_threads()
     if threads == 1 or seconds < _LEAST:
         return 1
-    return max(1, min(each * threads, int(seconds / _PIECE)))
+    return max(1, min(4 * threads, int(seconds / _PIECE)))
 
 
 def _ranges(size: int, pieces: int) -> list[slice]:
