@@ -55,9 +55,7 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         return _single(rows, cols)
     batch = _batch(lhs, rhs)
     kernel = _looped(batch, lhs, rhs, itemsize(dtype)) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
-    if (rows == 1) != (cols == 1):
-        return _rowwise(kernel, of_lhs=cols == 1)
-    return kernel
+    return _vector_first(kernel, rows, cols) if 1 in (rows, cols) else kernel
 
 
 def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
@@ -112,15 +110,20 @@ def _batched(count: int, alike: bool) -> Kernel:
     return lambda lhs, rhs: lhs.expand(count, -1, -1).bmm(rhs.expand(count, -1, -1))
 
 
-def _rowwise(kernel: Kernel, *, of_lhs: bool) -> Kernel:
-    """A batch of products with vectors: MKL is up to four times quicker on matrices in C order than transposed."""
+def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
+    """A batch of products with vectors: MKL is quickest with rows on the left, each as long as its stride says.
 
-    def run(lhs: Array, rhs: Array) -> Array:
-        if (lhs if of_lhs else rhs).stride(-1) == 1:
-            return kernel(lhs, rhs)
-        return kernel(rhs.mT, lhs.mT).mT
+    The same numbers on the right, or with a stride of 1 along the axis of size 1, take it up to five times as long.
+    """
 
-    return run
+    def row(array: Array, axis: int) -> Array:
+        return array.squeeze(axis).unsqueeze(-2)
+
+    if rows == 1 and cols == 1:
+        return lambda lhs, rhs: kernel(row(lhs, -2), row(rhs, -1).mT)
+    if rows == 1:
+        return lambda lhs, rhs: kernel(row(lhs, -2), rhs)
+    return lambda lhs, rhs: kernel(row(rhs, -1), lhs.mT).mT
 
 
 def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
