@@ -312,7 +312,9 @@ def _arranged(
             continue
         sides = ((lhs, left.copied), (rhs, right.copied))
         if not builder.traits.strided:
-            yield left, right, (shared,) if shared else ()
+            # A compiler may have cut arrays along some axes over devices: as they are, it need not gather them.
+            as_they_are = builder.traits.max_batch_axes is None
+            yield left, right, tuple((label,) for label in shared) if as_they_are else (shared,) if shared else ()
             continue
         kept = (*(label for label in shared if label not in summed), *left.loops, *right.loops)
         orders = [_ordered(kept, lhs), _ordered(kept, rhs)]
