@@ -35,8 +35,13 @@ _PIECE = 50e-6
 _LEAST = 300e-6
 """Seconds of work below which it stays with the caller."""
 
-_BLAS_SHARES = 4e-3
-"""Seconds up to which a single product is left to BLAS, whose own threads are awake sooner than the pool's."""
+_BLAS_SHARES = 1 << 19
+"""Multiply-adds from which BLAS shares one product among its own threads.
+
+Those are at work sooner than the pool's, and they go on spinning after a product, whoever asked for it: beside them the
+pool's threads get half of a core, so that cutting such a product over the pool, with BLAS held to one thread, gains a
+quarter at best, and loses a half where anything else in the process has just called BLAS.
+"""
 
 _LINE = 64
 """Bytes that a processor reads at once."""
@@ -105,20 +110,13 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     rate = _MULTIPLY_ADDS.get(dtype)
     if rate is None or not prod(shape) * inner:
         return plain
-    touched = (prod(lhs) + prod(rhs) + prod(shape)) * np.dtype(dtype).itemsize
-    seconds = max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX
-    pieces = _pieces(seconds)
-    if prod(batch) >= pieces > 1:
-        return _cut_matmul(lhs, rhs, shape, dtype, [(*cuts, _ALL, _ALL) for cuts in _grid(batch, pieces)])
-    if pieces == 1 or seconds < _BLAS_SHARES:
+    if rows * inner * cols >= _BLAS_SHARES:
         return plain
-    # Each job packs the matrices that it reads, so these are cut no finer than they must be.
-    pieces = ceil(get_num_threads() / prod(batch))
-    if inner >= 4 * max(rows, cols):
-        return _matmul_by_partial_sums(shape, dtype, _ranges(inner, pieces))
-    by_rows, by_cols = (pieces, 1) if rows >= cols else (1, pieces)
-    boxes = product(*(_ranges(size, size) for size in batch), _ranges(rows, by_rows), _ranges(cols, by_cols))
-    return _cut_matmul(lhs, rhs, shape, dtype, list(boxes))
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * np.dtype(dtype).itemsize
+    pieces = _pieces(max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX)
+    if not 1 < pieces <= prod(batch):
+        return plain
+    return _cut_matmul(lhs, rhs, shape, dtype, [(*cuts, _ALL, _ALL) for cuts in _grid(batch, pieces)])
 
 
 def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
@@ -137,17 +135,6 @@ def _cut_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, boxes: Sequenc
         return out
 
     return cut_matmul
-
-
-def _matmul_by_partial_sums(shape: Shape, dtype: str, cuts: Sequence[slice]) -> Kernel:
-    """A product cut along the axis that it sums over."""
-
-    def summed_matmul(lhs: Any, rhs: Any) -> Any:
-        partials = np.empty((len(cuts), *shape), dtype)
-        run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], part) for cut, part in zip(cuts, partials)])
-        return np.add.reduce(partials, 0)
-
-    return summed_matmul
 
 
 # -- elementwise products and sums --------------------------------------------------------------------------------
