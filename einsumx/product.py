@@ -203,8 +203,7 @@ def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Ite
         return
     for order in orders:
         runs = [run for run in _common_runs(builder, order, (lhs, rhs)) if builder.size(run) > 1]
-        if len(runs) > 1:
-            inner = max(runs, key=builder.size)
+        for inner in runs if len(runs) > 1 else ():
             yield inner, tuple(label for label in order if label not in inner)
 
 
