@@ -69,7 +69,8 @@ class JaxAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return type(array), array.shape, array.dtype, self.device(array), getattr(array, "weak_type", False)
+        aval = array.aval  # its attributes are Python's own, and those of the array are not
+        return type(array), aval.shape, aval.dtype, self.device(array), aval.weak_type
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, _, weak = signature
@@ -77,9 +78,13 @@ class JaxAdapter(Adapter):
 
     def device(self, array: Array) -> str:
         """The devices that hold ``array``, by name; empty for a tracer and for an array that goes to any device."""
-        if isinstance(array, self._tracer) or not array.committed:
+        if self._is_traced(type(array)) or not array.committed:
             return ""
         return self._device_names(array.sharding)
+
+    @cached_property
+    def _is_traced(self) -> Callable[[type], bool]:
+        return lru_cache(maxsize=256)(lambda kind: issubclass(kind, self._tracer))
 
     @cached_property
     def _device_names(self) -> Callable[[Any], str]:

@@ -47,14 +47,12 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     shapes = dict(enumerate(operands))
     same: dict[int, int] = {}  # a slot whose op is gone, and the slot that has its value
     for op in ops:
-        op = _renamed(op, same)
-        op = _joined(op, made)
-        shape = result_shape(op, [shapes[slot] for slot in sources(op)])
-        (source, *_) = sources(op)
-        if _is_idle(op, shapes[source]) and not (op.out == result and source < len(operands)):
-            same[op.out] = source
+        op = _joined(_renamed(op, same), made)
+        read = sources(op)
+        if _is_idle(op, shapes[read[0]]) and not (op.out == result and read[0] < len(operands)):
+            same[op.out] = read[0]
             continue
-        shapes[op.out] = shape
+        shapes[op.out] = result_shape(op, [shapes[slot] for slot in read])
         made[op.out] = op
     return _renumbered(made, len(operands), same.get(result, result))
 
@@ -82,7 +80,9 @@ def _is_idle(op: Op, shape: tuple[int, ...]) -> bool:
 
 
 def _renamed(op: Op, names: dict[int, int]) -> Op:
-    """``op`` reading other slots."""
+    """``op`` reading other slots, where any of those that it reads has another name."""
+    if not any(slot in names for slot in sources(op)):
+        return op
     match op:
         case Multiply() | Matmul():
             return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
@@ -102,6 +102,10 @@ def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[
     kept: list[Op] = []
     for out, op in made.items():
         if out in needed:
-            names[out] = operands + len(kept)
-            kept.append(replace(_renamed(op, names), out=names[out]))
+            op = _renamed(op, names)
+            number = operands + len(kept)
+            if number != out:
+                names[out] = number
+                op = replace(op, out=number)
+            kept.append(op)
     return tuple(kept), names.get(result, result)
