@@ -175,6 +175,10 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                     cost += traits.rates.call + matrices * rows * cols * nbytes / traits.rates.stream
                 labels = tuple(label for run in batch for label in run)
                 for swapped in (False, True):
+                    # With neither views nor flags, the product's first operand lies straight and its second turned.
+                    as_they_lie = not traits.strided and not traits.transpose_flags
+                    if as_they_lie and (left.transposed, right.transposed) != (swapped, not swapped):
+                        continue
                     result = (*labels, *right.rows, *left.rows) if swapped else (*labels, *left.rows, *right.rows)
                     kept = tuple(label for label in result if label not in summed)
                     turn = _turn_seconds(builder, kept, aim, result_bytes)
@@ -237,17 +241,21 @@ def _readings(
     if not traits.strided:
         for rows in orders:
             if builder.is_packed(term, (*shared, *rows, *contracted)):
-                return [Reading(0.0, rows)]
-            if traits.transpose_flags and builder.is_packed(term, (*shared, *contracted, *rows)):
-                return [Reading(0.0, rows, transposed=True)]
+                found.append(Reading(0.0, rows))
+            if builder.is_packed(term, (*shared, *contracted, *rows)):
+                found.append(Reading(0.0, rows, transposed=True))
+            if found and traits.transpose_flags:
+                return found[:1]
     source = term.in_memory_order(term.labels)
     amount = builder.size(term.labels) * nbytes
     for rows in orders:
         straight, turned = (*shared, *rows, *contracted), (*shared, *contracted, *rows)
         cost = copy_seconds(builder, source, straight, amount)
         turned_cost = copy_seconds(builder, source, turned, amount)
-        turn = turned_cost < cost and (traits.strided or traits.transpose_flags)
-        found.append(Reading(min(cost, turned_cost) if turn else cost, rows, copied=True, transposed=turn))
+        copies = [Reading(cost, rows, copied=True), Reading(turned_cost, rows, copied=True, transposed=True)]
+        if traits.strided or traits.transpose_flags:
+            copies = [min(copies, key=lambda reading: reading.cost)]
+        found.extend(copies)
     return found
 
 
