@@ -72,7 +72,8 @@ def _native_is_cheaper(builder: Builder, choice: Choice, classes: Classes, dtype
     if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
         return False
     work = prod(builder.sizes[label] for label in labels) * arithmetic(dtype)
-    return traits.rates.call + work / traits.rates.native < choice.cost
+    # Reading an equation takes such a kernel as long as another call does.
+    return 2 * traits.rates.call + work / traits.rates.native < choice.cost
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def _native_is_cheaper(
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
     rates = traits.rates
-    saved = sum(rates.view if isinstance(op, Reshape) else rates.call for op in ops) - rates.call
+    saved = sum(rates.view if _is_view(op, traits) else rates.call for op in ops) - rates.call
     if not 0 < prod(equation.sizes) < rates.native * saved:
         return False
     return all(
