@@ -244,8 +244,8 @@ def _readings(
                 found.append(Reading(0.0, rows))
             if builder.is_packed(term, (*shared, *contracted, *rows)):
                 found.append(Reading(0.0, rows, transposed=True))
-            if found and traits.transpose_flags:
-                return found[:1]
+        if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
+            orders = [rows for rows in orders if all(rows != reading.rows for reading in found)]
     source = term.in_memory_order(term.labels)
     amount = builder.size(term.labels) * nbytes
     for rows in orders:
