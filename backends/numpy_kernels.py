@@ -100,7 +100,7 @@ def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> Shape:
 
 def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]``."""
-    if _is_tiny_product(shapes, dtype):
+    if min(map(len, shapes)) == 1 or _is_tiny_product(shapes, dtype):
         return np.ndarray.dot
     plain = partial(np.matmul, order="C")
     lhs, rhs = shapes

@@ -28,12 +28,13 @@ _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *_INTEGERS, *_SIGN
 # has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
 CPU = Traits(
     max_batch_axes=1,
+    short_rows=True,
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | _INTEGERS,
     matmul_through=(("bool", "float32"), *_SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=_HALVES,
-    rates=Rates(call=2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
+    rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
 # Accelerators multiply half precision in units that accumulate in float32; whether partial sums are rounded in between

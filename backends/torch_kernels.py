@@ -50,6 +50,8 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         lhs, rhs: the shapes; a batch axis of size 1 broadcasts.
         dtype: of both.
     """
+    if min(len(lhs), len(rhs)) == 1:
+        return _by_vector(len(lhs), len(rhs))
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
         return _single(rows, cols)
@@ -90,6 +92,13 @@ def _largest(array: Array) -> int:
 def _batch(lhs: Shape, rhs: Shape) -> Shape:
     """The batch axes of a product, broadcast."""
     return tuple(right if left == 1 else left for left, right in zip(lhs[:-2], rhs[:-2]))
+
+
+def _by_vector(lhs: int, rhs: int) -> Kernel:
+    """A product with a vector, from the number of axes of each side."""
+    if lhs == rhs == 1:
+        return torch.dot  # type: ignore[no-any-return]
+    return torch.mv if rhs == 1 else lambda vector, matrix: matrix.mT.mv(vector)
 
 
 def _single(rows: int, cols: int) -> Kernel:

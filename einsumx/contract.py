@@ -8,9 +8,10 @@ kernel where that is cheaper: few elements, or many products too small for a mat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
+from math import inf, prod
 
 from einsumx.builder import Builder, Labels, Term
+from einsumx.dtypes import itemsize
 from einsumx.parse import symbol
 from einsumx.product import Aim, Choice, Classes, arithmetic, choose, matmul
 
@@ -63,6 +64,8 @@ def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
     choice = choose(builder, lhs, rhs, classes, dtype, aim)
     if _native_is_cheaper(builder, choice, classes, dtype):
         return _native(builder, lhs, rhs, classes, dtype, aim)
+    if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
+        return _multiply_sum(builder, lhs, rhs, classes, aim)
     return matmul(builder, lhs, rhs, choice)
 
 
@@ -149,6 +152,14 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
         builder.reshape(second.slot, (batch, 1, builder.size(cols))),
     )
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
+
+
+def _multiply_sum_seconds(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str) -> float:
+    """The cost of a product in full and its sum, where that is not much more than the operands themselves."""
+    if not builder.traits.strided or not classes.batch or classes.lhs_free or classes.rhs_free:
+        return inf
+    elements = 3 * builder.size(lhs.labels) + builder.size(rhs.labels)
+    return 2 * builder.traits.rates.call + elements * itemsize(dtype) / builder.traits.rates.stream
 
 
 def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim: Aim) -> Term:

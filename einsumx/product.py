@@ -81,6 +81,7 @@ class Choice:
         summed: batch labels that are summed afterwards.
         lhs, rhs: how each operand is read.
         swapped: the right term is the product's left operand.
+        by_vector: an operand without rows goes into the product as a vector, with no axis of size 1 for them.
         result: the order in which the product is born.
         cost: seconds.
     """
@@ -91,46 +92,40 @@ class Choice:
     lhs: Reading
     rhs: Reading
     swapped: bool
+    by_vector: bool
     result: Labels
     cost: float
 
 
 def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
     """Write the product that was chosen."""
-    first = _operand(builder, lhs, choice.lhs, choice)
-    second = _operand(builder, rhs, choice.rhs, choice)
-    flags = choice.lhs.transposed, choice.rhs.transposed
-    if choice.swapped:
-        first, second, flags = second, first, flags[::-1]
-    # Both operands come as [batch, free, contracted]; the right one is wanted as [batch, contracted, free].
-    if builder.traits.strided:
-        rank = _batch_rank(builder, choice)
-        out = builder.matmul(first, builder.transpose(second, (*range(rank), rank + 1, rank)))
-    else:
-        out = builder.matmul(first, second, flags[0], not flags[1])
+    sides = ((lhs, choice.lhs), (rhs, choice.rhs))
+    (first, left), (second, right) = reversed(sides) if choice.swapped else sides
+    lhs_slot = _operand(builder, first, left, choice, turned=False)
+    rhs_slot = _operand(builder, second, right, choice, turned=True)
+    # Without strides, each comes as it lies packed, and a flag says so where that is not how the product wants it.
+    flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
+    out = builder.matmul(lhs_slot, rhs_slot, *flags)
     found = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(found, choice.summed)
 
 
-def _batch_rank(builder: Builder, choice: Choice) -> int:
-    return max(len(choice.batch), builder.traits.min_batch_axes)
-
-
-def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice) -> int:
-    """The slot of an operand as ``[batch, free, contracted]``; with the last two swapped where a flag says so."""
+def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice, turned: bool) -> int:
+    """The slot of an operand as ``[batch, free, contracted]``, or ``[batch, contracted, free]`` where ``turned``."""
     runs = [tuple(label for label in run if label in term.labels) for run in choice.batch]
     batch = tuple(label for run in runs for label in run)
-    first, last = reading.rows, choice.contracted
-    if reading.transposed:
-        first, last = last, first
-    order = (*batch, *first, *last)
+    straight = (reading.rows, choice.contracted)
+    lying = straight[::-1] if reading.transposed else straight
     if reading.copied:
-        term = builder.pack(term, order, _reason(builder, term, reading.rows, choice.contracted))
+        reason = _reason(builder, term, reading.rows, choice.contracted)
+        term = builder.pack(term, (*batch, *lying[0], *lying[1]), reason)
+    first, last = lying
     if builder.traits.strided:
-        # The copy may lie turned; as a view it is read straight.
-        first, last = reading.rows, choice.contracted
+        first, last = straight[::-1] if turned else straight
         term = builder.permute(term, (*batch, *first, *last))
-    ones = (1,) * (_batch_rank(builder, choice) - len(runs))
+    if choice.by_vector and not reading.rows:
+        return builder.reshape(term.slot, (builder.size(choice.contracted),))
+    ones = (1,) * (builder.traits.min_batch_axes - len(runs))
     shape = (*ones, *(builder.size(run) for run in runs), builder.size(first), builder.size(last))
     return builder.reshape(term.slot, shape)
 
@@ -160,6 +155,7 @@ def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str,
 def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Iterator[Choice]:
     traits, size = builder.traits, builder.size
     nbytes = itemsize(dtype)
+    vectors = traits.strided and not traits.min_batch_axes and kind(dtype) in "fc"
     result_bytes = size(classes.kept) * nbytes
     for contracted, summed in _contracted(builder, lhs, rhs, classes):
         for shared in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim):
@@ -170,10 +166,16 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                 rows, cols, inner = size(left.rows), size(right.rows), size(contracted)
                 calls = matrices // max(1, 1, *map(size, batch)) if traits.max_batch_axes == 1 else 1
                 cost = left.cost + right.cost + calls * traits.rates.call
-                cost += _product_seconds(traits.rates, dtype, nbytes, matrices, rows, cols, inner)
+                seconds = _product_seconds(traits.rates, dtype, nbytes, matrices, rows, cols, inner)
+                cost += seconds
                 if summed:
                     cost += traits.rates.call + matrices * rows * cols * nbytes / traits.rates.stream
                 labels = tuple(label for run in batch for label in run)
+                by_vector = vectors and not labels
+                cost += traits.rates.view * (
+                    _views(builder, lhs, batch, left, contracted, by_vector)
+                    + _views(builder, rhs, batch, right, contracted, by_vector)
+                )
                 for swapped in (False, True):
                     # With neither views nor flags, the product's first operand lies straight and its second turned.
                     as_they_lie = not traits.strided and not traits.transpose_flags
@@ -182,7 +184,20 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                     result = (*labels, *right.rows, *left.rows) if swapped else (*labels, *left.rows, *right.rows)
                     kept = tuple(label for label in result if label not in summed)
                     turn = _turn_seconds(builder, kept, aim, result_bytes)
-                    yield Choice(batch, contracted, summed, left, right, swapped, result, cost + turn)
+                    height, width = (cols, rows) if swapped else (rows, cols)
+                    if traits.short_rows and height > 2 * width and inner > 8 * height:
+                        turn += _TALL * seconds
+                    yield Choice(batch, contracted, summed, left, right, swapped, by_vector, result, cost + turn)
+
+
+def _views(
+    builder: Builder, term: Term, batch: tuple[Labels, ...], reading: Reading, contracted: Labels, by_vector: bool
+) -> int:
+    """How many views bring an operand into the form of the product, about."""
+    own = [tuple(label for label in run if label in term.labels) for run in batch]
+    order = (*(label for run in own for label in run), *reading.rows, *contracted)
+    single = all(len(run) == 1 for run in (*own, contracted)) and (len(reading.rows) == 1 or by_vector)
+    return (builder.traits.strided and order != term.labels) + (not single)
 
 
 def _product_seconds(rates: Rates, dtype: str, nbytes: int, matrices: int, rows: int, cols: int, inner: int) -> float:
@@ -195,6 +210,10 @@ def _product_seconds(rates: Rates, dtype: str, nbytes: int, matrices: int, rows:
 def arithmetic(dtype: str) -> float:
     """The cost of a multiply-add in units of one of float32."""
     return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)
+
+
+_TALL = 0.25
+"""The part of a product's time that it takes longer with few columns than with few rows, where that matters."""
 
 
 def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Iterator[tuple[Labels, Labels]]:
@@ -285,7 +304,7 @@ def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool
         return False
     height, width = builder.size(rows), builder.size(cols)
     if height == 1 or width == 1:
-        return row_stride > 0 and col_stride > 0
+        return (row_stride if width == 1 else col_stride) == 1 or height == width
     return (col_stride == 1 and row_stride >= width) or (row_stride == 1 and col_stride >= height)
 
 
@@ -369,7 +388,7 @@ def _turn_seconds(builder: Builder, result: Labels, aim: Aim, nbytes: int) -> fl
         if target == result:
             return 0.0
         # A view's call, where there are strides; the copy where there are none.
-        return 0.2 * rates.call if builder.traits.strided else copy_seconds(builder, result, target, nbytes)
+        return rates.view if builder.traits.strided else copy_seconds(builder, result, target, nbytes)
     if not (aim.contracted or aim.batch):
         return 0.0
     return 0.0 if _is_ready(builder, result, aim) else rates.call + 2 * nbytes / rates.permute

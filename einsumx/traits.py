@@ -42,6 +42,9 @@ class Traits:
     transpose_flags: bool = False
     """Matmul reads a packed operand transposed when told so by a flag; set where a transpose is no view."""
 
+    short_rows: bool = False
+    """A matmul that sums a long axis is faster with few rows and many columns than the other way round."""
+
     max_transpose_axes: int | None = None
     """The most axes, 4 or more, that one transpose takes where it copies (None: any number)."""
 

@@ -109,6 +109,9 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             return tuple(a if b == 1 else b for a, b in pairs)
         case Matmul():
             lhs, rhs = shapes
+            if min(len(lhs), len(rhs)) == 1:
+                need(max(len(lhs), len(rhs)) <= 2 and not (op.transpose_lhs or op.transpose_rhs) and lhs[-1] == rhs[0])
+                return (*lhs[:-1], *rhs[1:])
             need(len(lhs) == len(rhs) >= 2 and all(a == b or 1 in (a, b) for a, b in zip(lhs[:-2], rhs[:-2])))
             rows, inner = lhs[:-3:-1] if op.transpose_lhs else lhs[-2:]
             other, cols = rhs[:-3:-1] if op.transpose_rhs else rhs[-2:]

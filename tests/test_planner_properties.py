@@ -247,6 +247,10 @@ class Interpreter:
         traits = self.traits
         assert lhs.dtype == rhs.dtype
         assert lhs.dtype.name in traits.matmul_dtypes
+        if min(lhs.ndim, rhs.ndim) == 1:
+            assert traits.strided
+            assert max(lhs.ndim, rhs.ndim) <= 2
+            return np.matmul(lhs, rhs)
         batch = lhs.ndim - 2
         assert batch >= traits.min_batch_axes
         assert traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes

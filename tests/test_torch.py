@@ -53,8 +53,8 @@ def test_heads_before_positions_are_one_batched_product_without_a_copy():
     query, key = torch.rand(2, 3, 4, 5), torch.rand(2, 3, 6, 5)
     assert calls(einsumx.plan("bnid,bnjd->bnij", query, key)) == [
         "Reshape",
-        "Reshape",
         "Transpose",
+        "Reshape",
         "Matmul",
         "Reshape",
     ]
