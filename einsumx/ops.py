@@ -117,7 +117,8 @@ class Multiply:
 class Matmul:
     """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped.
 
-    An operand may be a vector, of axis ``k`` alone, where there are no batch axes. The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts.
+    The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts. Where there are
+    none, an operand may be a vector, of axis ``k`` alone.
     """
 
     out: int

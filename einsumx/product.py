@@ -61,7 +61,7 @@ class Reading:
         rows: the free labels along its matrices.
         loops: the free labels that become batch axes.
         copied: whether it is copied first.
-        transposed: the copy, or the operand, lies packed as ``[batch, contracted, rows]``.
+        transposed: its matrices, copied or not, lie as ``[contracted, rows]``.
     """
 
     cost: float
@@ -164,7 +164,7 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
             for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, aim):
                 matrices = prod(map(size, batch))
                 rows, cols, inner = size(left.rows), size(right.rows), size(contracted)
-                calls = matrices // max(1, 1, *map(size, batch)) if traits.max_batch_axes == 1 else 1
+                calls = matrices // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
                 cost = left.cost + right.cost + calls * traits.rates.call
                 seconds = _product_seconds(traits.rates, dtype, nbytes, matrices, rows, cols, inner)
                 cost += seconds
@@ -185,8 +185,11 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                     kept = tuple(label for label in result if label not in summed)
                     turn = _turn_seconds(builder, kept, aim, result_bytes)
                     height, width = (cols, rows) if swapped else (rows, cols)
-                    if traits.short_rows and height > 2 * width and inner > 8 * height:
-                        turn += _TALL * seconds
+                    if traits.strided and inner > 8 * max(rows, cols):
+                        if (left.transposed, right.transposed) == (not swapped, swapped):
+                            turn += _BOTH_TURNED * seconds
+                        if traits.short_rows and height > 2 * width:
+                            turn += _TALL * seconds
                     yield Choice(batch, contracted, summed, left, right, swapped, by_vector, result, cost + turn)
 
 
@@ -212,8 +215,11 @@ def arithmetic(dtype: str) -> float:
     return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)
 
 
+_BOTH_TURNED = 0.1
+"""The part of a product's time that a sum along a long axis takes longer with both matrices turned than straight."""
+
 _TALL = 0.25
-"""The part of a product's time that it takes longer with few columns than with few rows, where that matters."""
+"""The same with few columns and many rows, where the framework prefers the opposite."""
 
 
 def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Iterator[tuple[Labels, Labels]]:
@@ -294,7 +300,7 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     loops = tuple(label for run in runs if run is not rows for label in run)
     if loops and not builder.traits.batch_strides:
         return None
-    return Reading(0.0, rows, loops)
+    return Reading(0.0, rows, loops, transposed=builder.merged(term, contracted) != 1)
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
@@ -359,7 +365,14 @@ def _ordered(labels: Labels, term: Term) -> Labels:
     return (*(label for label in labels if label not in own), *term.in_memory_order(own))
 
 
+_MANY = 8
+"""Batch axes from which fusing them pays, and keeps clear of the most axes that an array may have."""
+
+
 def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool], ...]) -> tuple[Labels, ...]:
+    """Batch labels as axes; fused where few of them go into one product, as each fusion is a view more."""
+    if builder.traits.max_batch_axes is None and len(order) < _MANY:
+        return tuple((label,) for label in order)
     runs: list[Labels] = []
     for label in order:
         if runs and all(_continues(builder, term, copied, runs[-1], label) for term, copied in sides):
