@@ -9,7 +9,7 @@ import einsumx
 from einsumx import Traits
 from einsumx.bind import bind
 from einsumx.lower import lower
-from einsumx.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Reshape, Sum, Transpose
+from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
 from einsumx.parse import parse_text
 
 
@@ -117,6 +117,56 @@ def test_a_batch_axis_that_one_operand_lacks_costs_no_copy():
     assert (
         copies(einsumx.plan("aibj,jk->aibk", np.ones((30, 40, 50, 60)).transpose(0, 2, 1, 3), np.ones((60, 70)))) == []
     )
+
+
+def test_summed_axes_that_do_not_merge_are_summed_after_products_where_the_result_is_small():
+    plan = einsumx.plan("cdae,cdbe->ab", (16, 46, 9, 70), (16, 46, 15, 70), dtypes="float32")
+    assert copies(plan) == []
+    assert arithmetic(plan) == [Matmul, Sum]
+
+
+def test_a_copy_that_is_cheaper_than_many_small_products_says_so():
+    (copy,) = copies(einsumx.plan("abck,kd->abcd", np.ones((2000, 4, 5, 8))[:, :2], np.ones((8, 64))))
+    assert "a product for each takes longer than the copy" in copy.reason
+
+
+def test_a_vector_goes_into_the_product_as_it_is():
+    assert einsumx.plan("ij,j->i", (20, 30), (30,)).ops == (Matmul(2, 0, 1),)
+    assert einsumx.plan("i,ij->j", (20,), (20, 30)).ops == (Matmul(2, 0, 1),)
+    assert einsumx.plan("i,i->", (20,), (20,)).ops == (Matmul(2, 0, 1),)
+
+
+def test_an_intermediate_is_born_in_the_order_in_which_the_next_step_sums_it():
+    plan = einsumx.plan("ik,kj,xji->x", (20, 30), (30, 40), (50, 40, 20), optimize=[(0, 1), (0, 1)])
+    assert copies(plan) == []
+    assert arithmetic(plan) == [Matmul, Matmul]
+
+
+def test_an_axis_of_stride_0_is_no_data():
+    query, keys = np.ones((8, 1000, 32), "f4"), np.ones((8, 1, 100, 32), "f4")
+    plan = einsumx.plan("bqd,bqkd->bqk", query, np.broadcast_to(keys, (8, 1000, 100, 32)))
+    assert [op.axes for op in ops_of(plan, First)] == [(1,)]
+    assert copies(plan) == []
+    shared = einsumx.plan("bqd,bkd->bqk", query, keys[:, 0])
+    assert arithmetic(plan) == arithmetic(shared) == [Matmul]
+
+
+def test_what_all_operands_only_repeat_is_written_out_at_the_end():
+    row = np.broadcast_to(np.arange(40.0), (30, 40))
+    plan = einsumx.plan("ij,ij->ij", row, row)
+    assert [op.axes for op in ops_of(plan, First)] == [(0,), (0,)]
+    assert [op.shape for op in ops_of(plan, Expand)] == [(30, 40)]
+    (copy,) = copies(plan)
+    assert "repeat themselves" in copy.reason
+    result = einsumx.einsum("ij,ij->ij", row, row)
+    assert result.flags.writeable
+    np.testing.assert_array_equal(result, np.broadcast_to(np.arange(40.0) ** 2, (30, 40)))
+
+
+def test_a_sum_over_an_axis_of_stride_0_counts_it_as_often_as_it_is_long():
+    row = np.broadcast_to(np.arange(4.0), (3, 4))
+    np.testing.assert_array_equal(einsumx.einsum("ij,ij->j", row, row), 3 * np.arange(4.0) ** 2)
+    np.testing.assert_array_equal(einsumx.einsum("ij,kj->j", row, row), 9 * np.arange(4.0) ** 2)
 
 
 def test_mixed_dtypes_are_cast_before_they_are_multiplied():
