@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from importlib import import_module
 from itertools import pairwise, product
 from math import ceil, prod
 from typing import Any, TypeAlias
@@ -56,6 +57,20 @@ _ALL = slice(None)
 
 _TINY = 1 << 12
 """Multiply-adds below which a product is all overhead."""
+
+
+def _einsum() -> Callable[..., Any]:
+    """``numpy.einsum`` without the Python around it, which takes longer than a tiny contraction."""
+    for module in ("numpy._core.multiarray", "numpy.core.multiarray"):
+        try:
+            found: Callable[..., Any] = import_module(module).c_einsum
+        except (ImportError, AttributeError):
+            continue
+        return found
+    return np.einsum
+
+
+_EINSUM = _einsum()
 
 
 # -- cutting --------------------------------------------------------------------------------------------------
@@ -202,7 +217,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     pieces = _pieces(prod(sizes.values()) / _SLOW_MULTIPLY_ADDS)
     longest = max(output, key=lambda label: sizes[label], default="")
     if pieces == 1 or not longest:
-        return partial(np.einsum, equation, order="C")
+        return partial(_EINSUM, equation, order="C")
     shape = tuple(sizes[label] for label in output)
 
     def box(term: str, cut: slice) -> Range:
@@ -214,7 +229,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
         out = np.empty(shape, dtype)
         run(
             [
-                partial(np.einsum, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
+                partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
                 for cuts, place in parts
             ]
         )

@@ -80,25 +80,39 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
     return True
 
 
+_NATIVE_CALLS = 1.3
+"""What a call that reads an equation costs, in calls; a sum costs more than other calls in all frameworks."""
+_SUM_CALLS = 1.5
+
+
+def _overhead(op: Op, traits: Traits) -> float:
+    """Seconds that an op takes before it does any work."""
+    if _is_view(op, traits):
+        return traits.rates.view
+    return traits.rates.call * (_SUM_CALLS if isinstance(op, Sum) else 1)
+
+
 def _native_is_cheaper(
     equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
 ) -> bool:
     """Whether one call of the framework's own einsum beats ``ops``: tiny, and nothing that it gets wrong.
 
-    Its gradients are wrong for repeated labels, for broadcast axes and without labels, so those never go there.
+    Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
-    if not traits.rates.native or dtype not in traits.native_dtypes or not equation.sizes:
+    if not traits.rates.native or dtype not in traits.native_dtypes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
     rates = traits.rates
-    saved = sum(rates.view if _is_view(op, traits) else rates.call for op in ops) - rates.call
+    saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
     if not 0 < prod(equation.sizes) < rates.native * saved:
+        return False
+    if not traits.native_any_labels and not equation.sizes:
         return False
     return all(
         operand.dtype == dtype
-        and len(set(labels)) == len(labels)
         and operand.shape == tuple(equation.sizes[label] for label in labels)
+        and (traits.native_any_labels or len(set(labels)) == len(labels))
         for operand, labels in zip(operands, equation.inputs)
     )
 

@@ -73,6 +73,9 @@ class Traits:
     native_dtypes: frozenset[str] = frozenset()
     """Dtypes for which the framework's own einsum kernel takes products that matmul does not."""
 
+    native_any_labels: bool = False
+    """That kernel is right for diagonals and without labels too, gradients included."""
+
     native_max_labels: int = 0
     native_max_operands: int = 0
 

@@ -32,8 +32,8 @@ def test_arrays_that_differ_in_their_gaps_alone_share_a_plan():
 
 
 def test_another_layout_is_another_plan():
-    a, b = np.ones((2, 3, 4)), np.ones((3, 4, 5))
-    swapped = np.ones((4, 3, 2)).transpose(2, 1, 0)
+    a, b = np.ones((20, 30, 40)), np.ones((30, 40, 50))
+    swapped = np.ones((40, 30, 20)).transpose(2, 1, 0)
     assert einsumx.plan("ijk,jkl->il", a, b).ops != einsumx.plan("ijk,jkl->il", swapped, b).ops
 
 

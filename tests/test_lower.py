@@ -153,15 +153,15 @@ def test_an_axis_of_stride_0_is_no_data():
 
 
 def test_what_all_operands_only_repeat_is_written_out_at_the_end():
-    row = np.broadcast_to(np.arange(40.0), (30, 40))
+    row = np.broadcast_to(np.arange(400.0), (300, 400))
     plan = einsumx.plan("ij,ij->ij", row, row)
     assert [op.axes for op in ops_of(plan, First)] == [(0,), (0,)]
-    assert [op.shape for op in ops_of(plan, Expand)] == [(30, 40)]
+    assert [op.shape for op in ops_of(plan, Expand)] == [(300, 400)]
     (copy,) = copies(plan)
     assert "repeat themselves" in copy.reason
     result = einsumx.einsum("ij,ij->ij", row, row)
     assert result.flags.writeable
-    np.testing.assert_array_equal(result, np.broadcast_to(np.arange(40.0) ** 2, (30, 40)))
+    np.testing.assert_array_equal(result, np.broadcast_to(np.arange(400.0) ** 2, (300, 400)))
 
 
 def test_a_sum_over_an_axis_of_stride_0_counts_it_as_often_as_it_is_long():
