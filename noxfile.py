@@ -46,8 +46,8 @@ def install(session: nox.Session, *requirements: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
-    session.run("pytest", *session.posargs)
+    install(session, *TESTING, "pytest-xdist==3.*", TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
+    session.run("pytest", "-n", "auto", *session.posargs)
 
 
 @nox.session(python="3.11")

@@ -102,7 +102,13 @@ class MxnetAdapter(Adapter):
     def signature(self, array: Array) -> Signature:
         return type(array), array.shape, array.dtype, self.device(array)
 
+    @cached_property
+    def _has_gpus(self) -> bool:
+        return self.mx.context.num_gpus() > 0
+
     def device(self, array: Array) -> str:
+        if not self._has_gpus:  # an array's context takes microseconds to read
+            return "cpu"
         where = array.ctx if self._is_first else array.device
         kind = where.device_type
         return "cpu" if kind.startswith("cpu") else f"{kind}:{where.device_id}"

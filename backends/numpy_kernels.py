@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einsumx.layout import memory_order
+from einsumx.parse import symbol
 from einsumx.threads import get_num_threads, run
 
 __all__ = ["broadcast", "cast", "copy", "matmul", "multiply", "native", "total"]
@@ -54,6 +55,9 @@ _LEAST_COPY = 1 << 14
 """Elements from which one assignment is worth its call."""
 
 _ALL = slice(None)
+
+_SHORT_ROW = 128
+"""Elements of a row up to which what happens between rows takes as long as the row."""
 
 _TINY = 1 << 12
 """Multiply-adds below which a product is all overhead."""
@@ -162,8 +166,11 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     shape = broadcast(lhs, rhs)
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     pieces = _pieces(touched / _BYTES)
+    # Where one side broadcasts, NumPy goes row by row; its einsum loop has less to do between rows.
+    is_by_short_rows = lhs != rhs and shape[-1] <= _SHORT_ROW and prod(shape) > _TINY
+    product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
     if pieces == 1:
-        return partial(np.multiply, order="C")
+        return partial(product, order="C")
     parts = [
         (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
         for box in _grid(shape, pieces)
@@ -171,20 +178,23 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
         out = np.empty(shape, dtype)
-        run([partial(np.multiply, lhs[left], rhs[right], out[box]) for left, right, box in parts])
+        run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
         return out
 
     return cut_multiply
 
 
 def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
-    """The kernel of the sum over ``axes``, in the array's own dtype: integers wrap, bools are or-ed."""
-    # The type and not the dtype, as a reduction swaps no bytes.
-    kind = np.dtype(dtype).type
+    """The kernel of the sum over ``axes``, in the array's own dtype: integers wrap, bools are or-ed.
+
+    NumPy's einsum loop sums up to three times as fast as ``add.reduce``.
+    """
+    labels = [symbol(axis) for axis in range(len(shape))]
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
     pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES)
     if pieces == 1:
-        return partial(np.add.reduce, axis=axes, dtype=kind)
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
+        return partial(_EINSUM, equation, order="C")
     result = tuple(shape[axis] for axis in kept)
     longest = max(kept, key=lambda axis: shape[axis], default=None)
     if longest is not None and shape[longest] >= pieces:
@@ -193,7 +203,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
 
         def cut_sum(array: Any) -> Any:
             out = np.empty(result, dtype)
-            run([partial(np.add.reduce, array[box], axes, kind, out[place]) for box, place in parts])
+            run([partial(_EINSUM, equation, array[box], out=out[place]) for box, place in parts])
             return out
 
         return cut_sum
@@ -203,8 +213,8 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     def sum_of_partial_sums(array: Any) -> Any:
         partials = np.empty((len(cuts), *result), dtype)
         # With an ellipsis, a partial sum without axes is an array that can be written to.
-        run([partial(np.add.reduce, array[cut], axes, kind, partials[i, ...]) for i, cut in enumerate(cuts)])
-        return np.add.reduce(partials, 0, kind)
+        run([partial(_EINSUM, equation, array[cut], out=partials[i, ...]) for i, cut in enumerate(cuts)])
+        return np.add.reduce(partials, 0, np.dtype(dtype).type)
 
     return sum_of_partial_sums
 
@@ -215,8 +225,9 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
     pieces = _pieces(prod(sizes.values()) / _SLOW_MULTIPLY_ADDS)
-    longest = max(output, key=lambda label: sizes[label], default="")
-    if pieces == 1 or not longest:
+    # Cut along another than the first axis of the larger operand, the pieces would share its cache lines.
+    longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
+    if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
         return partial(_EINSUM, equation, order="C")
     shape = tuple(sizes[label] for label in output)
 

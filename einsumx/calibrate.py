@@ -129,6 +129,8 @@ class _Bench:
         yield "run", self._run()
         if self.traits.rates.native:
             yield "native", self._native(call)
+        if self.traits.rates.sweep:
+            yield "sweep", self._sweep(call)
 
     # -- what each rate is ------------------------------------------------------------------------------
 
@@ -190,6 +192,12 @@ class _Bench:
         batch, size = 8, 48
         seconds = self.seconds([(batch, size, size)] * 2, [Native(2, (0, 1), "abd,acd->abc")])
         return _over(batch * size**3, seconds - call)
+
+    def _sweep(self, call: float) -> float:
+        """The rate of the framework's own einsum where it multiplies element by element and sums rows."""
+        rows, length = 1000, 500
+        seconds = self.seconds([(rows, length)] * 2, [Native(2, (0, 1), "ab,ab->a")])
+        return _over(rows * length, seconds - call)
 
     # -- how it is measured -----------------------------------------------------------------------------
 

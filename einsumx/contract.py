@@ -62,21 +62,28 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
     """A matrix product, or the framework's own kernel where the products are too small to pay for their calls."""
     choice = choose(builder, lhs, rhs, classes, dtype, aim)
-    if _native_is_cheaper(builder, choice, classes, dtype):
+    if _native_is_cheaper(builder, lhs, rhs, choice, classes, dtype):
         return _native(builder, lhs, rhs, classes, dtype, aim)
     if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
         return _multiply_sum(builder, lhs, rhs, classes, aim)
     return matmul(builder, lhs, rhs, choice)
 
 
-def _native_is_cheaper(builder: Builder, choice: Choice, classes: Classes, dtype: str) -> bool:
+def _native_is_cheaper(builder: Builder, lhs: Term, rhs: Term, choice: Choice, classes: Classes, dtype: str) -> bool:
     traits = builder.traits
     labels = (*classes.kept, *classes.contracted)
     if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
         return False
     work = prod(builder.sizes[label] for label in labels) * arithmetic(dtype)
+    rate = traits.rates.sweep if traits.rates.sweep and _is_sweep(lhs, rhs, classes) else traits.rates.native
     # Reading an equation takes such a kernel as long as another call does.
-    return 2 * traits.rates.call + work / traits.rates.native < choice.cost
+    return 2 * traits.rates.call + work / rate < choice.cost
+
+
+def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:
+    """Whether one sweep through an operand as it lies is all: the other has no more labels, nor in another order."""
+    shared = (*classes.batch, *classes.contracted)
+    return not (classes.lhs_free and classes.rhs_free) and lhs.in_memory_order(shared) == rhs.in_memory_order(shared)
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from math import prod
 from einsumx.builder import Builder, Labels, Term
 from einsumx.dtypes import itemsize, kind
 from einsumx.rates import Rates
+from einsumx.traits import Traits
 
 __all__ = ["Aim", "Choice", "Classes", "arithmetic", "choose", "copy_seconds", "matmul"]
 
@@ -153,6 +154,7 @@ def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str,
 
 
 def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Iterator[Choice]:
+    """Every way, with its cost: that of its copies, calls, views and arithmetic, and of what its result lacks."""
     traits, size = builder.traits, builder.size
     nbytes = itemsize(dtype)
     vectors = traits.strided and not traits.min_batch_axes and kind(dtype) in "fc"
@@ -163,19 +165,18 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
             rights = _readings(builder, rhs, shared, classes.rhs_free, contracted, nbytes, aim)
             for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, aim):
                 matrices = prod(map(size, batch))
-                rows, cols, inner = size(left.rows), size(right.rows), size(contracted)
-                calls = matrices // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
-                cost = left.cost + right.cost + calls * traits.rates.call
-                seconds = _product_seconds(traits.rates, dtype, nbytes, matrices, rows, cols, inner)
-                cost += seconds
-                if summed:
-                    cost += traits.rates.call + matrices * rows * cols * nbytes / traits.rates.stream
+                sizes = (size(left.rows), size(right.rows), size(contracted))
                 labels = tuple(label for run in batch for label in run)
                 by_vector = vectors and not labels
-                cost += traits.rates.view * (
-                    _views(builder, lhs, batch, left, contracted, by_vector)
-                    + _views(builder, rhs, batch, right, contracted, by_vector)
+                seconds = _product_seconds(traits.rates, dtype, nbytes, matrices, *sizes)
+                calls = matrices // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
+                views = sum(
+                    _views(builder, term, batch, reading, contracted, by_vector)
+                    for term, reading in ((lhs, left), (rhs, right))
                 )
+                cost = left.cost + right.cost + calls * traits.rates.call + views * traits.rates.view + seconds
+                if summed:
+                    cost += traits.rates.call + matrices * sizes[0] * sizes[1] * nbytes / traits.rates.stream
                 for swapped in (False, True):
                     # With neither views nor flags, the product's first operand lies straight and its second turned.
                     as_they_lie = not traits.strided and not traits.transpose_flags
@@ -183,14 +184,9 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                         continue
                     result = (*labels, *right.rows, *left.rows) if swapped else (*labels, *left.rows, *right.rows)
                     kept = tuple(label for label in result if label not in summed)
-                    turn = _turn_seconds(builder, kept, aim, result_bytes)
-                    height, width = (cols, rows) if swapped else (rows, cols)
-                    if traits.strided and inner > 8 * max(rows, cols):
-                        if (left.transposed, right.transposed) == (not swapped, swapped):
-                            turn += _BOTH_TURNED * seconds
-                        if traits.short_rows and height > 2 * width:
-                            turn += _TALL * seconds
-                    yield Choice(batch, contracted, summed, left, right, swapped, by_vector, result, cost + turn)
+                    extra = _turn_seconds(builder, kept, aim, result_bytes)
+                    extra += _slowdown(traits, left, right, swapped, *sizes) * seconds
+                    yield Choice(batch, contracted, summed, left, right, swapped, by_vector, result, cost + extra)
 
 
 def _views(
@@ -216,10 +212,16 @@ def arithmetic(dtype: str) -> float:
 
 
 _BOTH_TURNED = 0.1
-"""The part of a product's time that a sum along a long axis takes longer with both matrices turned than straight."""
-
 _TALL = 0.25
-"""The same with few columns and many rows, where the framework prefers the opposite."""
+
+
+def _slowdown(traits: Traits, left: Reading, right: Reading, swapped: bool, rows: int, cols: int, inner: int) -> float:
+    """The part of its time that a sum along a long axis takes longer for the way its matrices lie or stand."""
+    if not traits.strided or inner <= 8 * max(rows, cols):
+        return 0.0
+    height, width = (cols, rows) if swapped else (rows, cols)
+    both_turned = (left.transposed, right.transposed) == (not swapped, swapped)
+    return _BOTH_TURNED * both_turned + _TALL * (traits.short_rows and height > 2 * width)
 
 
 def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Iterator[tuple[Labels, Labels]]:

@@ -178,6 +178,7 @@ _MEANINGS = {
     "permute": "bytes of copies that move the innermost axis",
     "run": "a contiguous run of a copy, besides its bytes",
     "native": "multiply-adds of the framework's own einsum",
+    "sweep": "the same, sweeping through one operand",
 }
 
 
@@ -211,7 +212,7 @@ def _rate(name: str, value: float) -> str:
     """
     if name in ("call", "view", "matrix", "run"):
         return duration(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
-    return f"{quantity(value, '' if name in ('gemm', 'native') else 'B')}/s"
+    return f"{quantity(value, '' if name in ('gemm', 'native', 'sweep') else 'B')}/s"
 
 
 def duration(seconds: float) -> str:

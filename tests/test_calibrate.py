@@ -23,7 +23,16 @@ from einsumx.traits import Traits
 from einsumx.verify import result_shape
 
 MACHINE = Rates(
-    call=3e-6, view=0.4e-6, matrix=0.5e-6, gemm=40e9, stream=11e9, copy=6e9, permute=2e9, run=9e-9, native=0.7e9
+    call=3e-6,
+    view=0.4e-6,
+    matrix=0.5e-6,
+    gemm=40e9,
+    stream=11e9,
+    copy=6e9,
+    permute=2e9,
+    run=9e-9,
+    native=0.7e9,
+    sweep=2e9,
 )
 
 
@@ -36,7 +45,7 @@ class Simulated(Adapter):
 
     def __init__(self, machine=MACHINE, **traits):
         self.machine = machine
-        self.cpu = Traits(rates=replace(Rates(), native=traits.pop("native", 1e8)), **traits)
+        self.cpu = Traits(rates=replace(Rates(), native=traits.pop("native", 1e8), sweep=1e9), **traits)
         self.now = 0.0
 
     def from_numpy(self, array, device=""):
@@ -78,6 +87,8 @@ class Simulated(Adapter):
             case Matmul():
                 work = prod(shapes[0]) * shapes[1][-1] / machine.gemm
                 return machine.call + prod(shapes[0][:-2]) * machine.matrix * (len(shapes[0]) > 2) + work
+            case Native() if len(shapes[0]) == 2:
+                return machine.call + prod(shapes[0]) / machine.sweep
             case Native():
                 return machine.call + prod(shapes[0]) * shapes[1][1] / machine.native
             case _:
@@ -122,7 +133,7 @@ def test_a_kernel_that_must_not_be_used_is_not_measured():
 def test_rates_that_come_out_as_none_are_left_out():
     adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12))
     found = measure_rates(adapter, clock=adapter.clock)
-    assert set(found) == {"call", "view", "gemm", "copy", "permute", "native"}
+    assert set(found) == {"call", "view", "gemm", "copy", "permute", "native", "sweep"}
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "mxnet", "jax"])
