@@ -27,7 +27,7 @@ TRAITS = Traits(
     | _INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
-    native_dtypes=frozenset({"float32", "float64", "complex64", "complex128"}),
+    native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | _INTEGERS,
     native_max_labels=52,
     native_max_operands=2,
     native_any_labels=True,

@@ -37,6 +37,9 @@ _PIECE = 50e-6
 _LEAST = 300e-6
 """Seconds of work below which it stays with the caller."""
 
+_SWEEPS = 6e6
+"""Multiply-adds of a sweep up to which one thread keeps pace with memory, as far as its caches hold."""
+
 _BLAS_SHARES = 1 << 19
 """Multiply-adds from which BLAS shares one product among its own threads.
 
@@ -192,7 +195,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     labels = [symbol(axis) for axis in range(len(shape))]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
-    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES)
+    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
     if pieces == 1:
         return partial(_EINSUM, equation, order="C")
     result = tuple(shape[axis] for axis in kept)
@@ -224,7 +227,9 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
-    pieces = _pieces(prod(sizes.values()) / _SLOW_MULTIPLY_ADDS)
+    work = prod(sizes.values())
+    is_sweep = any(prod(shape) == work for shape in shapes)
+    pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
     # Cut along another than the first axis of the larger operand, the pieces would share its cache lines.
     longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
     if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:

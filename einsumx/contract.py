@@ -42,6 +42,8 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.matmul_dtypes:
         return _product(builder, lhs, rhs, classes, dtype, aim)
     if through is not None:
+        if traits.rates.sweep and dtype in traits.native_dtypes and _is_sweep(lhs, rhs, classes):
+            return _native(builder, lhs, rhs, classes, dtype, aim)
         lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
         return builder.cast(_product(builder, lhs, rhs, classes, through, aim), dtype)
     if dtype in traits.native_dtypes:
@@ -74,10 +76,12 @@ def _native_is_cheaper(builder: Builder, lhs: Term, rhs: Term, choice: Choice, c
     labels = (*classes.kept, *classes.contracted)
     if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
         return False
-    work = prod(builder.sizes[label] for label in labels) * arithmetic(dtype)
-    rate = traits.rates.sweep if traits.rates.sweep and _is_sweep(lhs, rhs, classes) else traits.rates.native
+    work = prod(builder.sizes[label] for label in labels)
+    seconds = work * arithmetic(dtype) / traits.rates.native
+    if traits.rates.sweep and _is_sweep(lhs, rhs, classes):  # as fast as memory
+        seconds = work * itemsize(dtype) / itemsize("float32") / traits.rates.sweep
     # Reading an equation takes such a kernel as long as another call does.
-    return 2 * traits.rates.call + work / rate < choice.cost
+    return 2 * traits.rates.call + seconds < choice.cost
 
 
 def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:

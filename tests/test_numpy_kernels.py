@@ -30,6 +30,7 @@ def cut(number, monkeypatch):
     monkeypatch.setattr(kernels, "_PIECE", 1e-12)
     monkeypatch.setattr(kernels, "_LEAST", 0)
     monkeypatch.setattr(kernels, "_TINY", 0)
+    monkeypatch.setattr(kernels, "_SWEEPS", 0)
     monkeypatch.setattr(kernels, "_BLAS_SHARES", 1 << 60)
     monkeypatch.setattr(kernels, "_LEAST_COPY", 1)
     monkeypatch.setattr(kernels, "_LINES", 2)
