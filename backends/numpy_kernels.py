@@ -196,9 +196,9 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
     pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
-    if pieces == 1:
-        return partial(_EINSUM, equation, order="C")
     result = tuple(shape[axis] for axis in kept)
+    if pieces == 1:
+        return _einsum_into(equation, result, dtype)
     longest = max(kept, key=lambda axis: shape[axis], default=None)
     if longest is not None and shape[longest] >= pieces:
         place = kept.index(longest)
@@ -222,6 +222,17 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     return sum_of_partial_sums
 
 
+def _einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
+    """NumPy's einsum loop with a C-contiguous result; asked for ``order="C"``, it would also go in that order."""
+    if len(shape) < 2:
+        return partial(_EINSUM, equation)
+
+    def einsum(*arrays: Any) -> Any:
+        return _EINSUM(equation, *arrays, out=np.empty(shape, dtype))
+
+    return einsum
+
+
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of NumPy's own einsum loop; its time is taken to go with the number of products."""
     inputs, output = equation.split("->")
@@ -232,9 +243,9 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
     # Cut along another than the first axis of the larger operand, the pieces would share its cache lines.
     longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
-    if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
-        return partial(_EINSUM, equation, order="C")
     shape = tuple(sizes[label] for label in output)
+    if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
+        return _einsum_into(equation, shape, dtype)
 
     def box(term: str, cut: slice) -> Range:
         return tuple(cut if label == longest else _ALL for label in term)
