@@ -363,7 +363,8 @@ def test_what_a_plan_calls_a_view_is_one_on_the_frameworks_own_arrays(backend):
         plan = lower(sized, described, find_path(sized), backend=str(backend), traits=adapter.cpu, dtype=dtype)
         for op in plan.ops:
             read = [values[slot] for slot in sources(op)]
-            values[op.out] = adapter.kernel(op, [tuple(array.shape) for array in read], dtype)(*read)
+            kernel = adapter.kernel(op, [tuple(array.shape) for array in read], adapter.dtype_name(read[0].dtype))
+            values[op.out] = kernel(*read)
             if isinstance(op, Transpose | Reshape | Expand | First | Diagonal):
                 assert address(values[op.out]) == address(read[0]), f"{op} copies in\n{plan}"
 
