@@ -159,9 +159,9 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, plan: Plan) -> Run:
-        if kind(plan.dtype) not in "fc" or not any(isinstance(op, Sum | Multiply | Matmul) for op in plan.ops):
+        if kind(plan.dtype) not in "fc" or not any(isinstance(op, Multiply | Matmul) for op in plan.ops):
             return run
-        # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through a sum.
+        # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through; it also does the sums.
         return self._quiet(run)
 
     @cached_property

@@ -211,13 +211,15 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
 
         return cut_sum
     summed = max(axes, key=lambda axis: shape[axis])
+    kept_labels = equation.partition("->")[2]
+    merge = _einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
     cuts = [(_ALL,) * summed + (cut,) for cut in _ranges(shape[summed], pieces)]
 
     def sum_of_partial_sums(array: Any) -> Any:
         partials = np.empty((len(cuts), *result), dtype)
         # With an ellipsis, a partial sum without axes is an array that can be written to.
         run([partial(_EINSUM, equation, array[cut], out=partials[i, ...]) for i, cut in enumerate(cuts)])
-        return np.add.reduce(partials, 0, np.dtype(dtype).type)
+        return merge(partials)
 
     return sum_of_partial_sums
 

@@ -81,15 +81,13 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
 
 
 _NATIVE_CALLS = 1.3
-"""What a call that reads an equation costs, in calls; a sum costs more than other calls in all frameworks."""
-_SUM_CALLS = 1.5
+"""What a call that reads an equation costs, in calls."""
 
 
 def _overhead(op: Op, traits: Traits) -> float:
     """Seconds that an op takes before it does any work."""
-    if _is_view(op, traits):
-        return traits.rates.view
-    return traits.rates.call * (_SUM_CALLS if isinstance(op, Sum) else 1)
+    is_quick = _is_view(op, traits) and not isinstance(op, Diagonal)
+    return traits.rates.view if is_quick else traits.rates.call
 
 
 def _native_is_cheaper(
