@@ -67,7 +67,7 @@ def mxnet2(session: nox.Session) -> None:
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
     """The oldest Python, NumPy, opt_einsum and threadpoolctl that are supported."""
-    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "threadpoolctl==3.0.0")
+    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "threadpoolctl==3.5.0")
     session.run("pytest", *session.posargs)
 
 
