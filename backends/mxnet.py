@@ -104,7 +104,7 @@ class MxnetAdapter(Adapter):
 
     @cached_property
     def _has_gpus(self) -> bool:
-        return self.mx.context.num_gpus() > 0
+        return bool(self.mx.context.num_gpus())
 
     def device(self, array: Array) -> str:
         if not self._has_gpus:  # an array's context takes microseconds to read
