@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einsumx.backends import numpy_kernels as kernels
+from einsumx.layout import broadcast
 
 __all__ = ["matmul"]
 
@@ -38,7 +39,8 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]`` for integers."""
     lhs, rhs = shapes
     (rows, inner), cols = lhs[-2:], rhs[-1]
-    count = prod(kernels.broadcast(lhs[:-2], rhs[:-2]))
+    shape = (*broadcast(lhs[:-2], rhs[:-2]), rows, cols)
+    count = prod(shape[:-2])
     work = count * rows * inner * cols
     converted = prod(lhs) + prod(rhs) + count * rows * cols
     seconds = {
@@ -52,7 +54,7 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
         case "loop":
             batch = "".join(chr(ord("d") + axis) for axis in range(len(lhs) - 2))
             if max(rows, cols) == 1 or len(batch) > 20 or lhs[:-2] != rhs[:-2]:
-                return partial(np.einsum, "...ab,...bc->...ac", order="C")
+                return kernels.einsum_into("...ab,...bc->...ac", shape, dtype)
             return kernels.native(f"{batch}ab,{batch}bc->{batch}ac", shapes, dtype)
     return _through_blas(shapes, dtype)
 

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.layout import memory_order
+from einsumx.layout import broadcast, memory_order
 from einsumx.parse import symbol
 from einsumx.threads import get_num_threads, run
 
-__all__ = ["broadcast", "cast", "copy", "matmul", "multiply", "native", "total"]
+__all__ = ["cast", "copy", "einsum_into", "matmul", "multiply", "native", "total"]
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -109,12 +109,7 @@ def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
 
 def _within(box: Range, shape: Sequence[int]) -> Range:
     """The part of an operand that broadcasting brings into ``box``."""
-    return tuple(slice(None) if size == 1 else cut for cut, size in zip(box, shape))
-
-
-def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> Shape:
-    """The shape of a product of two arrays with as many axes each."""
-    return tuple(right if left == 1 else left for left, right in zip(lhs, rhs))
+    return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
 
 
 # -- products of matrices ---------------------------------------------------------------------------------------
@@ -130,26 +125,13 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
     rate = _MULTIPLY_ADDS.get(dtype)
-    if rate is None or not prod(shape) * inner:
+    if rate is None or not prod(shape) * inner or rows * inner * cols >= _BLAS_SHARES:
         return plain
-    if rows * inner * cols >= _BLAS_SHARES:
-        return plain
-    touched = (prod(lhs) + prod(rhs) + prod(shape)) * np.dtype(dtype).itemsize
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     pieces = _pieces(max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX)
     if not 1 < pieces <= prod(batch):
         return plain
-    return _cut_matmul(lhs, rhs, shape, dtype, [(*cuts, _ALL, _ALL) for cuts in _grid(batch, pieces)])
-
-
-def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
-    """Whether ``ndarray.dot`` takes the product: it calls BLAS with half of matmul's overhead."""
-    lhs, rhs = shapes
-    return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
-
-
-def _cut_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, boxes: Sequence[Range]) -> Kernel:
-    """A product whose result is computed box by box."""
-    parts = [((*_within(box[:-2], lhs), box[-2]), (*_within(box[:-2], rhs), _ALL, box[-1]), box) for box in boxes]
+    parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(batch, pieces)]
 
     def cut_matmul(lhs: Any, rhs: Any) -> Any:
         out = np.empty(shape, dtype)
@@ -157,6 +139,12 @@ def _cut_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, boxes: Sequenc
         return out
 
     return cut_matmul
+
+
+def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
+    """Whether ``ndarray.dot`` takes the product: it calls BLAS with half of matmul's overhead."""
+    lhs, rhs = shapes
+    return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
 
 
 # -- elementwise products and sums --------------------------------------------------------------------------------
@@ -198,7 +186,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
     result = tuple(shape[axis] for axis in kept)
     if pieces == 1:
-        return _einsum_into(equation, result, dtype)
+        return einsum_into(equation, result, dtype)
     longest = max(kept, key=lambda axis: shape[axis], default=None)
     if longest is not None and shape[longest] >= pieces:
         place = kept.index(longest)
@@ -212,7 +200,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         return cut_sum
     summed = max(axes, key=lambda axis: shape[axis])
     kept_labels = equation.partition("->")[2]
-    merge = _einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
+    merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
     cuts = [(_ALL,) * summed + (cut,) for cut in _ranges(shape[summed], pieces)]
 
     def sum_of_partial_sums(array: Any) -> Any:
@@ -224,7 +212,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     return sum_of_partial_sums
 
 
-def _einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
+def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
     """NumPy's einsum loop with a C-contiguous result; asked for ``order="C"``, it would also go in that order."""
     if len(shape) < 2:
         return partial(_EINSUM, equation)
@@ -247,7 +235,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
     shape = tuple(sizes[label] for label in output)
     if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
-        return _einsum_into(equation, shape, dtype)
+        return einsum_into(equation, shape, dtype)
 
     def box(term: str, cut: slice) -> Range:
         return tuple(cut if label == longest else _ALL for label in term)

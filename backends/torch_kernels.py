@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from einsumx.adapter import Array
 from einsumx.dtypes import itemsize
+from einsumx.layout import broadcast
 
 __all__ = ["copied", "integer_product", "is_recorded", "product"]
 
@@ -55,7 +56,7 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
         return _single(rows, cols)
-    batch = _batch(lhs, rhs)
+    batch = broadcast(lhs[:-2], rhs[:-2])
     kernel = _looped(batch, lhs, rhs, itemsize(dtype)) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
     return _vector_first(kernel, rows, cols) if 1 in (rows, cols) else kernel
 
@@ -67,7 +68,10 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """
     narrow = product(lhs, rhs, dtype)
     rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
-    if min(rows, inner, cols) < _INTEGER_SIZE or prod(_batch(lhs, rhs)) * rows * inner * cols < _INTEGER_WORK:
+    if (
+        min(rows, inner, cols) < _INTEGER_SIZE
+        or prod(broadcast(lhs[:-2], rhs[:-2])) * rows * inner * cols < _INTEGER_WORK
+    ):
         return narrow
     wide = product(lhs, rhs, "float64")
     known = _LARGEST.get(dtype)
@@ -87,11 +91,6 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
 def _largest(array: Array) -> int:
     """The largest magnitude in a tensor of integers."""
     return max(abs(int(bound)) for bound in array.aminmax())
-
-
-def _batch(lhs: Shape, rhs: Shape) -> Shape:
-    """The batch axes of a product, broadcast."""
-    return tuple(right if left == 1 else left for left, right in zip(lhs[:-2], rhs[:-2]))
 
 
 def _by_vector(lhs: int, rhs: int) -> Kernel:

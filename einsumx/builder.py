@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -11,7 +11,7 @@ from einsumx.layout import contiguous, merged_stride
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.traits import Traits
 
-__all__ = ["Builder", "Labels", "Term"]
+__all__ = ["Builder", "Labels", "Term", "cut"]
 
 Labels = tuple[int, ...]
 
@@ -201,13 +201,7 @@ class Builder:
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
         """``labels`` in memory order, cut into the longest runs that merge into one axis each."""
-        found: list[Labels] = []
-        for label in term.in_memory_order(labels):
-            if found and self.merged(term, (*found[-1], label)) is not None:
-                found[-1] = (*found[-1], label)
-            else:
-                found.append((label,))
-        return found
+        return cut(term.in_memory_order(labels), lambda run, label: self.merged(term, (*run, label)) is not None)
 
     def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
         """A permutation where transposes copy.
@@ -249,6 +243,21 @@ class Builder:
         out = self.new_slot()
         self.ops.append(Native(out, operands, equation))
         return out
+
+
+def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:
+    """``labels`` cut into runs, each as long as its next label ``continues`` it.
+
+    >>> cut((1, 2, 4, 5), lambda run, label: label == run[-1] + 1)
+    [(1, 2), (4, 5)]
+    """
+    runs: list[Labels] = []
+    for label in labels:
+        if runs and continues(runs[-1], label):
+            runs[-1] = (*runs[-1], label)
+        else:
+            runs.append((label,))
+    return runs
 
 
 def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]:

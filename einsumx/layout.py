@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["contiguous", "layout_class", "memory_order", "merged_stride", "reshaped"]
+__all__ = ["broadcast", "contiguous", "layout_class", "memory_order", "merged_stride", "reshaped"]
+
+
+def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
+    """The shape of two that broadcast, of as many axes each.
+
+    >>> broadcast((4, 1, 3), (1, 0, 3))
+    (4, 0, 3)
+    """
+    return tuple(right if left == 1 else left for left, right in zip(lhs, rhs))
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:

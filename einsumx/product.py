@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
-from einsumx.builder import Builder, Labels, Term
+from einsumx.builder import Builder, Labels, Term, cut
 from einsumx.dtypes import itemsize, kind
 from einsumx.rates import Rates
 from einsumx.traits import Traits
 
-__all__ = ["Aim", "Choice", "Classes", "arithmetic", "choose", "copy_seconds", "matmul"]
+__all__ = ["Aim", "Choice", "Classes", "arithmetic", "choose", "matmul"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +240,7 @@ def _contracted(builder: Builder, lhs: Term, rhs: Term, classes: Classes) -> Ite
 
 def _common_runs(builder: Builder, order: Labels, terms: tuple[Term, ...]) -> list[Labels]:
     """``order`` cut into runs that merge in every term."""
-    runs: list[Labels] = []
-    for label in order:
-        if runs and all(builder.merged(term, (*runs[-1], label)) is not None for term in terms):
-            runs[-1] = (*runs[-1], label)
-        else:
-            runs.append((label,))
-    return runs
+    return cut(order, lambda run, label: all(builder.merged(term, (*run, label)) is not None for term in terms))
 
 
 def _readings(
@@ -277,8 +271,8 @@ def _readings(
     amount = builder.size(term.labels) * nbytes
     for rows in orders:
         straight, turned = (*shared, *rows, *contracted), (*shared, *contracted, *rows)
-        cost = copy_seconds(builder, source, straight, amount)
-        turned_cost = copy_seconds(builder, source, turned, amount)
+        cost = _copy_seconds(builder, source, straight, amount)
+        turned_cost = _copy_seconds(builder, source, turned, amount)
         copies = [Reading(cost, rows, copied=True), Reading(turned_cost, rows, copied=True, transposed=True)]
         if traits.strided or traits.transpose_flags:
             copies = [min(copies, key=lambda reading: reading.cost)]
@@ -375,13 +369,9 @@ def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool],
     """Batch labels as axes; fused where few of them go into one product, as each fusion is a view more."""
     if builder.traits.max_batch_axes is None and len(order) < _MANY:
         return tuple((label,) for label in order)
-    runs: list[Labels] = []
-    for label in order:
-        if runs and all(_continues(builder, term, copied, runs[-1], label) for term, copied in sides):
-            runs[-1] = (*runs[-1], label)
-        else:
-            runs.append((label,))
-    return tuple(runs)
+    return tuple(
+        cut(order, lambda run, label: all(_continues(builder, term, copied, run, label) for term, copied in sides))
+    )
 
 
 def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: int) -> bool:
@@ -403,7 +393,7 @@ def _turn_seconds(builder: Builder, result: Labels, aim: Aim, nbytes: int) -> fl
         if target == result:
             return 0.0
         # A view's call, where there are strides; the copy where there are none.
-        return rates.view if builder.traits.strided else copy_seconds(builder, result, target, nbytes)
+        return rates.view if builder.traits.strided else _copy_seconds(builder, result, target, nbytes)
     if not (aim.contracted or aim.batch):
         return 0.0
     return 0.0 if _is_ready(builder, result, aim) else rates.call + 2 * nbytes / rates.permute
@@ -434,7 +424,7 @@ def _grouped(labels: Labels, aim: Aim) -> Labels:
     return (*batch, *free, *(label for label in aim.contracted if label in labels))
 
 
-def copy_seconds(builder: Builder, source: Labels, target: Labels, nbytes: int) -> float:
+def _copy_seconds(builder: Builder, source: Labels, target: Labels, nbytes: int) -> float:
     """Seconds to copy an array that lies in the order ``source`` into the order ``target``."""
     rates, sizes = builder.traits.rates, builder.sizes
     run = 1

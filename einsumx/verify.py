@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.errors import EinsumxError
+from einsumx.layout import broadcast
 from einsumx.ops import (
     Cast,
     Copy,
@@ -104,9 +105,9 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
         case Multiply():
             lhs, rhs = shapes
             rank = max(len(lhs), len(rhs))
-            pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs))
-            need(all(a == b or 1 in (a, b) for a, b in pairs))
-            return tuple(a if b == 1 else b for a, b in pairs)
+            lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
+            need(all(a == b or 1 in (a, b) for a, b in zip(lhs, rhs)))
+            return broadcast(lhs, rhs)
         case Matmul():
             lhs, rhs = shapes
             if min(len(lhs), len(rhs)) == 1:
@@ -116,7 +117,7 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             rows, inner = lhs[:-3:-1] if op.transpose_lhs else lhs[-2:]
             other, cols = rhs[:-3:-1] if op.transpose_rhs else rhs[-2:]
             need(inner == other)
-            return (*(a if b == 1 else b for a, b in zip(lhs[:-2], rhs[:-2])), rows, cols)
+            return (*broadcast(lhs[:-2], rhs[:-2]), rows, cols)
         case Native():
             inputs, _, output = op.equation.partition("->")
             terms = inputs.split(",")

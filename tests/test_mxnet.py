@@ -490,6 +490,17 @@ DIFFERENTIATED = {
 }
 
 
+def recorded(equation, values, request_):
+    """Operands that ask for gradients, which are 7 before, and the result of a recorded call on them."""
+    operands = list(map(array, values))
+    for operand in operands:
+        operand.attach_grad(request_)
+        operand.grad[()] = 7
+    with mx.autograd.record():
+        result = einsumx.einsum(equation, *operands)
+    return operands, result
+
+
 @pytest.mark.parametrize("request_", ["write", "add"])
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 @pytest.mark.parametrize("equation", [*DIFFERENTIATED])
@@ -500,12 +511,7 @@ def test_gradients_are_those_of_the_plain_sum(equation, dtype, request_, lowered
         einsumx.cache_clear()
     terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
     values = [random.integers(1, 4, shape).astype(dtype) for shape in DIFFERENTIATED[equation]]
-    operands = list(map(array, values))
-    for operand in operands:
-        operand.attach_grad(request_)
-        operand.grad[()] = 7
-    with mx.autograd.record():
-        result = einsumx.einsum(equation, *operands)
+    operands, result = recorded(equation, values, request_)
     head = random.integers(1, 4, result.shape).astype(dtype)
     result.backward(array(head))
     # The contraction is linear in each operand, so its derivative by an element is the result for a unit there.
@@ -527,12 +533,7 @@ def test_a_large_single_product_and_its_gradients_are_right(equation, request_, 
     sizes = {"i": 260, "j": 40 if "i" in equation else 2048, "k": 270 if "i" in equation else 1024}
     terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
     values = [random.integers(-3, 4, [sizes[label] for label in term]).astype("float32") for term in terms]
-    operands = list(map(array, values))
-    for operand in operands:
-        operand.attach_grad(request_)
-        operand.grad[()] = 7
-    with mx.autograd.record():
-        result = einsumx.einsum(equation, *operands)
+    operands, result = recorded(equation, values, request_)
     head = random.integers(-3, 4, result.shape).astype("float32")
     result.backward(array(head))
     lhs = values[0] if terms[0] != "ji" else values[0].T
