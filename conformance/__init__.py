@@ -1,1 +1,1 @@
-"""The correctness suite that any backend author can run."""
+"""The correctness suite that any backend author can run: ``python -m einsumx.conformance --backend NAME``."""

@@ -8,6 +8,7 @@ floats are computed in ``longdouble``.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expected", "Verdict", "expect", "judge"]
+__all__ = ["Expected", "Verdict", "expect", "expect_gradient", "judge"]
 
 LIMIT = 1 << 20
 """Elements of the index space that are worked on at once; what is larger is cut in halves."""
@@ -80,25 +81,55 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
     >>> expect("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]])).values
     array([[11]])
     """
-    terms, output, arrays = _read(operands)
-    if dtype is None:
-        dtype = np.result_type(*(np.asarray(array).dtype for array in arrays)).name
-    arrays = [np.asarray(array) if dtype == "bfloat16" else np.asarray(array).astype(dtype) for array in arrays]
-    width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
-    named = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]
-    result = _spelled(output, width, len(output) - (... in output) + width * (... in output))
-    sizes = dict.fromkeys(chain(*named), 1)
-    for term, array in zip(named, arrays):
-        sizes.update({label: size for label, size in zip(term, array.shape) if size != 1})
-    terms_summed = int(np.prod([size for label, size in sizes.items() if label not in result], dtype=object))
+    sum_ = _resolved(operands, dtype)
+    summed = [size for label, size in sum_.sizes.items() if label not in sum_.output]
+    ranges = {label: range(size) for label, size in sum_.sizes.items()}
     with np.errstate(all="ignore"):
         values, magnitude = (
-            _plain_sum(numbers, named, result, {label: range(size) for label, size in sizes.items()})
-            for numbers in ([_wide(array) for array in arrays], [np.asarray(abs(_wide(array))) for array in arrays])
+            _plain_sum(numbers, sum_.terms, sum_.output, ranges)
+            for numbers in (sum_.arrays, [np.asarray(abs(array)) for array in sum_.arrays])
         )
-        if np.dtype(_numpy_name(dtype)).kind in "iu":
-            values = _wrapped(values, dtype)
-    return Expected(values, magnitude, terms_summed, len(arrays), dtype)
+    if np.dtype(_numpy_name(sum_.dtype)).kind in "iu":
+        values = _wrapped(values, sum_.dtype)
+    return Expected(values, magnitude, int(np.prod(summed, dtype=object)), len(sum_.arrays), sum_.dtype)
+
+
+def expect_gradient(by: int, cotangent: Any, *operands: Any, conjugate: bool = False) -> Expected:
+    """The derivative by one operand of the plain sum, contracted with ``cotangent``.
+
+    Each element of the operand gets, from every point of the index space where it is a factor, the product of the
+    other factors there and of the cotangent.
+
+    Args:
+        by: which operand.
+        cotangent: an array of the result's shape.
+        *operands: as for :func:`expect`; floats.
+        conjugate: whether the other factors are conjugated, as PyTorch has it for complex operands.
+
+    >>> expect_gradient(0, np.array([2.0]), "ij,j->i", np.ones((1, 2)), np.array([3.0, 4.0])).values
+    array([[6., 8.]], dtype=float128)
+    """
+    sum_ = _resolved(operands, None)
+    labels, ranges = list(sum_.sizes), {label: range(size) for label, size in sum_.sizes.items()}
+    term, target = sum_.terms[by], sum_.arrays[by]
+    others = [pair for k, pair in enumerate(zip(sum_.arrays, sum_.terms)) if k != by]
+    factors = [(np.conj(array) if conjugate else array, label) for array, label in others]
+    factors.append((_wide(np.asarray(cotangent)), sum_.output))
+    space = tuple(sum_.sizes.values())
+    hit = [size for label, size in sum_.sizes.items() if label in term and target.shape[term.index(label)] == size]
+    terms = int(np.prod(space, dtype=object)) // max(int(np.prod(hit, dtype=object)), 1)
+    place = np.zeros(space, int)  # of the operand's element, counted in C order
+    for indices, size in zip(_index(target, term, labels, ranges), target.shape):
+        place = place * size + indices
+    found = []
+    for numbers in ([array for array, _ in factors], [np.asarray(abs(array)) for array, _ in factors]):
+        spread = [_spread(array, label, labels, ranges) for array, (_, label) in zip(numbers, factors)]
+        product = np.broadcast_to(reduce(np.multiply, spread), space)
+        gathered = np.zeros(target.size, product.dtype)
+        np.add.at(gathered, place.ravel(), product.ravel())
+        found.append(gathered.reshape(target.shape))
+    gradient, magnitude = found
+    return Expected(gradient, magnitude, terms, len(sum_.arrays), sum_.dtype)
 
 
 def judge(result: Any, expected: Expected) -> Verdict:
@@ -153,6 +184,32 @@ def _error(result: Any, expected: Expected) -> Any:
 # -- the equation ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """An equation on arrays: wide arrays, the labels of their axes and of the output's, the sizes of all labels."""
+
+    arrays: list[Any]
+    terms: list[list[Any]]
+    output: list[Any]
+    sizes: dict[Any, int]
+    dtype: str
+
+
+def _resolved(operands: tuple[Any, ...], dtype: str | None) -> _Sum:
+    terms, output, arrays = _read(operands)
+    arrays = [np.asarray(array) for array in arrays]
+    if dtype is None:
+        dtype = np.result_type(*(array.dtype for array in arrays)).name
+    wide = [_wide(array if dtype == "bfloat16" else array.astype(dtype)) for array in arrays]
+    width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
+    spelled = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]
+    result = _spelled(output, width, len(output) - (... in output) + width * (... in output))
+    sizes = dict.fromkeys(chain(*spelled), 1)
+    for term, array in zip(spelled, arrays):
+        sizes.update({label: size for label, size in zip(term, array.shape) if size != 1})
+    return _Sum(wide, spelled, result, sizes, dtype)
+
+
 def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[Any]]:
     """Labels of each operand and of the output, and the arrays; ``...`` is Python's Ellipsis."""
     if isinstance(operands[0], str):
@@ -167,7 +224,10 @@ def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[A
         output = list(operands[-1]) if len(operands) % 2 else None
     if output is None:
         every = list(chain(*terms))
-        output = [...] * (... in every) + sorted(label for label in every if every.count(label) == 1 and label != ...)
+        once = [label for label in every if every.count(label) == 1 and label is not ...]
+        with suppress(TypeError):  # labels without an order stay as they appear
+            once = sorted(once)
+        output = [...] * (... in every) + once
     return terms, output, arrays
 
 
@@ -213,13 +273,19 @@ def _plus(first: Any, second: Any) -> Any:
 
 def _spread(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> Any:
     """``array`` with an axis for each of ``labels``: its diagonal over repeated ones, size 1 for those it lacks."""
+    index = _index(array, term, labels, ranges)
+    spread = array[index] if index else array
+    return np.asarray(spread, dtype=array.dtype).reshape((1,) * (len(labels) - np.ndim(spread)) + np.shape(spread))
+
+
+def _index(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> tuple[Any, ...]:
+    """For each axis of ``array``, its indices along an axis for each of ``labels``."""
     index = []
     for label, size in zip(term, array.shape):
         indices = np.asarray(ranges[label], dtype=int)
         along = [len(indices) if other == label else 1 for other in labels]
         index.append((indices if size != 1 else np.zeros_like(indices)).reshape(along))
-    spread = array[tuple(index)] if index else array
-    return np.asarray(spread, dtype=array.dtype).reshape((1,) * (len(labels) - np.ndim(spread)) + np.shape(spread))
+    return tuple(index)
 
 
 # -- numbers --------------------------------------------------------------------------------------------------

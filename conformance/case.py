@@ -1,0 +1,258 @@
+"""What the suite is made of: cases, which are data, and outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from zlib import crc32
+
+import numpy as np
+
+from einsumx.dtypes import kind
+
+if TYPE_CHECKING:
+    from einsumx.conformance.subject import Subject
+
+__all__ = [
+    "Case",
+    "Check",
+    "Failure",
+    "NotApplicable",
+    "Operand",
+    "Outcome",
+    "Status",
+    "examples",
+    "operands",
+    "values",
+]
+
+Check: TypeAlias = "Callable[[Case, Subject], None]"
+"""Judges a subject by a case. It returns where all is right; what is not right raises :class:`Failure`."""
+
+Status: TypeAlias = Literal["pass", "fail", "deviation", "inapplicable"]
+
+
+class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
+    """What a subject does otherwise than the contract says, in a sentence."""
+
+
+class NotApplicable(Exception):  # noqa: N818
+    """Why a case says nothing of a subject: its framework has no such thing as the case is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array to be made: on every framework the same values, by the framework's own means laid out as asked.
+
+    Attributes:
+        shape: of the array.
+        dtype: by NumPy's name, or ``"bfloat16"``.
+        layout: how it lies in memory; :mod:`einsumx.conformance.framework` says what the names mean.
+        fill: what its values are; :func:`values` says what the names mean.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    layout: str = "C"
+    fill: str = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One promise on one example.
+
+    Attributes:
+        feature: what of the contract it is about; a row of the matrix.
+        check: what is done with it, and how it is judged.
+        equation: as text, or a sublist of labels for each operand and, where one is given, for the output.
+        operands: what is made of each.
+        options: keywords of the call.
+        about: what else tells it from other cases of its feature.
+        full: whether it is left to the full level.
+    """
+
+    feature: str
+    check: Check
+    equation: str | tuple[tuple[Hashable, ...], ...]
+    operands: tuple[Operand, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+    about: str = ""
+    full: bool = False
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of all operands, ``"mixed"`` where they differ, ``""`` where it is about none."""
+        dtypes = {operand.dtype for operand in self.operands}
+        return min(dtypes) if len(dtypes) == 1 else "mixed" if dtypes else ""
+
+    @property
+    def id(self) -> str:
+        """Its name: feature, equation, shapes with their layouts, dtypes, keywords.
+
+        >>> from einsumx.conformance.suite import cases
+        >>> next(iter(cases("quick"))).id
+        'forms/-> () float32'
+        """
+        dtypes = [operand.dtype for operand in self.operands]
+        shapes = [f"({','.join(map(str, operand.shape))}){_suffix(operand)}" for operand in self.operands]
+        parts = [
+            repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_listed, self.equation)),
+            *shapes,
+            *(dtypes[:1] if len(set(dtypes)) == 1 else dtypes),
+            *(f"{name}={value}" for name, value in self.options),
+            self.about,
+        ]
+        return f"{self.feature}/{' '.join(part for part in parts if part)}"
+
+    def values(self) -> list[Any]:
+        """The operands' values as NumPy arrays, the same in every run; those of bfloat16 in float32."""
+        rng = np.random.default_rng(crc32(self.id.encode()))
+        return [values(operand, rng) for operand in self.operands]
+
+    def arguments(self, arrays: list[Any]) -> list[Any]:
+        """What einsum is called with, without the keywords."""
+        if isinstance(self.equation, str):
+            return [self.equation, *arrays]
+        pairs = [item for array, labels in zip(arrays, self.equation) for item in (array, list(labels))]
+        return [*pairs, *(list(labels) for labels in self.equation[len(arrays) :])]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case.
+
+    Attributes:
+        case: its id.
+        feature: of the case.
+        dtype: of the case.
+        status: ``"deviation"`` is a failure that is listed, with its reason, for the subject.
+        message: what is wrong, or why the case does not apply; empty for a pass.
+        reason: of a deviation.
+        seconds: that it took.
+        reproducer: Python code that shows what is wrong; empty for other outcomes than failures and deviations.
+    """
+
+    case: str
+    feature: str
+    dtype: str
+    status: Status
+    message: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    reproducer: str = ""
+
+
+def operands(*shapes: tuple[int, ...], dtype: str = "float32", layout: str = "C", fill: str = "normal") -> Any:
+    """Operands that differ in their shapes alone.
+
+    >>> operands((2, 3), (3,), layout="F")[1].layout
+    'F'
+    """
+    return tuple(Operand(shape, dtype, layout, fill) for shape in shapes)
+
+
+def examples(text: str) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
+    """Equations with shapes, a line each.
+
+    >>> examples("ij,j->i  2,3 3")
+    [('ij,j->i', ((2, 3), (3,)))]
+    >>> examples(",i->i  () 4")
+    [(',i->i', ((), (4,)))]
+    """
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        equation, *shapes = line.split()
+        found.append((equation, tuple(tuple(map(int, filter(None, shape.strip("()").split(",")))) for shape in shapes)))
+    return found
+
+
+def values(operand: Operand, rng: np.random.Generator) -> Any:
+    """What an operand's fill stands for, in values that its dtype holds exactly.
+
+    ==============  ======================================================================================
+    ``normal``      normally distributed; integers of -4 to 4; as many of one bool as of the other
+    ``wide``        normally distributed over 12 orders of magnitude (6 for half precision)
+    ``positive``    between 0.1 and 1: no sum of products cancels, or is zero
+    ``range``       integers from the whole range of the dtype
+    ``exact``       integers of -3 to 3, in floats too: small sums of products are exact
+    ``one``         ones
+    ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
+    ==============  ======================================================================================
+
+    An operand that is laid out as a broadcast has the same values all along the axis that does not move.
+    """
+    found = np.asarray(_filled(operand, rng))
+    for axis in broadcast_axes(operand):
+        found = np.repeat(found.take([0], axis), operand.shape[axis], axis)
+    return rounded(found, operand.dtype)
+
+
+def broadcast_axes(operand: Operand) -> tuple[int, ...]:
+    """The axes of stride 0 that an operand's layout asks for: the first, or the last, longer than 1."""
+    long = [axis for axis, size in enumerate(operand.shape) if size > 1]
+    match operand.layout:
+        case "broadcast":
+            return tuple(long[:1])
+        case "broadcast-last":
+            return tuple(long[-1:])
+        case _:
+            return ()
+
+
+def rounded(array: Any, dtype: str) -> Any:
+    """Values as ``dtype`` holds them; those of bfloat16, which NumPy lacks, as float32."""
+    if dtype != "bfloat16":
+        return np.asarray(array).astype(dtype)
+    bits = np.ascontiguousarray(array, "float32").view("uint32")
+    return (bits & np.uint32(0xFFFF0000)).view("float32").reshape(np.shape(array))
+
+
+def _filled(operand: Operand, rng: np.random.Generator) -> Any:
+    shape, family = operand.shape, kind(operand.dtype)
+    match operand.fill, family:
+        case "one", _:
+            return np.ones(shape)
+        case "range", "i" | "u":
+            info = np.iinfo(operand.dtype)
+            return rng.integers(info.min, info.max, shape, operand.dtype, endpoint=True)
+        case _, "b":
+            return rng.random(shape) < 0.5
+        case "exact", "u":
+            return rng.integers(0, 4, shape)
+        case "exact", _:
+            return rng.integers(-3, 4, shape)
+        case _, "u":
+            return rng.integers(0, 5, shape)
+        case _, "i":
+            return rng.integers(-4, 5, shape)
+        case _, "c":
+            return _floats(operand, rng) + 1j * _floats(operand, rng)
+        case _:
+            return _floats(operand, rng)
+
+
+def _floats(operand: Operand, rng: np.random.Generator) -> Any:
+    shape = operand.shape
+    match operand.fill:
+        case "normal":
+            return rng.standard_normal(shape)
+        case "wide":
+            decades = 3.0 if operand.dtype == "float16" else 6.0
+            return rng.standard_normal(shape) * 10.0 ** rng.uniform(-decades, decades, shape)
+        case "positive" | "inf" | "-inf" | "nan":
+            found = rng.uniform(0.1, 1, shape)
+            if operand.fill != "positive" and found.size:
+                found[tuple(size // 2 for size in shape)] = float(operand.fill)
+            return found
+        case _:
+            raise ValueError(f"there is no fill {operand.fill!r} for {operand.dtype}")
+
+
+def _suffix(operand: Operand) -> str:
+    marks = [operand.layout] * (operand.layout != "C") + [operand.fill] * (operand.fill != "normal")
+    return ":".join(["", *marks])
+
+
+def _listed(labels: tuple[Hashable, ...]) -> str:
+    return f"[{','.join('...' if label is ... else repr(label) for label in labels)}]"

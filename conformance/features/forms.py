@@ -1,0 +1,150 @@
+"""How an equation may be written: text and sublists, implicit outputs, ellipses, repeated labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from einsumx.conformance.case import Case, examples, operands
+from einsumx.conformance.checks import gives_the_plain_sum
+
+__all__ = ["EQUATIONS", "FEATURES", "cases"]
+
+FEATURES = {
+    "forms": "Equations as text, with blanks anywhere but inside -> and ..., and any letter as a label",
+    "implicit output": "Without ->, the ellipsis first, then the labels that appear once, sorted",
+    "sublists": "Lists of labels, any hashables, in the place of text",
+    "ellipsis": "... stands for any number of axes, none among them; those that the output leaves out are summed",
+    "diagonals": "A label twice in an operand is its diagonal",
+    "hyperedges": "A label in three operands or more, summed or kept",
+}
+
+EQUATIONS = examples("""
+    ->                   ()
+    ,->                  () ()
+    ,i->i                () 3
+    i->                  5
+    i->i                 5
+    ij->ji               2,3
+    ijk->kj              2,3,4
+    i,i->                4 4
+    i,i->i               4 4
+    i,j->ji              4 3
+    i,j->                4 3
+    ij,j->i              2,3 3
+    ij,jk->ik            2,3 3,4
+    ij,jk->ki            2,3 3,4
+    ij,ij->ij            2,3 2,3
+    ij,ij->i             2,3 2,3
+    nc,nc->n             50,3 50,3
+    ij,kj->              2,3 4,3
+    ijk,ikl->jl          3,2,4 3,4,5
+    ijk,ikl->ijl         3,2,4 3,4,5
+    bnid,bnjd->bnij      2,3,4,5 2,3,6,5
+    bind,bjnd->bnij      2,4,3,5 2,6,3,5
+    bind,jnd->bnij       2,4,3,5 6,3,5
+    bnij,bjnc->binc      2,3,4,6 2,6,3,5
+    bhqd,bhqkd->bhqk     2,1,5,4 2,1,5,3,4
+    ecbfa,fd->abcde      2,3,2,4,2 4,3
+    ij,jk,kl->il         2,3 3,4 4,2
+    ab,bc,ca->           2,3 3,4 4,2
+    abc,ade,bdf,ceg->fg  4,4,4 4,3,3 4,3,2 4,3,2
+""")
+"""One of each kind that planners tell apart, with sizes that tell axes apart."""
+
+_IMPLICIT = examples("""
+    ij           2,3
+    ba           2,3
+    bCa          2,3,4
+    ii           3,3
+    i,j          4 3
+    ij,j         2,3 3
+    ij,jk        2,3 3,4
+    ki,jk        2,3 4,2
+    c...a        2,3,4
+    a...a        3,4,3
+    ...ij,...jk  5,2,3 5,3,4
+""")
+
+_ELLIPSES = examples("""
+    ...->...              2,3
+    ...i->...             2,3
+    i...->...i            2,3,4
+    ...ij,...jk->...ki    5,1,2,3 6,3,4
+    i...j,...->j...i      2,4,3 5,4
+    ...,...               2,1 3
+    ...ij,...jk->...ik    2,3 3,4
+    ...i,i->...           2,3,4 4
+    i...->i               3
+    ...,...->...          () 2
+    ...i->i               2,4,3
+    ...j->j               4,3
+    ...i,...->i           2,4,3 4
+    b...,c...->...        2,3 4,3
+    ...ij,...kj,...->...  2,3,4 2,5,4 2
+""")
+
+_DIAGONALS = examples("""
+    ii->         3,3
+    ii->i        3,3
+    ii->i        1,1
+    iij->j       3,3,2
+    iji->ij      3,2,3
+    iji->ji      3,2,3
+    iiii->i      2,2,2,2
+    iijj->ij     2,2,3,3
+    iij,jkk->ik  2,2,3 3,4,4
+    iji,jk->ik   2,3,2 3,4
+    ii,ii->i     3,3 3,3
+    ii,ij,jj->j  2,2 2,3 3,3
+    ...ii->...i  2,3,3
+""")
+
+_HYPEREDGES = examples("""
+    i,i,i->            4 4 4
+    i,i,i->i           4 4 4
+    ai,bi,ci->abc      2,3 3,3 4,3
+    ai,bi,ci,di->abcd  2,3 2,3 2,3 2,3
+    ai,bi,ci->aic      2,3 3,3 4,3
+    ij,ik,il,jkl->i    2,3 2,4 2,5 3,4,5
+""")
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's features."""
+    check = gives_the_plain_sum
+    for equation, shapes in EQUATIONS:
+        yield Case("forms", check, equation, operands(*shapes))
+    for equation in (" ij,jk->ik", "i j , j k -> i k ", "ij,\tjk\n->ik", "αж,жB->Bα", "Zz,za->aZ"):
+        yield Case("forms", check, equation, operands((2, 3), (3, 4)), about="blanks" * (" " in equation))
+
+    for equation, shapes in _IMPLICIT:
+        yield Case("implicit output", check, equation, operands(*shapes))
+    yield Case("implicit output", check, "i, i", operands((4,), (4,)))
+
+    matrices = operands((2, 3), (3, 4))
+    for sublists in (
+        ((0, 1), (1, 2), ()),
+        ((0, 1), (1, 2), (2,)),
+        ((0, 1), (1, 2), (2, 0)),
+        ((0, 1), (1, 2)),
+        ((30, 26), (26, 27)),
+        ((100, 52), (52, 60), (60, 100)),
+        (("left", "bond"), ("bond", "right"), ("right", "left")),
+        (((0, 0), (0, 1)), ((0, 1), (1, 1)), ((1, 1), (0, 0))),
+        ((None, 1.5), (1.5, True), (True, None)),
+        (("z", 0), (0, 1)),
+        ((..., 1), (1, 0)),
+        ((..., 0, 1), (1, ..., 2), (2, ..., 0)),
+    ):
+        yield Case("sublists", check, sublists, matrices)
+    yield Case("sublists", check, ((70, 30, 50),), operands((2, 3, 4)))
+    yield Case("sublists", check, (("z", "b", "y"),), operands((2, 3, 4)))
+
+    for equation, shapes in _ELLIPSES:
+        yield Case("ellipsis", check, equation, operands(*shapes))
+
+    for equation, shapes in _DIAGONALS:
+        yield Case("diagonals", check, equation, operands(*shapes))
+
+    for equation, shapes in _HYPEREDGES:
+        yield Case("hyperedges", check, equation, operands(*shapes))

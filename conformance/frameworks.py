@@ -1,0 +1,413 @@
+"""The array libraries that the suite knows: nothing here goes through einsumx's adapters, which it judges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from einsumx.conformance.case import Operand
+from einsumx.conformance.framework import Array, Framework, Function, literal
+
+__all__ = ["KNOWN"]
+
+_VIEWS = ("C", "F", "swapped", "sliced", "offset", "broadcast", "broadcast-last")
+
+
+class NumpyFramework(Framework):
+    """NumPy."""
+
+    name = module = "numpy"
+    layouts = (*_VIEWS, "negative", "unaligned", "byteswapped", "readonly")
+    memory_order = True
+    views = True
+
+    imports = ()
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"np.array({literal(values)}, {dtype!r})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        return np.array(values, dtype, order="C")
+
+    def values(self, array: Array) -> Any:
+        return np.array(array)
+
+    def dtype(self, array: Array) -> str:
+        return str(array.dtype.name)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray | np.generic)
+
+    def fill(self, array: Array, values: Any) -> None:
+        array[...] = values
+
+    def promote(self, first: str, second: str) -> str | None:
+        return str(np.result_type(first, second).name)
+
+    def special(self, values: Any, operand: Operand, device: str) -> Array:
+        array = np.array(values, operand.dtype, order="C")
+        match operand.layout:
+            case "unaligned":
+                memory = np.empty(array.nbytes + 1, "uint8")
+                memory[1:] = array.reshape(-1).view("uint8")
+                return memory[1:].view(operand.dtype).reshape(array.shape)
+            case "byteswapped":
+                return array.astype(array.dtype.newbyteorder())
+            case _:
+                array.flags.writeable = False
+                return array
+
+
+class CupyFramework(Framework):
+    """CuPy, on a GPU."""
+
+    name = module = "cupy"
+    layouts = (*_VIEWS, "negative")
+    memory_order = True
+    views = True
+
+    imports = ("import cupy",)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"cupy.array({literal(values)}, {dtype!r})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        with self.xp.cuda.Device(int(device.partition(":")[2] or 0)):
+            return self.xp.array(values, dtype, order="C")
+
+    def values(self, array: Array) -> Any:
+        return self.xp.asnumpy(array)
+
+    def device(self, array: Array) -> str:
+        return f"cuda:{array.device.id}"
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.ndarray)
+
+    def fill(self, array: Array, values: Any) -> None:
+        with array.device:
+            array[...] = self.xp.asarray(values, array.dtype)
+
+    def promote(self, first: str, second: str) -> str | None:
+        return str(self.xp.result_type(first, second).name)
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        here = int(device.partition(":")[2] or 0)
+        return tuple(f"cuda:{k}" for k in range(self.xp.cuda.runtime.getDeviceCount()) if k != here)
+
+    def synchronize(self, array: Array) -> None:
+        array.device.synchronize()
+
+
+class TorchFramework(Framework):
+    """PyTorch."""
+
+    name = module = "torch"
+    layouts = (*_VIEWS, "conjugated", "negated")
+    memory_order = True
+    views = True
+    transforms = ("compile", "vmap")
+    gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    second_order = True
+    conjugates_gradients = True
+
+    imports = ("import torch",)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"torch.tensor({literal(values)}, dtype=torch.{dtype})"
+
+    def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
+        return f"{array}.permute({axes})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        tensor = self.xp.from_numpy(np.array(values, "float32" if dtype == "bfloat16" else dtype, order="C"))
+        return tensor.to(device=device or None, dtype=getattr(self.xp, dtype))
+
+    def values(self, array: Array) -> Any:
+        array = array.detach().resolve_conj().resolve_neg().cpu()
+        return np.array((array.float() if array.dtype == self.xp.bfloat16 else array).numpy())
+
+    def device(self, array: Array) -> str:
+        return str(array.device)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.Tensor)
+
+    def strides(self, array: Array) -> tuple[int, ...]:
+        return tuple(array.stride())
+
+    def fill(self, array: Array, values: Any) -> None:
+        array.copy_(self.xp.as_tensor(values))
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(RuntimeError):
+            return str(self.xp.promote_types(getattr(self.xp, first), getattr(self.xp, second))).rpartition(".")[2]
+        return None
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        here = self.device(self.array(0, "float32", device))
+        found = ["cpu", "meta", *(f"cuda:{k}" for k in range(self.xp.cuda.device_count()))]
+        return tuple(name for name in found if name != here)
+
+    def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return array.permute(axes)
+
+    def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.expand(shape)
+
+    def special(self, values: Any, operand: Operand, device: str) -> Array:
+        # The values are those after the operation that is pending.
+        if operand.layout == "conjugated":
+            return self.array(np.conj(values), operand.dtype, device).conj()
+        return self.xp._neg_view(self.array(-values, operand.dtype, device))
+
+    def synchronize(self, array: Array) -> None:
+        if array.device.type == "cuda":
+            self.xp.cuda.synchronize(array.device)
+
+    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        arrays = [array.detach().requires_grad_() for array in arrays]
+        return list(self.xp.autograd.grad(function(*arrays), arrays, cotangent))
+
+    def second_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
+    ) -> list[Array]:
+        grad = self.xp.autograd.grad
+        arrays = [array.detach().requires_grad_() for array in arrays]
+        (first,) = grad(function(*arrays), arrays[by], cotangent, create_graph=True)
+        # A gradient that does not depend on an array is one of zeros.
+        return list(grad(first, arrays, direction, allow_unused=True, materialize_grads=True))
+
+    def transformed(self, transform: str, function: Function) -> Function:
+        # fullgraph: a graph that breaks is an error. Whether compiling changes what is computed is shown by any
+        # compiler; this one needs no other tools.
+        self.xp._dynamo.reset()
+        compiled: Function = self.xp.compile(function, fullgraph=True, backend="aot_eager")
+        return compiled
+
+    def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
+        return self.xp.vmap(function, in_dims=axes)  # type: ignore[no-any-return]
+
+
+class JaxFramework(Framework):
+    """JAX."""
+
+    name = module = "jax"
+    immutable = "jax arrays are immutable"
+    transforms = ("jit", "vmap", "grad of jit")
+    second_order = True
+
+    @cached_property
+    def xp(self) -> Any:
+        return import_module("jax.numpy")
+
+    @cached_property
+    def _jax(self) -> Any:
+        return import_module("jax")
+
+    @property
+    def gradient_dtypes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dtype for dtype in self.dtypes if "float" in dtype or "complex" in dtype)
+
+    imports = ("import jax.numpy as jnp",)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"jnp.array({literal(values)}, {dtype!r})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        platform, _, number = device.partition(":")
+        place = self._jax.devices(platform)[int(number or 0)] if device else None
+        return self._jax.device_put(self.xp.array(values, dtype=dtype), place)
+
+    def values(self, array: Array) -> Any:
+        return np.array(array.astype("float32") if array.dtype == self.xp.bfloat16 else array)
+
+    def device(self, array: Array) -> str:
+        return ",".join(sorted(f"{device.platform}:{device.id}" for device in array.devices()))
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self._jax.Array)
+
+    def promote(self, first: str, second: str) -> str | None:
+        return str(self.xp.promote_types(first, second).name)
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        here = self.device(self.array(0, "float32", device))
+        return tuple(name for d in self._jax.devices() if (name := f"{d.platform}:{d.id}") != here)
+
+    def synchronize(self, array: Array) -> None:
+        array.block_until_ready()
+
+    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        return list(self._jax.vjp(function, *arrays)[1](cotangent))
+
+    def second_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
+    ) -> list[Array]:
+        def first(*arrays: Array) -> Array:
+            return self.gradients(function, arrays, cotangent)[by]
+
+        return self.gradients(first, arrays, direction)
+
+    def transformed(self, transform: str, function: Function) -> Function:
+        compiled: Function = self._jax.jit(function)
+        return compiled
+
+    def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
+        mapped: Function = self._jax.vmap(function, in_axes=axes)
+        return mapped
+
+
+class ArrayApiFramework(Framework):
+    """array-api-strict, the reference for the array API standard: its functions alone, and devices that are made up."""
+
+    name = "array_api"
+    module = "array_api_strict"
+    layouts = (*_VIEWS, "negative")  # of the NumPy arrays underneath
+
+    imports = ("import array_api_strict as xp",)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"xp.asarray(np.array({literal(values)}, {dtype!r}))"
+
+    def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
+        return f"xp.permute_dims({array}, {axes})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        place = self.xp.Device(device) if device else None
+        return self.xp.asarray(np.array(values, dtype, order="C"), copy=True, device=place)
+
+    def values(self, array: Array) -> Any:
+        return np.array(self._host(array))
+
+    def _host(self, array: Array) -> Any:
+        """The NumPy array underneath: from another device than its CPU, array-api-strict gives none."""
+        return array._array
+
+    def device(self, array: Array) -> str:
+        return str(array.device)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, type(self.xp.asarray(0)))
+
+    def fill(self, array: Array, values: Any) -> None:
+        self._host(array)[...] = values
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(TypeError):
+            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second))).rpartition(".")[2]
+        return None
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        return tuple(name for name in ("device1", "device2") if name != device)
+
+    def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.xp.permute_dims(array, axes)
+
+
+class MxnetFramework(Framework):
+    """MXNet's ``mx.np``, of 1.9.1 and 2.0."""
+
+    name = module = "mxnet"
+    gradient_dtypes = ("float16", "float32", "float64")
+
+    @cached_property
+    def mx(self) -> Any:
+        """The top-level module."""
+        # An operation that fails does so where it is called, and not at some later, unrelated wait.
+        os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
+        return import_module("mxnet")
+
+    @cached_property
+    def xp(self) -> Any:
+        return self.mx.np
+
+    @property
+    def version(self) -> str:
+        return str(self.mx.__version__)
+
+    @property
+    def transforms(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("hybridize",)
+
+    imports = ("import mxnet as mx",)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        return f"mx.np.array({literal(values)}, dtype={dtype!r})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        kind, _, number = device.partition(":")
+        with self.mx.util.np_shape(True):
+            place = self.mx.Context(kind, int(number or 0)) if kind else None
+            return self.xp.array(np.array(values, dtype, order="C"), dtype=dtype, ctx=place)
+
+    def values(self, array: Array) -> Any:
+        with self.mx.util.np_shape(True):
+            return np.array(array.asnumpy())
+
+    def dtype(self, array: Array) -> str:
+        return str(np.dtype(array.dtype).name)
+
+    def device(self, array: Array) -> str:
+        return str(array.ctx)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.ndarray)
+
+    def fill(self, array: Array, values: Any) -> None:
+        with self.mx.util.np_shape(True):
+            self.array(values, self.dtype(array)).copyto(array)
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(self.mx.base.MXNetError, TypeError):
+            return self.dtype(self.array(np.ones(1), first) * self.array(np.ones(1), second))
+        return None
+
+    def called(self, function: Function) -> Function:
+        def in_np_shape(*arguments: Any, **options: Any) -> Array:
+            with self.mx.util.np_shape(True):
+                return function(*arguments, **options)
+
+        return in_np_shape
+
+    def synchronize(self, array: Array) -> None:
+        array.wait_to_read()
+
+    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        with self.mx.util.np_shape(True):
+            for array in arrays:
+                array.attach_grad()
+                array.grad[()] = 99  # what was in memory: a gradient that stays unwritten shows
+            with self.mx.autograd.record():
+                result = function(*arrays)
+            result.backward(cotangent)
+            return [array.grad for array in arrays]
+
+    def transformed(self, transform: str, function: Function) -> Function:
+        mx, first = self.mx, str(self.mx.__version__).startswith("1.")
+
+        class Block(mx.gluon.HybridBlock):  # type: ignore[misc, name-defined]
+            if first:
+
+                def hybrid_forward(self, F: Any, *arrays: Any) -> Any:  # noqa: N803  MXNet's name
+                    return function(*arrays)
+            else:
+
+                def forward(self, *arrays: Any) -> Any:
+                    return function(*arrays)
+
+        block = Block()
+        block.hybridize()
+        return block
+
+
+KNOWN: dict[str, type[Framework]] = {
+    kind.name: kind
+    for kind in (NumpyFramework, TorchFramework, JaxFramework, MxnetFramework, CupyFramework, ArrayApiFramework)
+}

@@ -1,0 +1,76 @@
+"""A case as a few lines of Python that can be run by hand, and sent to whoever must mend it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from einsumx.conformance.case import Case, Operand
+from einsumx.conformance.subject import Subject
+
+__all__ = ["reproducer"]
+
+_LITERAL = 200
+"""Elements up to which an array's values are written out; of larger ones there is only what makes them."""
+
+
+def reproducer(case: Case, subject: Subject) -> str:
+    """Python code that makes a case's operands and calls a subject with them."""
+    framework = subject.framework
+    names = [chr(ord("a") + k) for k in range(len(case.operands))] if len(case.operands) <= 26 else []
+    values = case.values()
+    if not names or sum(map(np.size, values)) > _LITERAL:
+        return f"{_command(subject)} --case {case.id!r}"
+    lines = [f"# {case.id}", "import numpy as np", *framework.imports, *_function_imports(subject)]
+    for name, operand, array in zip(names, case.operands, values):
+        lines.append(f"{name} = {_made(operand, array, subject)}")
+    if isinstance(case.equation, str):
+        arguments = [repr(case.equation), *names]
+    else:
+        labels = [str(list(term)).replace("Ellipsis", "...") for term in case.equation]
+        arguments = [part for pair in zip(names, labels) for part in pair] + labels[len(names) :]
+    arguments += [f"{key}={value!r}" for key, value in case.options]
+    lines.append(f"print({_function_name(subject)}({', '.join(arguments)}))")
+    return "\n".join(lines)
+
+
+def _command(subject: Subject) -> str:
+    which = f"--backend {subject.framework.name}"
+    if not subject.is_einsumx:
+        which += f" --callable {subject.name}"
+    if subject.device:
+        which += f" --device {subject.device}"
+    return f"python -m einsumx.conformance {which}"
+
+
+def _function_imports(subject: Subject) -> list[str]:
+    if subject.is_einsumx:
+        return ["from einsumx import einsum"]
+    return [f"import {subject.name.partition(':')[0]}"]
+
+
+def _function_name(subject: Subject) -> str:
+    return "einsum" if subject.is_einsumx else subject.name.replace(":", ".")
+
+
+def _made(operand: Operand, values: Any, subject: Subject) -> str:
+    """An expression that makes the operand."""
+    framework, rank = subject.framework, len(operand.shape)
+    match operand.layout:
+        case "F" | "swapped":
+            axes = (
+                tuple(reversed(range(rank))) if operand.layout == "F" else (*range(min(rank, 2))[::-1], *range(2, rank))
+            )
+            return framework.transpose_code(framework.array_code(values.transpose(axes), operand.dtype), axes)
+        case "negative" if rank:
+            return f"{framework.array_code(np.flip(values), operand.dtype)}[{', '.join(['::-1'] * rank)}]"
+        case "sliced" if rank:
+            doubled = values
+            for axis in range(rank):
+                doubled = np.repeat(doubled, 2, axis)
+            return f"{framework.array_code(doubled, operand.dtype)}[{', '.join(['::2'] * rank)}]"
+        case "C" | "offset":
+            return framework.array_code(values, operand.dtype)
+        case layout:
+            return f"{framework.array_code(values, operand.dtype)}  # laid out as {layout!r}: see einsumx.conformance"

@@ -1,0 +1,153 @@
+"""What is judged: an einsum function, on the arrays of one framework, on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+import einsumx
+from einsumx.conformance.case import Case, Failure, NotApplicable
+from einsumx.conformance.framework import Array, Framework, Function, framework_of
+from einsumx.conformance.oracle import Expected, expect, judge
+
+__all__ = ["Subject", "backend_subject", "callable_subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An einsum function and the arrays that it is called with.
+
+    Attributes:
+        name: what it is called in reports: the backend's name, or ``module:function``.
+        version: of the function's library.
+        framework: makes and reads the arrays.
+        device: where they are; empty for the framework's default.
+        function: the einsum function.
+        is_einsumx: whether it is einsumx's own, so that its errors must be einsumx's.
+    """
+
+    name: str
+    version: str
+    framework: Framework
+    device: str
+    function: Callable[..., Any]
+    is_einsumx: bool
+
+    def arrays(self, case: Case, hosts: Sequence[Any]) -> list[Array]:
+        """The operands of a case on the device, laid out as it asks.
+
+        Raises:
+            NotApplicable: the framework lacks a dtype or a layout.
+        """
+        for operand in case.operands:
+            self.needs_dtype(operand.dtype)
+        return [self.framework.laid_out(host, operand, self.device) for host, operand in zip(hosts, case.operands)]
+
+    def array(self, values: Any, dtype: str) -> Array:
+        """Values as an array on the device."""
+        self.needs_dtype(dtype)
+        return self.framework.array(values, dtype, self.device)
+
+    def needs_dtype(self, dtype: str) -> None:
+        """Raise NotApplicable where the framework lacks a dtype."""
+        if dtype not in self.framework.dtypes:
+            raise NotApplicable(f"{self.framework.name} has no {dtype}")
+
+    def call(self, case: Case, arrays: Sequence[Array], **options: Any) -> Any:
+        """What the function gives for a case, computed."""
+        result = self.function(*case.arguments(list(arrays)), **dict(case.options), **options)
+        if self.framework.is_array(result):
+            self.framework.synchronize(result)
+        return result
+
+    def bound(self, case: Case) -> Function:
+        """The function with the case's equation and keywords, which takes arrays alone."""
+        if not isinstance(case.equation, str):
+            raise TypeError("a function of arrays alone has its equation as text")
+        return partial(self.function, case.equation, **dict(case.options))
+
+    def result_dtype(self, case: Case) -> str:
+        """The framework's promotion of the operands' dtypes.
+
+        Raises:
+            NotApplicable: it has none.
+        """
+        first, *others = [operand.dtype for operand in case.operands]
+        for other in others:
+            found = first if first == other else self.framework.promote(first, other)
+            if found is None:
+                raise NotApplicable(f"{self.framework.name} does not promote {first} with {other}")
+            first = found
+        return first
+
+    def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:
+        """The plain sum that the case's equation means, in ``dtype`` or the framework's promotion."""
+        return expect(*case.arguments(list(hosts)), dtype=dtype or self.result_dtype(case))
+
+    def judge(self, result: Any, expected: Expected, what: str = "the result") -> None:
+        """Raise Failure unless ``result`` is what was expected, on this framework and device."""
+        framework = self.framework
+        if not framework.is_array(result):
+            kind = type(result)
+            raise Failure(f"{what} is a {kind.__module__}.{kind.__qualname__}, and no array of {framework.name}")
+        wanted, found = framework.device(framework.array(0, "float32", self.device)), framework.device(result)
+        if found != wanted:
+            raise Failure(f"{what} is on the device {found or 'default'}, not on {wanted}")
+        if (dtype := framework.dtype(result)) != expected.dtype:
+            raise Failure(f"{what} has the dtype {dtype}, not {expected.dtype}")
+        verdict = judge(framework.values(result), expected)
+        if not verdict:
+            raise Failure(f"{what}: {verdict.wrong}")
+
+    def untouched(self, arrays: Sequence[Array], hosts: Sequence[Any]) -> None:
+        """Raise Failure where an operand does not have its values any more."""
+        for place, (array, host) in enumerate(zip(arrays, hosts)):
+            if not np.array_equal(self.framework.values(array), host, equal_nan=host.dtype.kind in "fc"):
+                raise Failure(f"operand {place} was changed")
+
+
+def backend_subject(name: str, device: str = "") -> Subject:
+    """The subject that is einsumx on the backend of that name.
+
+    Raises:
+        BackendError: there is none of that name.
+    """
+    framework = framework_of(name)
+    return Subject(name, framework.version, framework, device, einsumx.einsum, is_einsumx=True)
+
+
+def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
+    """Any einsum function, by ``module:name``: ``numpy:einsum``, ``opt_einsum:contract``, ``mxnet:np.einsum``.
+
+    Args:
+        path: where the function is.
+        backend: the framework whose arrays it gets; by default that of its module, or else NumPy.
+        device: where they are.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: it has no such name.
+
+    >>> callable_subject("numpy:einsum").framework.name
+    'numpy'
+    """
+    from einsumx.conformance.frameworks import KNOWN
+
+    module, _, names = path.partition(":")
+    package = module.partition(".")[0]
+    framework = framework_of(backend or (package if package in KNOWN else "numpy"))
+    framework.xp  # noqa: B018  settings that a framework's import needs are made before the function's
+    function: Any = import_module(module)
+    for part in names.split("."):
+        function = getattr(function, part)
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        found = str(getattr(import_module(package), "__version__", ""))
+    return Subject(path, found, framework, device, framework.called(function), is_einsumx=False)
