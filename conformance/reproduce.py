@@ -38,7 +38,7 @@ def reproducer(case: Case, subject: Subject) -> str:
 def _command(subject: Subject) -> str:
     which = f"--backend {subject.framework.name}"
     if not subject.is_einsumx:
-        which += f" --callable {subject.name}"
+        which += f" --callable {subject.path}"
     if subject.device:
         which += f" --device {subject.device}"
     return f"python -m einsumx.conformance {which}"
@@ -47,11 +47,11 @@ def _command(subject: Subject) -> str:
 def _function_imports(subject: Subject) -> list[str]:
     if subject.is_einsumx:
         return ["from einsumx import einsum"]
-    return [f"import {subject.name.partition(':')[0]}"]
+    return [f"import {subject.path.partition(':')[0]}"]
 
 
 def _function_name(subject: Subject) -> str:
-    return "einsum" if subject.is_einsumx else subject.name.replace(":", ".")
+    return "einsum" if subject.is_einsumx else subject.path.replace(":", ".")
 
 
 def _made(operand: Operand, values: Any, subject: Subject) -> str:

@@ -24,7 +24,8 @@ class Subject:
     """An einsum function and the arrays that it is called with.
 
     Attributes:
-        name: what it is called in reports: the backend's name, or ``module:function``.
+        name: what it is called in reports and in :mod:`einsumx.conformance.deviations`: the backend's name, or
+            ``module:function``, and ``module:function on framework`` where the module is of no framework that is known.
         version: of the function's library.
         framework: makes and reads the arrays.
         device: where they are; empty for the framework's default.
@@ -38,6 +39,11 @@ class Subject:
     device: str
     function: Callable[..., Any]
     is_einsumx: bool
+
+    @property
+    def path(self) -> str:
+        """Where the function is, as ``module:function``."""
+        return "einsumx:einsum" if self.is_einsumx else self.name.partition(" ")[0]
 
     def arrays(self, case: Case, hosts: Sequence[Any]) -> list[Array]:
         """The operands of a case on the device, laid out as it asks.
@@ -134,8 +140,10 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
         ImportError: there is no such module.
         AttributeError: it has no such name.
 
-    >>> callable_subject("numpy:einsum").framework.name
-    'numpy'
+    >>> callable_subject("numpy:einsum").name
+    'numpy:einsum'
+    >>> callable_subject("opt_einsum:contract").name
+    'opt_einsum:contract on numpy'
     """
     from einsumx.conformance.frameworks import KNOWN
 
@@ -150,4 +158,5 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
         found = version(package)
     except PackageNotFoundError:
         found = str(getattr(import_module(package), "__version__", ""))
-    return Subject(path, found, framework, device, framework.called(function), is_einsumx=False)
+    name = path if package == framework.name else f"{path} on {framework.name}"
+    return Subject(name, found, framework, device, framework.called(function), is_einsumx=False)
