@@ -126,7 +126,8 @@ class JaxAdapter(Adapter):
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         if array.dtype == bool:
             return self.xp.any(array, axis=axes)
-        return self.xp.sum(array, axis=axes, dtype=array.dtype)
+        # Asked for its own dtype, a sum of half precision accumulates in it too; it keeps it unasked.
+        return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in _HALVES else array.dtype)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         rank = lhs.ndim

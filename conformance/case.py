@@ -176,7 +176,8 @@ def values(operand: Operand, rng: np.random.Generator) -> Any:
     ``positive``    between 0.1 and 1: no sum of products cancels, or is zero
     ``range``       integers from the whole range of the dtype
     ``exact``       integers of -3 to 3, in floats too: small sums of products are exact
-    ``one``         ones
+    ``one``, ``zero``  ones, zeros
+    ``large``, ``tiny``  512, and 1/128: two of the one and one of the other multiply to what half precision holds
     ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
     ==============  ======================================================================================
 
@@ -211,8 +212,8 @@ def rounded(array: Any, dtype: str) -> Any:
 def _filled(operand: Operand, rng: np.random.Generator) -> Any:
     shape, family = operand.shape, kind(operand.dtype)
     match operand.fill, family:
-        case "one", _:
-            return np.ones(shape)
+        case (("one" | "zero" | "large" | "tiny"), _):
+            return np.full(shape, {"one": 1.0, "zero": 0.0, "large": 512.0, "tiny": 1 / 128}[operand.fill])
         case "range", "i" | "u":
             info = np.iinfo(operand.dtype)
             return rng.integers(info.min, info.max, shape, operand.dtype, endpoint=True)

@@ -200,7 +200,7 @@ def _resolved(operands: tuple[Any, ...], dtype: str | None) -> _Sum:
     arrays = [np.asarray(array) for array in arrays]
     if dtype is None:
         dtype = np.result_type(*(array.dtype for array in arrays)).name
-    wide = [_wide(array if dtype == "bfloat16" else array.astype(dtype)) for array in arrays]
+    wide = [_wide(array.astype(_numpy_name(dtype))) for array in arrays]
     width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
     spelled = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]
     result = _spelled(output, width, len(output) - (... in output) + width * (... in output))
@@ -258,7 +258,7 @@ def _plain_sum(arrays: list[Any], terms: list[list[Any]], output: list[Any], ran
         return np.concatenate(parts, axis=output.index(label)) if label in output else _plus(*parts)
     labels = [*output, *(label for label in ranges if label not in output)]
     spread = [_spread(array, term, labels, ranges) for array, term in zip(arrays, terms)]
-    product = np.asarray(reduce(np.multiply, spread))
+    product = np.asarray(reduce(np.multiply, spread), dtype=spread[0].dtype)
     summed = tuple(range(len(output), len(labels)))
     if not summed:
         return product

@@ -87,9 +87,9 @@ class Subject:
         first, *others = [operand.dtype for operand in case.operands]
         for other in others:
             found = first if first == other else self.framework.promote(first, other)
-            if found is None:
+            if found not in self.framework.dtypes:
                 raise NotApplicable(f"{self.framework.name} does not promote {first} with {other}")
-            first = found
+            first = str(found)
         return first
 
     def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:

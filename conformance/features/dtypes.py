@@ -1,0 +1,157 @@
+"""Which dtype a result has, and what arithmetic in it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, examples, operands
+from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.subject import Subject
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "dtypes": "Every dtype of the framework in every kind of equation; the result has it too",
+    "promotion": "Mixed dtypes promote as the framework promotes them, for every equation alike",
+    "integers": "Integer sums are exact, wrap, and do not widen by equation",
+    "bool": "An or of ands",
+    "half precision": "float16 and bfloat16 accumulate in at least float32, and are rounded once",
+}
+
+_EQUATIONS = examples("""
+    ij->ji                3,4
+    ii->i                 3,3
+    i->                   5
+    ij->j                 3,4
+    i,i->                 4 4
+    i,j->ij               3 4
+    ij,ij->ij             3,4 3,4
+    ij,ij->i              3,4 3,4
+    ij,j->i               3,4 4
+    ij,jk->ik             3,4 4,5
+    bij,bjk->bik          2,3,4 2,4,5
+    bind,bjnd->bnij       2,4,3,5 2,6,3,5
+    ijk,ikl->jl           3,2,4 3,4,5
+    ij,jk,kl->il          2,3 3,4 4,2
+    i,i,i->i              4 4 4
+    ai,bi,ci->abc         2,3 3,3 4,3
+""")
+_QUICK = ("ij->ji", "ij->j", "i,j->ij", "ij,jk->ik", "bij,bjk->bik")
+
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+_WRAPPING = examples("""
+    i->               7
+    i,i->             7 7
+    i,j->ij           7 5
+    ij,ij->i          3,7 3,7
+    ij,jk->ik         3,7 7,4
+    bij,bjk->bki      2,3,7 2,7,4
+    i,i,i->           7 7 7
+    ij,jk,kl->il      3,7 7,5 5,4
+""")
+
+_LONG_SUMS = examples("""
+    ik,kj->ij         3,300 300,4
+    bik,bkj->bij      2,3,300 2,300,4
+""")
+
+_BOOLS = examples("""
+    ij->j             300,3
+    ij->              300,3
+    ij,ik->jk         300,3 300,4
+    bij,bik->bjk      2,300,3 2,300,4
+    ij,ij->ij         3,4 3,4
+    ij,ij->i          3,4 3,4
+    ij,ik,il->jkl     300,2 300,3 300,2
+    i,j->ij           3 4
+""")
+
+_HALF_SUMS = examples("""
+    i->               4096
+    ij->i             3,4096
+    i,i->             4096 4096
+    ij,jk->ik         2,4096 4096,2
+    bij,bjk->bik      2,2,4096 2,4096,2
+""")
+
+_HALF_PRODUCTS = examples("""
+    i,i,i->i          40 40 40
+    i,j,j->i          40 30 30
+    ij,jk,kl->il      3,40 40,30 30,2
+    ij,j,jk->ik       2,600 600 600,2
+""")
+
+_PROMOTING = examples("""
+    i,i->       3 3
+    i,i->i      3 3
+    i,j->ij     3 2
+    ij,jk->ik   2,3 3,4
+""")
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's features."""
+    check = gives_the_plain_sum
+    for dtype in DTYPES:
+        for equation, shapes in _EQUATIONS:
+            yield Case("dtypes", check, equation, operands(*shapes, dtype=dtype), full=equation not in _QUICK)
+
+    for first in DTYPES:
+        for second in DTYPES:
+            if first == second:
+                continue
+            for equation, shapes in _PROMOTING:
+                pair = (Operand(shapes[0], first), Operand(shapes[1], second))
+                quick = equation == "i,i->" and {first, second} <= {"bool", "int8", "int32", "float32", "complex64"}
+                if quick or equation == "ij,jk->ik" or "bool" in (first, second):
+                    yield Case("promotion", promotes, equation, pair, full=not quick)
+    for dtypes in (("int8", "float32", "int16"), ("bool", "int8", "float32"), ("float32", "int8", "bool")):
+        three = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4), (4, 2)), dtypes))
+        yield Case("promotion", promotes, "ij,jk,kl->il", three)
+
+    for dtype in _INTEGERS:
+        for equation, shapes in _WRAPPING:
+            quick = dtype in ("int8", "int64") or equation == "ij,jk->ik"
+            yield Case("integers", check, equation, operands(*shapes, dtype=dtype, fill="range"), full=not quick)
+    # More terms than a float's significand counts exactly: sums near the middle of the range, and far beyond it.
+    for dtype in ("int32", "int64"):
+        for equation, shapes in _LONG_SUMS:
+            yield Case("integers", check, equation, operands(*shapes, dtype=dtype, fill="range"))
+
+    for equation, shapes in _BOOLS:
+        yield Case("bool", check, equation, operands(*shapes, dtype="bool"))
+        # 300 times true: more than a byte counts.
+        yield Case("bool", check, equation, operands(*shapes, dtype="bool", fill="one"), full=True)
+
+    for dtype in ("float16", "bfloat16"):
+        for equation, shapes in _HALF_SUMS:
+            for fill in ("one", "positive", "normal"):
+                half = operands(*shapes, dtype=dtype, fill=fill)
+                yield Case("half precision", check, equation, half, full=fill == "normal")
+        for equation, shapes in _HALF_PRODUCTS:
+            yield Case("half precision", check, equation, operands(*shapes, dtype=dtype))
+        large = (
+            Operand((3,), dtype, fill="large"),
+            Operand((3,), dtype, fill="large"),
+            Operand((3,), dtype, fill="tiny"),
+        )
+        for equation in ("i,i,i->i", "i,i,i->"):
+            yield Case("half precision", check, equation, large, about="products beyond its range")
+
+
+def promotes(case: Case, subject: Subject) -> None:
+    """The result has the framework's promotion of the operands' dtypes; where there is none, that is an error."""
+    for operand in case.operands:
+        subject.needs_dtype(operand.dtype)
+    try:
+        subject.result_dtype(case)
+    except NotApplicable as none:
+        arrays = subject.arrays(case, case.values())
+        try:
+            result = subject.call(case, arrays)
+        except (TypeError, ValueError, RuntimeError):
+            return
+        raise Failure(f"gives {subject.framework.dtype(result)}, though {none}") from none
+    gives_the_plain_sum(case, subject)
