@@ -12,6 +12,6 @@ def gives_the_plain_sum(case: Case, subject: Subject) -> None:
     """The result is the plain sum that the equation means, and the operands are as they were."""
     hosts = case.values()
     arrays = subject.arrays(case, hosts)
-    result = subject.call(case, arrays)
-    subject.judge(result, subject.expected(case, hosts))
+    expected = subject.expected(case, hosts)
+    subject.judge(subject.call(case, arrays), expected)
     subject.untouched(arrays, hosts)

@@ -93,8 +93,9 @@ class Subject:
         return first
 
     def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:
-        """The plain sum that the case's equation means, in ``dtype`` or the framework's promotion."""
-        return expect(*case.arguments(list(hosts)), dtype=dtype or self.result_dtype(case))
+        """The plain sum that the case's equation means, in ``dtype``, the case's ``dtype=`` or the promotion."""
+        dtype = dtype or dict(case.options).get("dtype") or self.result_dtype(case)
+        return expect(*case.arguments(list(hosts)), dtype=dtype)
 
     def judge(self, result: Any, expected: Expected, what: str = "the result") -> None:
         """Raise Failure unless ``result`` is what was expected, on this framework and device."""

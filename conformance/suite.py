@@ -12,7 +12,7 @@ import numpy as np
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, Status
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.features import dtypes, forms, layouts, numbers, sizes
+from einsumx.conformance.features import dtypes, faults, forms, layouts, numbers, sizes
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
@@ -21,10 +21,12 @@ __all__ = ["FEATURES", "LEVELS", "Level", "cases", "run"]
 Level: TypeAlias = Literal["quick", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "full")
 
-_MODULES = (forms, sizes, layouts, dtypes, numbers)
+_MODULES = (forms, sizes, layouts, dtypes, numbers, faults)
 
 FEATURES: dict[str, str] = {name: about for module in _MODULES for name, about in module.FEATURES.items()}
 """What the contract promises, in the order of reports, with a sentence on each."""
+
+_CRASHES = "not run: it would end the process, or never end"
 
 
 def cases(level: Level = "full", select: str = "*") -> list[Case]:
@@ -48,18 +50,20 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
     A failure that is listed among ``deviations`` is a deviation, and a listed case that passes is a failure.
     """
     for case in cases:
+        listed = next((deviation for deviation in deviations if deviation.matches(case.id)), None)
+        reason = listed.reason if listed else ""
+        if listed and listed.crashes:
+            yield Outcome(case.id, case.feature, case.dtype, "deviation", _CRASHES, reason)
+            continue
         start = perf_counter()
         status, message = _judged(case, subject)
         seconds = perf_counter() - start
-        listed = next((deviation for deviation in deviations if deviation.matches(case.id)), None)
-        reason = ""
-        if listed is not None and status == "fail":
-            status, reason = "deviation", listed.reason
-        elif listed is not None and status == "pass":
+        if listed and status == "fail":
+            status = "deviation"
+        elif listed and status == "pass":
             status = "fail"
-            message = (
-                f"passes, though it is listed as a deviation ({listed.reason}): take {listed.cases!r} off the list"
-            )
+            message = f"passes, though it is listed as a deviation ({reason}): take it off the list"
+        reason = reason if status == "deviation" else ""
         code = reproducer(case, subject) if status in ("fail", "deviation") else ""
         yield Outcome(case.id, case.feature, case.dtype, status, message, reason, seconds, code)
 
@@ -74,5 +78,11 @@ def _judged(case: Case, subject: Subject) -> tuple[Status, str]:
     except Failure as failure:
         return "fail", str(failure)
     except Exception as error:  # noqa: BLE001  whatever a subject raises is what there is to report
-        return "fail", f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        return "fail", f"raised {type(error).__name__}: {_said(error)}"
     return "pass", ""
+
+
+def _said(error: Exception) -> str:
+    """The line of an error's message that says what is wrong; MXNet's begins with the places in its source."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[-1].removeprefix(f"{type(error).__name__}: ") if lines[0].startswith("Traceback") else lines[0]

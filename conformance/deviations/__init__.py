@@ -1,0 +1,27 @@
+"""Where a subject is known to do otherwise than the contract says, each with its reason.
+
+The lists are strict: a case that is listed and passes fails the run, as does an entry that no case matches, until the
+entry is taken off. Each module here has those of the einsum functions of one library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from einsumx.conformance.deviations import cotengra, jax, mxnet, numpy, opt_einsum, torch
+from einsumx.conformance.deviations.deviation import Deviation
+from einsumx.conformance.subject import Subject
+
+__all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
+
+DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
+    subject: listed
+    for module in (numpy, torch, jax, mxnet, opt_einsum, cotengra)
+    for subject, listed in module.DEVIATIONS.items()
+}
+"""By the name of the subject."""
+
+
+def deviations_of(subject: Subject) -> Sequence[Deviation]:
+    """The deviations that are listed for a subject in its version."""
+    return [deviation for deviation in DEVIATIONS.get(subject.name, ()) if deviation.holds_in(subject.version)]

@@ -1,0 +1,63 @@
+"""What libraries of today are known to get wrong: each fault by a name, on an example that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.checks import gives_the_plain_sum
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {"known faults": "Examples, each with the name of a fault that a library of today has"}
+
+_SUMS: dict[str, tuple[str, dict[str, str]]] = {
+    "no matrix product of bools": ("bij,bjk->bik  2,3,4 2,4,5", {"dtype": "bool"}),
+    "bools are counted": ("i,i->  300 300", {"dtype": "bool", "fill": "one"}),
+    "bools are not transposed": ("ij,jk->ki  2,3 3,4 \n ij->ji  2,3", {"dtype": "bool"}),
+    "int8 is widened": ("i->  300 \n ij->i  4,300 \n i,j->  20 30", {"dtype": "int8", "fill": "range"}),
+    "no complex numbers": ("ij,jk->ik  2,3 3,4", {"dtype": "complex64"}),
+    "bfloat16 is computed in float16": ("i,j->ij  4 5", {"dtype": "bfloat16", "fill": "wide"}),
+    "size 1 does not broadcast": ("ij,jk->ik  2,1 3,4 \n i,i  3 1", {}),
+    "no implicit output": ("ij,jk  2,3 3,4", {}),
+    "no ellipsis for nothing": ("...j->j  3", {}),
+    "ellipsis axes are not summed": ("...j->j  4,3", {}),
+    "no more than 10 labels": ("abcdef,fghijk->abcdeghijk  2,2,2,1,2,3 3,2,1,2,2,2", {}),
+    "no more than 15 operands": (f"{','.join(['i'] * 16)}->i  {' 3' * 16}", {}),
+    "no transpose of 7 axes": ("abcdefg->gbfdeac  2,1,3,2,1,2,3", {}),
+    "no matrix product of 6 axes": ("abcdij,cdjk->abcdik  2,2,2,3,2,3 2,3,3,2", {}),
+    "size 0 is read as a code": ("bij,bjk->bik  0,2,3 0,3,4 \n bind,bjnd->bnij  2,4,0,5 2,6,0,5", {}),
+}
+"""Equations with their shapes, and how their operands are made, by what goes wrong."""
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's features."""
+    for fault, (text, made) in _SUMS.items():
+        for equation, shapes in examples(text):
+            yield _case(equation, operands(*shapes, **made), fault)
+
+    matrices = operands((2, 3), (3, 4))
+    yield _case("i, i", operands((4,), (4,)), "a blank makes another label")
+    yield _case(((..., 0), (0, 1)), matrices, "no ellipsis in sublists")
+    yield _case(((2, 0), (0, 1)), matrices, "labels of sublists are not sorted")
+    yield _case(((30, 0), (0, 1)), matrices, "labels of sublists are sorted as letters")
+
+    for first, second in (("float32", "float64"), ("int8", "int32"), ("bool", "float32"), ("int32", "float32")):
+        for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij,ij->ij  2,3 2,3"):
+            mixed = tuple(map(Operand, shapes, (first, second)))
+            yield _case(equation, mixed, "dtypes are not promoted")
+
+    for optimize in (True, False):
+        pre_sum = operands((20, 3), (3, 4), dtype="int8", fill="range")
+        yield _case("ki,ij->j", pre_sum, "the sum that goes first ignores dtype=", dtype="int32", optimize=optimize)
+    for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij,kj->  2,3 4,3 \n ij,ij->i  2,3 2,3"):
+        pair = operands(*shapes, dtype="int8", fill="range")
+        yield _case(equation, pair, "dtype= fails beside a matrix product, or is ignored", dtype="int32")
+    for path in (False, "greedy"):
+        yield _case("ij,jk,kl->il", operands((2, 3), (3, 4), (4, 2)), "no path for a call", optimize=path)
+
+
+def _case(equation: Any, operands: tuple[Operand, ...], fault: str, **options: Any) -> Case:
+    return Case("known faults", gives_the_plain_sum, equation, operands, tuple(options.items()), fault)

@@ -1,0 +1,106 @@
+"""The suite on other libraries' einsum functions: their faults show by name, and what they do otherwise is listed."""
+
+import re
+from importlib.util import find_spec
+
+import pytest
+
+from einsumx.conformance.deviations import DEVIATIONS, Deviation, deviations_of
+from einsumx.conformance.subject import callable_subject
+from einsumx.conformance.suite import cases, run
+
+CASES = cases("full")
+BOUNDS = {
+    bound for listed in DEVIATIONS.values() for deviation in listed for bound in (deviation.since, deviation.before)
+}
+VERSIONS = [f"{bound}{rest}" for bound in BOUNDS for rest in ("", ".1")] + ["0", "999"]
+"""At, around and between all bounds of versions."""
+
+
+def subject_of(name):
+    path, _, framework = name.partition(" on ")
+    if not all(find_spec(package) for package in (re.split("[.:]", path)[0], framework) if package):
+        pytest.skip(f"{name} is not installed")
+    return callable_subject(path, framework)
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_every_pattern_of_a_list_has_a_case_and_no_case_is_listed_twice(name):
+    matched = {pattern: 0 for deviation in DEVIATIONS[name] for pattern in deviation.patterns}
+    for case in CASES:
+        for pattern in matched:
+            matched[pattern] += Deviation(pattern.removeprefix("!"), "").matches(case.id)
+    assert [pattern for pattern, count in matched.items() if not count] == []
+    for case in CASES:
+        listed = [deviation for deviation in DEVIATIONS[name] if deviation.matches(case.id)]
+        for version in VERSIONS:
+            assert sum(deviation.holds_in(version) for deviation in listed) <= 1, case.id
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_every_reason_is_a_sentence_of_its_own(name):
+    reasons = [deviation.reason for deviation in DEVIATIONS[name]]
+    assert all(re.fullmatch(r"\S+( \S+){3,}\.", reason) for reason in reasons)
+
+
+def test_a_deviation_has_exceptions_and_a_range_of_versions():
+    deviation = Deviation("views/*\n!views/[0]*", "it has no views", since="1.9", before="2.1")
+    assert deviation.matches("views/ij")
+    assert not deviation.matches("views/[0] (3)")
+    assert not deviation.matches("out/ij")
+    assert deviation.holds_in("2.0.0b1")
+    assert deviation.holds_in("1.9")
+    assert deviation.holds_in("1.10.1")
+    assert not deviation.holds_in("1.8.9")
+    assert not deviation.holds_in("2.1.0")
+
+
+def test_a_case_that_would_end_the_process_is_not_run():
+    case = next(case for case in CASES if case.id.startswith("forms/ij->ji"))
+    listed = [Deviation("forms/*", "it never ends", crashes=True)]
+    (outcome,) = run(subject_of("numpy:einsum"), [case], listed)
+    assert (outcome.status, outcome.reason) == ("deviation", "it never ends")
+    assert "not run" in outcome.message
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_what_a_peer_does_otherwise_is_listed_and_still_so(name):
+    subject = subject_of(name)
+    chosen = [case for case in CASES if case.feature == "known faults"]
+    failed = [outcome for outcome in run(subject, chosen, deviations_of(subject)) if outcome.status == "fail"]
+    assert not failed, "\n".join(f"{outcome.case}: {outcome.message}" for outcome in failed)
+
+
+FAULTS = [
+    ("numpy:einsum", "the sum that goes first ignores dtype=", "optimize=True", r"element \(\d,\) is -?\d+, not"),
+    (
+        "numpy:einsum",
+        "ellipsis axes are not summed",
+        "",
+        "no '...' ellipsis provided to broadcast the extra dimensions",
+    ),
+    ("torch:einsum", "no matrix product of bools", "", "not implemented for 'Bool'"),
+    ("torch:einsum", "int8 is widened", "i-> ", "the dtype int64, not int8"),
+    ("torch:einsum", "dtypes are not promoted", "ij,jk->ik", "expected|same dtype|not implemented"),
+    ("opt_einsum:contract on numpy", "dtype= fails beside", "ij,jk->ik", "unexpected keyword argument 'dtype'"),
+    ("opt_einsum:contract on torch", "no path for a call", "optimize=False", r"numpy\.ndarray, and no array of torch"),
+    ("opt_einsum:contract on torch", "dtype= fails beside", "ij,ij->i", "the dtype int8, not int32"),
+    ("cotengra:einsum on numpy", "a blank makes another label", "", r"shape is \(4, 4\), not \(\)"),
+    ("cotengra:einsum on numpy", "labels of sublists are not sorted", "", r"shape is \(2, 4\), not \(4, 2\)"),
+]
+"""Whose fault, of what name, in the cases with which text, and what the suite says."""
+
+
+@pytest.mark.parametrize(("name", "fault", "text", "says"), FAULTS, ids=str)
+def test_a_fault_shows_by_its_name(name, fault, text, says):
+    subject = subject_of(name)
+    chosen = [case for case in CASES if fault in case.about and text in case.id]
+    assert chosen
+    for case in chosen:
+        assert any(deviation.matches(case.id) for deviation in DEVIATIONS[name])
+        has_it = any(deviation.matches(case.id) for deviation in deviations_of(subject))  # in this version
+        (outcome,) = run(subject, [case])
+        assert outcome.status == ("fail" if has_it else "pass")
+        assert not has_it or re.search(says, outcome.message)
+        (outcome,) = run(subject, [case], deviations_of(subject))
+        assert outcome.status == ("deviation" if has_it else "pass")
