@@ -30,6 +30,9 @@ __all__ = [
 Check: TypeAlias = "Callable[[Case, Subject], None]"
 """Judges a subject by a case. It returns where all is right; what is not right raises :class:`Failure`."""
 
+_SHOWN = 12
+"""Operands up to which a case's name has its equation and shapes."""
+
 Status: TypeAlias = Literal["pass", "fail", "deviation", "inapplicable"]
 
 
@@ -96,19 +99,32 @@ class Case:
         """
         dtypes = [operand.dtype for operand in self.operands]
         shapes = [f"({','.join(map(str, operand.shape))}){_suffix(operand)}" for operand in self.operands]
+        equation = (
+            repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_listed, self.equation))
+        )
         parts = [
-            repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_listed, self.equation)),
-            *shapes,
+            *([equation, *shapes] if len(shapes) <= _SHOWN else [f"{len(shapes)} operands"]),
             *(dtypes[:1] if len(set(dtypes)) == 1 else dtypes),
             *(f"{name}={value}" for name, value in self.options),
             self.about,
         ]
         return f"{self.feature}/{' '.join(part for part in parts if part)}"
 
-    def values(self) -> list[Any]:
-        """The operands' values as NumPy arrays, the same in every run; those of bfloat16 in float32."""
-        rng = np.random.default_rng(crc32(self.id.encode()))
+    def values(self, what: str = "") -> list[Any]:
+        """The operands' values as NumPy arrays, the same in every run; those of bfloat16 in float32.
+
+        Args:
+            what: they are for, where a check needs operands more than once: others for each.
+        """
+        rng = self._rng(what)
         return [values(operand, rng) for operand in self.operands]
+
+    def value(self, operand: Operand, what: str) -> Any:
+        """The values of one more array, which a check needs beside the operands."""
+        return values(operand, self._rng(what))
+
+    def _rng(self, what: str) -> np.random.Generator:
+        return np.random.default_rng(crc32(f"{self.id}{what}".encode()))
 
     def arguments(self, arrays: list[Any]) -> list[Any]:
         """What einsum is called with, without the keywords."""
@@ -178,6 +194,7 @@ def values(operand: Operand, rng: np.random.Generator) -> Any:
     ``exact``       integers of -3 to 3, in floats too: small sums of products are exact
     ``one``, ``zero``  ones, zeros
     ``large``, ``tiny``  512, and 1/128: two of the one and one of the other multiply to what half precision holds
+    ``half``        between 0.4 and 0.6: sums of two products with them neither grow nor vanish
     ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
     ==============  ======================================================================================
 
@@ -241,6 +258,8 @@ def _floats(operand: Operand, rng: np.random.Generator) -> Any:
         case "wide":
             decades = 3.0 if operand.dtype == "float16" else 6.0
             return rng.standard_normal(shape) * 10.0 ** rng.uniform(-decades, decades, shape)
+        case "half":
+            return rng.uniform(0.4, 0.6, shape)
         case "positive" | "inf" | "-inf" | "nan":
             found = rng.uniform(0.1, 1, shape)
             if operand.fill != "positive" and found.size:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from einsumx.conformance.case import Case
+from collections.abc import Sequence
+from typing import Any
+
+from einsumx.conformance.case import Case, NotApplicable, Operand
+from einsumx.conformance.framework import Array, Function
+from einsumx.conformance.oracle import expect_gradient
 from einsumx.conformance.subject import Subject
 
-__all__ = ["gives_the_plain_sum"]
+__all__ = ["cotangent", "gives_the_plain_sum", "has_the_gradients", "judge_gradients", "needs_gradients"]
 
 
 def gives_the_plain_sum(case: Case, subject: Subject) -> None:
@@ -14,4 +19,41 @@ def gives_the_plain_sum(case: Case, subject: Subject) -> None:
     arrays = subject.arrays(case, hosts)
     expected = subject.expected(case, hosts)
     subject.judge(subject.call(case, arrays), expected)
+    subject.untouched(arrays, hosts)
+
+
+def needs_gradients(case: Case, subject: Subject) -> None:
+    """Raise NotApplicable where the framework does not differentiate by a case's operands."""
+    framework = subject.framework
+    if not framework.gradient_dtypes:
+        raise NotApplicable(f"{framework.name} does not differentiate")
+    for operand in case.operands:
+        if operand.dtype not in framework.gradient_dtypes:
+            raise NotApplicable(f"{framework.name} does not differentiate in {operand.dtype}")
+
+
+def cotangent(case: Case, subject: Subject, hosts: Sequence[Any]) -> tuple[Any, Array]:
+    """A random array like the case's result: its values, and the array."""
+    dtype = subject.result_dtype(case)
+    values = case.value(Operand(subject.expected(case, hosts).values.shape, dtype), "cotangent")
+    return values, subject.array(values, dtype)
+
+
+def judge_gradients(
+    case: Case, subject: Subject, hosts: Sequence[Any], cotangent: Any, gradients: Sequence[Array]
+) -> None:
+    """Raise Failure unless the gradient by each operand is right."""
+    conjugate = subject.framework.conjugates_gradients
+    for place, (operand, gradient) in enumerate(zip(case.operands, gradients, strict=True)):
+        arguments = case.arguments(list(hosts))
+        expected = expect_gradient(place, cotangent, *arguments, conjugate=conjugate, dtype=operand.dtype)
+        subject.judge(gradient, expected, f"the gradient by operand {place}")
+
+
+def has_the_gradients(
+    case: Case, subject: Subject, function: Function, hosts: Sequence[Any], arrays: Sequence[Array]
+) -> None:
+    """Raise Failure unless ``function`` has the gradients of the case's equation."""
+    values, array = cotangent(case, subject, hosts)
+    judge_gradients(case, subject, hosts, values, subject.framework.gradients(function, arrays, array))
     subject.untouched(arrays, hosts)

@@ -20,7 +20,7 @@ from einsumx.adapter import Adapter
 from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
 from einsumx.registry import get_backend
 
-__all__ = ["DTYPES", "AdapterFramework", "Array", "Framework", "Function", "framework_of", "literal"]
+__all__ = ["DTYPES", "FILLER", "AdapterFramework", "Array", "Framework", "Function", "framework_of", "literal"]
 
 Array = Any
 Function = Callable[..., Array]
@@ -34,8 +34,8 @@ DTYPES = (
 """The dtypes that the suite asks for, where a library has them."""
 
 
-_FILLER = 77
-"""What lies in memory between the elements of a slice: no result may depend on it."""
+FILLER = 77
+"""What lies in memory between the elements of a slice, or was there before: no result may depend on it."""
 
 
 class Framework:
@@ -71,6 +71,9 @@ class Framework:
 
     gradient_dtypes: tuple[str, ...] = ()
     """Dtypes in which the library differentiates."""
+
+    adds_gradients: bool = False
+    """Whether it can be asked to add gradients to arrays that are there."""
 
     second_order: bool = False
     """Whether gradients can be differentiated again."""
@@ -158,11 +161,11 @@ class Framework:
                 axes = axes if layout == "F" else (*axes[::-1][1::-1], *range(2, rank))
                 return self.transposed(self.array(values.transpose(axes), dtype, device), axes)
             case "sliced":
-                room = np.full([2 * size + 1 for size in values.shape], _FILLER, values.dtype)
+                room = np.full([2 * size + 1 for size in values.shape], FILLER, values.dtype)
                 room[(slice(1, None, 2),) * rank] = values
                 return self.array(room, dtype, device)[(slice(1, None, 2),) * rank]
             case "offset":
-                room = np.pad(values, 1, constant_values=_FILLER) if rank else values
+                room = np.pad(values, 1, constant_values=FILLER) if rank else values
                 return self.array(room, dtype, device)[(slice(1, -1),) * rank]
             case "negative":
                 return self.array(np.flip(values), dtype, device)[(slice(None, None, -1),) * rank]
@@ -209,6 +212,12 @@ class Framework:
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         """The gradients by each of ``arrays`` of the function's result, contracted with ``cotangent``."""
+        raise NotImplementedError
+
+    def added_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
+    ) -> list[Array]:
+        """What becomes of the arrays ``before`` when :meth:`gradients` are added to them, each to one."""
         raise NotImplementedError
 
     def second_gradients(

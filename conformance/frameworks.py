@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.conformance.case import Operand
-from einsumx.conformance.framework import Array, Framework, Function, literal
+from einsumx.conformance.framework import FILLER, Array, Framework, Function, literal
 
 __all__ = ["KNOWN"]
 
@@ -118,6 +118,7 @@ class TorchFramework(Framework):
     views = True
     transforms = ("compile", "vmap")
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    adds_gradients = True
     second_order = True
     conjugates_gradients = True
 
@@ -178,6 +179,15 @@ class TorchFramework(Framework):
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         arrays = [array.detach().requires_grad_() for array in arrays]
         return list(self.xp.autograd.grad(function(*arrays), arrays, cotangent))
+
+    def added_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
+    ) -> list[Array]:
+        arrays = [array.detach().requires_grad_() for array in arrays]
+        for array, there in zip(arrays, before):
+            array.grad = there
+        function(*arrays).backward(cotangent)
+        return [array.grad for array in arrays]
 
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
@@ -320,6 +330,7 @@ class MxnetFramework(Framework):
 
     name = module = "mxnet"
     gradient_dtypes = ("float16", "float32", "float64")
+    adds_gradients = True
 
     @cached_property
     def mx(self) -> Any:
@@ -394,10 +405,22 @@ class MxnetFramework(Framework):
         array.wait_to_read()
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        # What was in memory: a gradient that stays unwritten shows.
+        before = [self.array(np.full(array.shape, FILLER), self.dtype(array)) for array in arrays]
+        return self._backward(function, arrays, cotangent, before, "write")
+
+    def added_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
+    ) -> list[Array]:
+        return self._backward(function, arrays, cotangent, before, "add")
+
+    def _backward(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array], request: str
+    ) -> list[Array]:
         with self.mx.util.np_shape(True):
-            for array in arrays:
-                array.attach_grad()
-                array.grad[()] = 99  # what was in memory: a gradient that stays unwritten shows
+            for array, there in zip(arrays, before):
+                array.attach_grad(request)
+                array.grad[()] = there
             with self.mx.autograd.record():
                 result = function(*arrays)
             result.backward(cotangent)

@@ -94,7 +94,9 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
     return Expected(values, magnitude, int(np.prod(summed, dtype=object)), len(sum_.arrays), sum_.dtype)
 
 
-def expect_gradient(by: int, cotangent: Any, *operands: Any, conjugate: bool = False) -> Expected:
+def expect_gradient(
+    by: int, cotangent: Any, *operands: Any, conjugate: bool = False, dtype: str | None = None
+) -> Expected:
     """The derivative by one operand of the plain sum, contracted with ``cotangent``.
 
     Each element of the operand gets, from every point of the index space where it is a factor, the product of the
@@ -105,6 +107,8 @@ def expect_gradient(by: int, cotangent: Any, *operands: Any, conjugate: bool = F
         cotangent: an array of the result's shape.
         *operands: as for :func:`expect`; floats.
         conjugate: whether the other factors are conjugated, as PyTorch has it for complex operands.
+        dtype: of that operand, by name, where it is ``"bfloat16"`` or differs from the others': a real operand's
+            gradient is real.
 
     >>> expect_gradient(0, np.array([2.0]), "ij,j->i", np.ones((1, 2)), np.array([3.0, 4.0])).values
     array([[6., 8.]], dtype=float128)
@@ -129,7 +133,10 @@ def expect_gradient(by: int, cotangent: Any, *operands: Any, conjugate: bool = F
         np.add.at(gathered, place.ravel(), product.ravel())
         found.append(gathered.reshape(target.shape))
     gradient, magnitude = found
-    return Expected(gradient, magnitude, terms, len(sum_.arrays), sum_.dtype)
+    dtype = dtype or sum_.dtype
+    if np.dtype(_numpy_name(dtype)).kind != "c":
+        gradient = gradient.real
+    return Expected(gradient, magnitude, terms, len(sum_.arrays), dtype)
 
 
 def judge(result: Any, expected: Expected) -> Verdict:

@@ -12,7 +12,7 @@ import numpy as np
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, Status
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.features import dtypes, faults, forms, layouts, numbers, sizes
+from einsumx.conformance.features import derivatives, dtypes, faults, forms, layouts, numbers, sizes
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
@@ -21,7 +21,7 @@ __all__ = ["FEATURES", "LEVELS", "Level", "cases", "run"]
 Level: TypeAlias = Literal["quick", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "full")
 
-_MODULES = (forms, sizes, layouts, dtypes, numbers, faults)
+_MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, faults)
 
 FEATURES: dict[str, str] = {name: about for module in _MODULES for name, about in module.FEATURES.items()}
 """What the contract promises, in the order of reports, with a sentence on each."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from einsumx.conformance.oracle import LIMIT, expect, judge
+from einsumx.conformance.oracle import LIMIT, expect, expect_gradient, judge
 
 A = np.array([[1, 2, 3], [4, 5, 6]])
 B = np.array([[1, 0], [2, 1], [0, 3]])
@@ -73,6 +73,76 @@ def test_oracle_casts_operands_to_the_dtype_first():
     found = expect("i->", np.array([0.5, 0.5, 3.75]), dtype="int64")
     assert found.values == 3
     assert found.dtype == "int64"
+
+
+# -- gradients ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("by", "cotangent", "equation", "operands", "values"),
+    [
+        (0, [1, 10], "ij,j->i", ([[1, 2], [3, 4]], [5, 6]), [[5, 6], [50, 60]]),
+        (1, [1, 10], "ij,j->i", ([[1, 2], [3, 4]], [5, 6]), [31, 42]),
+        (0, [[1, 2], [3, 4]], "ij,jk->ki", ([[0, 0], [0, 0]], [[1, 2], [3, 4]]), [[7, 15], [10, 22]]),
+        (0, 2, "ij->", ([[1, 2], [3, 4]],), [[2, 2], [2, 2]]),
+        (0, [[1, 2], [3, 4], [5, 6]], "ij->ji", (A,), [[1, 3, 5], [2, 4, 6]]),
+        (0, [3, 4], "ii->i", ([[1, 2], [3, 4]],), [[3, 0], [0, 4]]),
+        (0, 3, "ii", ([[1, 2], [3, 4]],), [[3, 0], [0, 3]]),
+        (1, 7, "i,i,i->", ([2], [3], [5]), [70]),
+        (0, [1, 10], "i,j->i", ([1, 2], [3, 4, 5]), [12, 120]),
+        (0, [1, 2], "...i->...", (A,), [[1, 1, 1], [2, 2, 2]]),
+        (1, [[1, 2, 3], [4, 5, 6]], "...i,i->...i", (A, [0, 0, 0]), [17, 29, 45]),
+        # An axis of size 1 that is broadcast gets the sum over what it was broadcast to.
+        (0, [1, 10], "ij,ij->i", ([[1, 2, 3, 4]], [[0, 1, 2, 3], [4, 5, 6, 7]]), [[40, 51, 62, 73]]),
+        (1, [1, 10], "ij,ij->i", ([[1, 2, 3, 4]], [[0, 1, 2, 3], [4, 5, 6, 7]]), [[1, 2, 3, 4], [10, 20, 30, 40]]),
+        (0, 1, "i,i->", ([5], [1, 2, 3]), [6]),
+        (1, [1, 2, 3], "i,j->j", (np.zeros(0), [1, 2, 3]), [0, 0, 0]),
+        (0, np.ones((2, 3)), "ij,jk->ik", (np.zeros((2, 0)), np.zeros((0, 3))), np.zeros((2, 0))),
+        (0, 5, ",->", (2, 3), 15),
+    ],
+)
+def test_oracle_gives_gradients_worked_out_by_hand(by, cotangent, equation, operands, values):
+    operands = [np.array(operand, float) for operand in operands]
+    found = expect_gradient(by, np.array(cotangent, float), equation, *operands)
+    np.testing.assert_array_equal(found.values, values)
+    assert found.values.shape == np.shape(values)
+
+
+def test_gradients_by_complex_operands_have_the_other_factors_conjugated_or_not():
+    operands = np.array([1 + 2j]), np.array([3 - 1j])
+    assert expect_gradient(0, np.array(2j), "i,i->", *operands).values == 2 + 6j
+    assert expect_gradient(0, np.array(2j), "i,i->", *operands, conjugate=True).values == -2 + 6j
+
+
+def test_the_gradient_by_a_real_operand_beside_a_complex_one_is_real():
+    found = expect_gradient(0, np.array(2j), "i,i->", np.array([1.0]), np.array([3 - 1j]), dtype="float64")
+    assert (found.values.tolist(), found.dtype) == ([2], "float64")
+
+
+def test_oracle_says_how_many_terms_a_gradient_sums_and_how_large():
+    found = expect_gradient(
+        1, np.array([1.0, -10.0]), "ij,ij->i", np.array([[1.0, -2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])
+    )
+    assert found.values.tolist() == [[1 - 30, -2 - 40]]
+    assert found.magnitude.tolist() == [[31, 42]]
+    assert (found.terms, found.operands) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        pytest.param([[41, 52, 64]], (0, [1.0, 10.0], "ij,ij->i", A[:1] + 0.0, A + 0.0), id="another value"),
+        pytest.param([[1, 2], [3, 4]], (0, [[1.0, 2.0], [3.0, 4.0]], "ij->ji", np.ones((2, 2))), id="transposed"),
+        pytest.param([[3, 9], [0, 4]], (0, [3.0, 4.0], "ii->i", np.ones((2, 2))), id="unwritten beside the diagonal"),
+        pytest.param([[5, 7, 9]], (0, [1.0, 10.0], "ij,ij->i", A[:1] + 0.0, A + 0.0), id="cotangent ignored"),
+        pytest.param([[1, 1]], (0, [[1.0, 1.0]] * 2, "ij->ij", np.ones((2, 2))), id="another shape"),
+    ],
+)
+def test_judge_rejects_wrong_gradients(wrong, expected):
+    by, cotangent, *operands = expected
+    expected = expect_gradient(by, np.array(cotangent), *operands)
+    assert not judge(np.array(wrong, float), expected)
+    assert judge(np.array(expected.values, float), expected)
 
 
 RNG = np.random.default_rng(7)

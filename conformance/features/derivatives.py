@@ -1,0 +1,268 @@
+"""Derivatives, where the framework differentiates: of first and second order, and added to what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from einsumx.conformance.case import Case, NotApplicable, Operand, examples, operands
+from einsumx.conformance.checks import cotangent, has_the_gradients, needs_gradients
+from einsumx.conformance.oracle import Expected, expect_gradient
+from einsumx.conformance.subject import Subject
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "gradients": "The derivative by every operand, contracted with a random cotangent",
+    "added gradients": "Gradients are added to what is there, where the framework can be asked for that",
+    "second order": "The derivative of a gradient",
+}
+
+_EQUATIONS = examples("""
+    ij,jk->ik           2,3 3,4
+    ij,j->i             2,3 3
+    i,i->               4 4
+    i,j->ji             4 3
+    ij,ij->i            2,3 2,3
+    bnid,bnjd->bnij     2,2,3,4 2,2,2,4
+    bind,jnd->bnij      2,3,2,2 2,2,2
+    ijk,ikl->jl         2,3,2 2,2,3
+    abc,d->d            2,3,2 3
+    ij,jk,kl->li        2,3 3,2 2,3
+    i,i,i->             3 3 3
+    ai,bi,ci->abc       2,3 3,3 4,3
+    ij->                2,3
+    ij->ji              2,3
+    ij->ij              2,3
+    ii->i               3,3
+    ii->                3,3
+    iij,j->i            3,3,2 2
+    ...i,i...->...      2,3 3,2
+    ...ij,...jk->...ik  2,1,2,3 3,3,2
+    ,->                 () ()
+    ij,ij->i            1,4 2,4
+    ij,ij->ij           1,4 2,1
+    ij,jk->ik           2,1 3,4
+    bij,bjk->bik        1,2,3 3,3,4
+    ij,jk->ki           2,0 0,3
+    ij,jk->k            0,2 2,3
+    i,j->j              0 3
+    ij,i->ji            3,0 3
+""")
+
+_MORE_EQUATIONS = examples("""
+    ij,jk->ki           2,3 3,4
+    ji,kj->ik           3,2 4,3
+    i,j->               4 3
+    ij,i->ij            2,3 2
+    ij,ij->ij           2,3 2,3
+    ij,kj->             2,3 4,3
+    nc,nc->n            50,3 50,3
+    ijk,ikl->ijl        2,3,2 2,2,3
+    bind,bjnd->bnij     2,3,2,2 2,2,2,2
+    bnij,bjnc->binc     2,2,3,4 2,4,2,3
+    bhqd,bhqkd->bhqk    2,1,3,2 2,1,3,4,2
+    ecbfa,fd->abcde     2,3,2,4,2 4,3
+    ab,bc,ca->          2,3 3,4 4,2
+    i,i,i->i            4 4 4
+    ij,ik,il,jkl->i     2,3 2,4 2,2 3,4,2
+    i->                 5
+    ij->j               2,3
+    ijk->kj             2,3,4
+    ->                  ()
+    ,i->i               () 3
+    iij->j              3,3,2
+    iji->ij             3,2,3
+    iiii->i             2,2,2,2
+    iij,jkk->ik         2,2,3 3,2,2
+    ii,ii->i            3,3 3,3
+    ii,ij,jj->j         2,2 2,3 3,3
+    ...ii->...i         2,3,3
+    ...i->...           2,3,4
+    ...i->i             2,4,3
+    ...,...             2,1 3
+    ...i,...->i         2,4,3 4
+    ij,jk->ik           2,3 1,4
+    bij,bjk->bik        3,2,3 1,3,4
+    ij,ij->             1,4 2,1
+    i,i->               3 1
+    i,i->               1 1
+    ij->i               2,1
+    i,i,i->i            1 3 1
+    ii,i->i             1,1 3
+    ab,bc,bd->acd       3,4 1,3 4,2
+    ijk,kl,jl->i        1,3,4 4,2 3,2
+    ij,jk->ik           0,3 3,4
+    ij,jk->ik           2,0 0,3
+    i->                 0
+    ij->i               3,0
+    ij->j               3,0
+    ii->i               0,0
+    i,i->               0 1
+    ij,kj->ik           128,64 130,64
+    ji,jk->ik           64,128 64,130
+    ij->j               300,400
+""")
+
+_FEW = examples("""
+    ij,jk->ik           2,3 3,4
+    bind,bjnd->bnij     2,3,2,2 2,2,2,2
+    ij,ij->i            1,4 2,4
+    ij,jk,kl->li        2,3 3,2 2,3
+    iij,j->i            3,3,2 2
+    ij->j               2,3
+""")
+
+_TWICE = examples("""
+    i,i->       4 4
+    ij,kj->ik   2,3 2,3
+    ij,jk->ik   3,3 3,3
+    ij,ji->     3,3 3,3
+    ij,ij->i    2,3 2,3
+    i,i,i->i    4 4 4
+""")
+
+_SECOND_ORDER = examples("""
+    ij,jk->ik           2,3 3,4
+    i,i->               4 4
+    bnid,bnjd->bnij     2,2,3,4 2,2,2,4
+    ij,ij->i            1,4 2,4
+    iij,j->i            3,3,2 2
+    ij,jk,kl->li        2,3 3,2 2,3
+    bind,jnd->bnij      2,3,2,2 2,2,2
+    i,j->ij             2 3
+    ai,bi,ci->abc       2,3 3,3 2,3
+    ab,bc,bd->acd       3,4 1,3 4,2
+    ...i,i...->...      2,3 3,2
+    ij,jk->ki           2,0 0,3
+    ,->                 () ()
+""")
+
+_LAYOUTS = ("F", "swapped", "sliced", "offset", "broadcast", "broadcast-last", "negated")
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's features."""
+    check = gives_the_gradients
+    for equation, shapes in _EQUATIONS:
+        yield Case("gradients", check, equation, operands(*shapes))
+    for equation, shapes in _MORE_EQUATIONS:
+        yield Case("gradients", check, equation, operands(*shapes), full=True)
+    for dtype in ("float16", "bfloat16", "float64", "complex64", "complex128"):
+        for equation, shapes in _FEW:
+            yield Case("gradients", check, equation, operands(*shapes, dtype=dtype), full=equation != "ij,jk->ik")
+    for dtypes in (("float32", "complex64"), ("complex64", "float32"), ("float16", "float32"), ("float32", "float64")):
+        mixed = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4)), dtypes))
+        yield Case("gradients", check, "ij,jk->ik", mixed, full=True)
+    for layout in _LAYOUTS:
+        for equation, shapes in _FEW:
+            full = equation != "bind,bjnd->bnij"
+            yield Case("gradients", check, equation, operands(*shapes, layout=layout), full=full)
+    for layout in ("conjugated", "broadcast"):
+        complex_ = operands((2, 3), (3, 4), dtype="complex64", layout=layout)
+        yield Case("gradients", check, "ij,jk->ik", complex_, full=True)
+    for equation, shapes in _TWICE:
+        check = gives_the_sum_of_the_gradients_by_one_operand
+        yield Case("gradients", check, equation, operands(*shapes), about="one array for all", full=equation != "i,i->")
+
+    for equation, shapes in _FEW:
+        yield Case("added gradients", adds_gradients, equation, operands(*shapes))
+    for example in (*_EQUATIONS, *_MORE_EQUATIONS):
+        if example not in _FEW:
+            yield Case("added gradients", adds_gradients, example[0], operands(*example[1]), full=True)
+    for equation, shapes in _FEW[::3]:
+        optimized = (("optimize", True),)
+        yield Case("added gradients", adds_gradients, equation, operands(*shapes), optimized, full=True)
+
+    for equation, shapes in _SECOND_ORDER:
+        full = (equation, shapes) not in _SECOND_ORDER[:6]
+        yield Case("second order", gives_second_derivatives, equation, operands(*shapes), full=full)
+        if equation in ("ij,jk->ik", "ij,jk,kl->li"):
+            wide = operands(*shapes, dtype="float64")
+            yield Case("second order", gives_second_derivatives, equation, wide, full=True)
+    for layout in ("F", "broadcast"):
+        laid_out = operands((2, 3, 4), (2, 4, 2), layout=layout)
+        yield Case("second order", gives_second_derivatives, "bij,bjk->bik", laid_out, full=True)
+
+
+def gives_the_gradients(case: Case, subject: Subject) -> None:
+    """Every operand's gradient is right, for a random cotangent."""
+    needs_gradients(case, subject)
+    hosts = case.values()
+    has_the_gradients(case, subject, subject.bound(case), hosts, subject.arrays(case, hosts))
+
+
+def gives_the_sum_of_the_gradients_by_one_operand(case: Case, subject: Subject) -> None:
+    """An array that stands for every operand gets the sum of the gradients by each."""
+    needs_gradients(case, subject)
+    count, framework = len(case.operands), subject.framework
+    hosts = case.values()[:1] * count
+    (array, *_) = subject.arrays(case, hosts)
+    function = subject.bound(case)
+    values, direction = cotangent(case, subject, hosts)
+    (found,) = framework.gradients(lambda given: function(*[given] * count), [array], direction)
+    parts = [
+        expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
+        for place in range(count)
+    ]
+    subject.judge(found, _plus(*parts), "the gradient by the one array")
+
+
+def adds_gradients(case: Case, subject: Subject) -> None:
+    """Gradients are added to what is there, where the framework adds them."""
+    needs_gradients(case, subject)
+    framework = subject.framework
+    if not framework.adds_gradients:
+        raise NotApplicable(f"{framework.name} gives gradients, and adds them to nothing")
+    hosts = case.values()
+    arrays = subject.arrays(case, hosts)
+    values, direction = cotangent(case, subject, hosts)
+    before = [
+        case.value(Operand(operand.shape, operand.dtype), f"gradient {place}")
+        for place, operand in enumerate(case.operands)
+    ]
+    there = [subject.array(each, operand.dtype) for each, operand in zip(before, case.operands)]
+    found = framework.added_gradients(subject.bound(case), arrays, direction, there)
+    for place, (gradient, each) in enumerate(zip(found, before, strict=True)):
+        expected = expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
+        expected = _plus(expected, Expected(each, abs(each), 1, 1, expected.dtype))
+        subject.judge(gradient, expected, f"what the gradient by operand {place} was added to")
+
+
+def gives_second_derivatives(case: Case, subject: Subject) -> None:
+    """The gradient by each operand, contracted with a random direction, has the right gradients by all.
+
+    The plain sum is linear in each operand, so they are the gradients of the plain sum with the direction in the place
+    of that operand, and zeros by that operand itself.
+    """
+    needs_gradients(case, subject)
+    framework = subject.framework
+    if not framework.second_order:
+        raise NotApplicable(f"{framework.name} does not differentiate gradients")
+    hosts = case.values()
+    arrays = subject.arrays(case, hosts)
+    values, array = cotangent(case, subject, hosts)
+    for by, operand in enumerate(case.operands):
+        direction = case.value(replace(operand, layout="C"), f"direction {by}")
+        along = subject.array(direction, operand.dtype)
+        found = framework.second_gradients(subject.bound(case), arrays, array, by, along)
+        given = case.arguments([*hosts[:by], direction, *hosts[by + 1 :]])
+        for place, gradient in enumerate(found):
+            expected = expect_gradient(place, values, *given)
+            if place == by:
+                zeros = np.zeros(operand.shape, expected.values.dtype)
+                expected = replace(expected, values=zeros, magnitude=zeros)
+            subject.judge(gradient, expected, f"the gradient by operand {place} of that by operand {by}")
+
+
+def _plus(*parts: Expected) -> Expected:
+    """What is expected of a sum of arrays."""
+    return replace(
+        parts[0],
+        values=sum(part.values for part in parts),
+        magnitude=sum(part.magnitude for part in parts),
+        terms=sum(part.terms for part in parts),
+        operands=max(part.operands for part in parts),
+    )
