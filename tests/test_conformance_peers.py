@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from einsumx.conformance.deviations import DEVIATIONS, Deviation, deviations_of
-from einsumx.conformance.subject import callable_subject
+from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases, run
 
 CASES = cases("full")
@@ -21,7 +21,7 @@ def subject_of(name):
     path, _, framework = name.partition(" on ")
     if not all(find_spec(package) for package in (re.split("[.:]", path)[0], framework) if package):
         pytest.skip(f"{name} is not installed")
-    return callable_subject(path, framework)
+    return callable_subject(path, framework) if ":" in path else backend_subject(path)
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
