@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from zlib import crc32
 
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "Status",
     "examples",
+    "matches",
     "operands",
     "values",
 ]
@@ -157,6 +159,15 @@ class Outcome:
     reason: str = ""
     seconds: float = 0.0
     reproducer: str = ""
+
+
+def matches(case: str, pattern: str) -> bool:
+    """Whether a case's id is one of those that a pattern means: ``*`` is any text, ``?`` any character.
+
+    >>> matches("sublists/[0,1];[1,2] (2,3) (3,4) float32", "sublists/[0,1]*")
+    True
+    """
+    return fnmatchcase(case, pattern.replace("[", "[[]"))
 
 
 def operands(*shapes: tuple[int, ...], dtype: str = "float32", layout: str = "C", fill: str = "normal") -> Any:

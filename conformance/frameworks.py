@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.conformance.case import Operand
-from einsumx.conformance.framework import FILLER, Array, Framework, Function, literal
+from einsumx.conformance.framework import DTYPES, FILLER, Array, Framework, Function, literal
 
 __all__ = ["KNOWN"]
 
@@ -26,6 +26,7 @@ class NumpyFramework(Framework):
     layouts = (*_VIEWS, "negative", "unaligned", "byteswapped", "readonly")
     memory_order = True
     views = True
+    dtypes = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")  # also where another package adds that
 
     imports = ()
 

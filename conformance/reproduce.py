@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def reproducer(case: Case, subject: Subject) -> str:
     names = [chr(ord("a") + k) for k in range(len(case.operands))] if len(case.operands) <= 26 else []
     values = case.values()
     if not names or sum(map(np.size, values)) > _LITERAL:
-        return f"{_command(subject)} --case {case.id!r}"
+        return _command(case, subject)
     lines = [f"# {case.id}", "import numpy as np", *framework.imports, *_function_imports(subject)]
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_made(operand, array, subject)}")
@@ -35,13 +36,15 @@ def reproducer(case: Case, subject: Subject) -> str:
     return "\n".join(lines)
 
 
-def _command(subject: Subject) -> str:
+def _command(case: Case, subject: Subject) -> str:
     which = f"--backend {subject.framework.name}"
     if not subject.is_einsumx:
         which += f" --callable {subject.path}"
     if subject.device:
         which += f" --device {subject.device}"
-    return f"python -m einsumx.conformance {which}"
+    if case.full:
+        which += " --level full"
+    return f"python -m einsumx.conformance {which} --case {quote(case.id)}"
 
 
 def _function_imports(subject: Subject) -> list[str]:

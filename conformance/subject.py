@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ import numpy as np
 import einsumx
 from einsumx.conformance.case import Case, Failure, NotApplicable
 from einsumx.conformance.framework import Array, Framework, Function, framework_of
+from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.oracle import Expected, expect, judge
+from einsumx.errors import BackendError
+from einsumx.registry import backends, get_backend
 
-__all__ = ["Subject", "backend_subject", "callable_subject"]
+__all__ = ["Subject", "backend_subject", "callable_subject", "installed_backends", "subjects"]
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,9 @@ def backend_subject(name: str, device: str = "") -> Subject:
     """The subject that is einsumx on the backend of that name.
 
     Raises:
-        BackendError: there is none of that name.
+        BackendError: there is none of that name, or it cannot be used here.
     """
-    framework = framework_of(name)
+    framework = _usable(name, device)
     return Subject(name, framework.version, framework, device, einsumx.einsum, is_einsumx=True)
 
 
@@ -138,26 +143,57 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
         device: where they are.
 
     Raises:
-        ImportError: there is no such module.
-        AttributeError: it has no such name.
+        BackendError: there is no such function, or the framework cannot be used here.
 
     >>> callable_subject("numpy:einsum").name
     'numpy:einsum'
     >>> callable_subject("opt_einsum:contract").name
     'opt_einsum:contract on numpy'
     """
-    from einsumx.conformance.frameworks import KNOWN
-
     module, _, names = path.partition(":")
     package = module.partition(".")[0]
-    framework = framework_of(backend or (package if package in KNOWN else "numpy"))
-    framework.xp  # noqa: B018  settings that a framework's import needs are made before the function's
-    function: Any = import_module(module)
-    for part in names.split("."):
-        function = getattr(function, part)
+    # Settings that a framework's import needs are made before the function's module is imported.
+    framework = _usable(backend or (package if package in KNOWN else "numpy"), device)
+    try:
+        function: Any = attrgetter(names)(import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BackendError(
+            f"there is no function {path!r} here: {error}; write module:name, such as numpy:einsum"
+        ) from error
     try:
         found = version(package)
     except PackageNotFoundError:
         found = str(getattr(import_module(package), "__version__", ""))
     name = path if package == framework.name else f"{path} on {framework.name}"
     return Subject(name, found, framework, device, framework.called(function), is_einsumx=False)
+
+
+def subjects(backends: Sequence[str], callables: Sequence[str] = (), device: str = "") -> list[Subject]:
+    """Functions on the arrays of each backend, or of their own frameworks; without functions, einsumx on each backend.
+
+    Raises:
+        BackendError: there is no such backend or function, or it cannot be used here.
+    """
+    if callables:
+        return [callable_subject(path, name, device) for path in callables for name in backends or [""]]
+    return [backend_subject(name, device) for name in backends]
+
+
+def installed_backends() -> list[str]:
+    """The names of the backends whose frameworks are installed, as the suite needs them."""
+    found = [name for name, installed in backends().items() if installed]
+    return [name for name in found if name not in KNOWN or find_spec(KNOWN[name].module)]
+
+
+def _usable(name: str, device: str) -> Framework:
+    """The framework of that name, which has made an array on the device."""
+    framework = framework_of(name)
+    try:
+        framework.array(np.zeros(2, "float32"), "float32", device)
+    except Exception as error:
+        where = f" on {device}" if device else ""
+        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"{reason}; {get_backend(name).install}"
+        raise BackendError(f"{name} cannot be used{where} here: {reason}") from error
+    return framework

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from time import perf_counter
-from typing import Literal, TypeAlias
 
 import numpy as np
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, Status
+from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, Status, matches
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import derivatives, dtypes, faults, forms, layouts, numbers, sizes
+from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "LEVELS", "Level", "cases", "run"]
-
-Level: TypeAlias = Literal["quick", "full"]
-LEVELS: tuple[Level, ...] = ("quick", "full")
+__all__ = ["FEATURES", "LISTED", "cases", "run", "stale"]
 
 _MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, faults)
 
-FEATURES: dict[str, str] = {name: about for module in _MODULES for name, about in module.FEATURES.items()}
+LISTED = "list of deviations"
+
+FEATURES: dict[str, str] = {
+    **{name: about for module in _MODULES for name, about in module.FEATURES.items()},
+    LISTED: "Each entry of a subject's list of deviations is about a case",
+}
 """What the contract promises, in the order of reports, with a sentence on each."""
 
 _CRASHES = "not run: it would end the process, or never end"
 
 
 def cases(level: Level = "full", select: str = "*") -> list[Case]:
-    """The cases of a level whose ids match a pattern of :mod:`fnmatch`.
+    """The cases of a level whose ids match a pattern, as :func:`~einsumx.conformance.case.matches` has it.
 
     >>> [case.id for case in cases("quick", "diagonals/ii->i *")]
     ['diagonals/ii->i (3,3) float32', 'diagonals/ii->i (1,1) float32']
@@ -39,7 +40,7 @@ def cases(level: Level = "full", select: str = "*") -> list[Case]:
         case
         for module in _MODULES
         for case in module.cases()
-        if (level == "full" or not case.full) and fnmatchcase(case.id, select)
+        if (level == "full" or not case.full) and matches(case.id, select)
     ]
     return sorted(found, key=lambda case: list(FEATURES).index(case.feature))
 
@@ -66,6 +67,15 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
         reason = reason if status == "deviation" else ""
         code = reproducer(case, subject) if status in ("fail", "deviation") else ""
         yield Outcome(case.id, case.feature, case.dtype, status, message, reason, seconds, code)
+
+
+def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
+    """A failure for each entry of a list of deviations that is about no case at all, of any level."""
+    ids = [case.id for case in cases()]
+    for listed in deviations:
+        if not any(map(listed.matches, ids)):
+            message = f"is listed as a deviation ({listed.reason}), but there is no such case: take it off the list"
+            yield Outcome(listed.cases, LISTED, "", "fail", message)
 
 
 def _judged(case: Case, subject: Subject) -> tuple[Status, str]:

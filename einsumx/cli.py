@@ -1,9 +1,10 @@
 """The command ``einsumx``.
 
 ``compare`` measures the installed frameworks, ``explain`` prints a plan and its costs, ``calibrate`` measures the rates
-by which plans are chosen.
+by which plans are chosen, ``conformance`` judges a backend, or any einsum function, by the suite.
 
-Exit status: 0 where all is well, 1 where ``compare`` found a wrong result, 2 where what was asked cannot be done.
+Exit status: 0 where all is well, 1 where ``compare`` or ``conformance`` found something wrong, 2 where what was asked
+cannot be done.
 """
 
 # ruff: noqa: T201  printing is what this module is for
@@ -25,6 +26,7 @@ from einsumx import dtypes
 from einsumx.api import plan
 from einsumx.calibrate import Calibration, calibrate
 from einsumx.compare import Absent, Problem, attention, compare, is_right, make_case
+from einsumx.conformance import options as conformance
 from einsumx.cost import PlanCost, plan_cost
 from einsumx.errors import EinsumxError
 from einsumx.explain import plan_text, summary
@@ -157,14 +159,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"einsumx {version('einsumx')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str, more: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(
+    def bare(name: str, text: str, more: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
             name,
             help=text.partition(".")[0].replace("\n", " "),
             description=text,
             epilog=more,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def command(name: str, text: str, more: str) -> argparse.ArgumentParser:
+        made = bare(name, text, more)
         made.add_argument("--device", default="", help="such as cuda; by default the framework's default")
         made.add_argument("--json", action="store_true", help="print JSON, as described below")
         return made
@@ -205,6 +210,10 @@ def _parser() -> argparse.ArgumentParser:
     either.add_argument("--show", action="store_true", help="measure nothing, and show what is stored")
     either.add_argument("--reset", action="store_true", help="measure nothing, and remove what is stored")
     found.set_defaults(run=_calibrate)
+
+    found = bare("conformance", conformance.ABOUT, conformance.MORE)
+    conformance.add_arguments(found)
+    found.set_defaults(run=_conformance)
     return parser
 
 
@@ -391,6 +400,15 @@ def _print_calibrations(found: Sequence[Calibration], as_json: bool) -> int:
         print_calibration(each)
     print(f"{'stored' if found else 'nothing is stored'} in {cache_folder()}")
     return OK
+
+
+# -- conformance ----------------------------------------------------------------------------------------------
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    from einsumx.conformance.command import judge_all  # imports NumPy, which explaining a plan does not need
+
+    return OK if judge_all(options) else WRONG
 
 
 # -- what is printed ------------------------------------------------------------------------------------------

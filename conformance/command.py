@@ -1,0 +1,77 @@
+"""What ``einsumx conformance`` does, which is also ``python -m einsumx.conformance``."""
+
+# ruff: noqa: T201  printing is what this module is for
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import chain
+
+from einsumx.conformance.deviations import deviations_of
+from einsumx.conformance.junit import junit
+from einsumx.conformance.markdown import markdown
+from einsumx.conformance.page import page
+from einsumx.conformance.results import Run, make_run, merged, read_runs, write_runs, write_text
+from einsumx.conformance.subject import Subject, installed_backends, subjects
+from einsumx.conformance.suite import cases, run, stale
+from einsumx.conformance.terminal import differing, lines_of, print_table, watched
+from einsumx.errors import EinsumxError
+
+__all__ = ["judge_all"]
+
+
+def judge_all(options: argparse.Namespace) -> bool:
+    """Do what the command line asks, and say whether all is right.
+
+    Raises:
+        EinsumxError: it cannot be done.
+    """
+    if options.list:
+        print(*(case.id for case in cases(options.level, options.case)), sep="\n")
+        return True
+    if not (options.quiet or find_spec("rich")):
+        raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
+    try:
+        for path in (options.json, options.junit, options.html, options.markdown):
+            if path and not path.parent.is_dir():  # before minutes are spent
+                raise EinsumxError(f"there is no folder {path.parent}")
+        runs = list(merged(chain(*map(read_runs, options.merge))) if options.merge else _judged(options))
+        for path, written in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
+            if path:
+                write_text(path, written(runs))
+        if options.json:
+            write_runs(options.json, runs)
+    except (OSError, ValueError) as error:
+        raise EinsumxError(str(error)) from error
+    if len(runs) > 1 and not options.quiet:
+        print(*differing(runs), sep="\n")
+    return not any(run.failed for run in runs)
+
+
+def _subjects(options: argparse.Namespace) -> list[Subject]:
+    found = subjects(options.backend, options.callable, options.device)
+    if options.all:
+        found += subjects(installed_backends(), (), options.device)
+    if not found:
+        raise EinsumxError("say what to judge: --backend NAME, --callable MODULE:NAME, or --all")
+    return found
+
+
+def _judged(options: argparse.Namespace) -> Iterator[Run]:
+    selected = cases(options.level, options.case)
+    if not selected:
+        raise EinsumxError(f"no case of the level {options.level} is called {options.case!r}; --list shows them")
+    for subject in _subjects(options):
+        listed = deviations_of(subject)
+        outcomes = run(subject, selected, listed)
+        if not options.quiet:
+            outcomes = watched(outcomes, subject.name, len(selected))
+        if options.case == "*":
+            outcomes = chain(outcomes, stale(listed))
+        found = make_run(subject, options.level, options.case, outcomes)
+        if not options.quiet:
+            print_table(found)
+        print(*lines_of(found), sep="\n", flush=True)
+        yield found

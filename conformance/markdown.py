@@ -1,0 +1,95 @@
+"""Runs as a matrix in Markdown, for a repository's documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from einsumx.conformance.case import Outcome
+from einsumx.conformance.results import Run, by_reason, counted, features_of
+from einsumx.conformance.suite import FEATURES
+
+__all__ = ["markdown"]
+
+_ABOUT = (
+    "What einsumx promises on every array library, as {cases} cases, judged element by element against exact values or "
+    "the bound on rounding. Made on {days} by `python -m einsumx.conformance`; in einsumx's repository, "
+    "`nox -s conformance` makes it anew, and `conformance.html`, which has every case and dtype."
+)
+
+_LEGEND = (
+    "Cells count cases: ✓ pass, ≠ deviate for the reason in the footnote, ✗ fail. Cases that do not apply, as the "
+    "framework has no such thing (a dtype, a memory layout, gradients), are left out; – is where none applies."
+)
+
+
+def markdown(runs: Sequence[Run]) -> str:
+    """A page: a matrix of features and subjects for einsumx, one for other functions, and where each run was made."""
+    notes: dict[str, int] = {}
+    days = sorted({run.date[:10] for run in runs})
+    cases = len({outcome.case for run in runs for outcome in run.outcomes})
+    about = _ABOUT.format(cases=cases, days=" to ".join(dict.fromkeys((days[0], days[-1]))))
+    lines = ["# Conformance", "", about, "", _LEGEND, ""]
+    for title, group in (
+        ("einsumx", [run for run in runs if run.is_einsumx]),
+        ("Other libraries' own functions, by the same cases", [run for run in runs if not run.is_einsumx]),
+    ):
+        if group:
+            lines += [f"## {title}", "", *_matrix(group, notes), ""]
+    lines += ["## Where and when", "", *_runs(runs)]
+    if notes:
+        lines += ["", *(f"[^{number}]: {reason}" for reason, number in notes.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _matrix(runs: Sequence[Run], notes: dict[str, int]) -> Iterator[str]:
+    yield _row(["", *(f"{_escaped(run.name)}" for run in runs)])
+    yield _row(["---"] * (len(runs) + 1))
+    for feature in features_of(runs):
+        found = [[outcome for outcome in run.outcomes if outcome.feature == feature] for run in runs]
+        about = f"**{_escaped(feature)}**<br>{_escaped(FEATURES.get(feature, ''))}"
+        yield _row([about, *(_cell(outcomes, notes) for outcomes in found)])
+
+
+def _cell(outcomes: Sequence[Outcome], notes: dict[str, int]) -> str:
+    """Counts, with a footnote for each reason, which ``notes`` numbers over the whole page."""
+    counts = counted(outcomes)
+    parts = [f"✗ {counts['fail']}"] * bool(counts["fail"])
+    if counts["deviation"]:
+        reasons = by_reason((o for o in outcomes if o.status == "deviation"), lambda outcome: outcome.reason)
+        numbers = sorted(notes.setdefault(_escaped(reason), len(notes) + 1) for reason in reasons)
+        parts.append(f"≠ {counts['deviation']}{''.join(f'[^{number}]' for number in numbers)}")
+    if counts["pass"]:
+        parts.append(f"✓ {counts['pass']}")
+    return " ".join(parts) or "–"
+
+
+def _runs(runs: Sequence[Run]) -> Iterator[str]:
+    yield _row(["subject", "arrays of", "level", "pass", "deviate", "fail", "do not apply", "seconds", "made with"])
+    yield _row(["---", "---", "---", *["---:"] * 5, "---"])
+    for run in runs:
+        counts = counted(run.outcomes)
+        yield _row(
+            [
+                _escaped(run.name),
+                _escaped(f"{run.framework} {run.framework_version}"),
+                run.level,
+                *(str(counts[status]) for status in ("pass", "deviation", "fail", "inapplicable")),
+                f"{run.seconds:.0f}",
+                _escaped(f"einsumx {run.einsumx}, Python {run.python}, {run.platform}, {run.date[:10]}"),
+            ]
+        )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    r"""The text as Markdown that says just that, in one line.
+
+    >>> print(_escaped("a|b <c> *d*"))
+    a\|b &lt;c> \*d\*
+    """
+    for mark in "\\`*_|[]":
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.replace("<", "&lt;").split())

@@ -1,0 +1,206 @@
+"""What runs of the suite found, as data: stored as JSON, put together from several environments, compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from einsumx.conformance.case import Outcome, Status
+from einsumx.conformance.options import Level
+from einsumx.conformance.subject import Subject
+from einsumx.conformance.suite import FEATURES
+
+__all__ = [
+    "STATUSES",
+    "Difference",
+    "Run",
+    "by_reason",
+    "counted",
+    "differences",
+    "features_of",
+    "make_run",
+    "merged",
+    "read_runs",
+    "write_runs",
+    "write_text",
+]
+
+STATUSES: tuple[Status, ...] = ("pass", "deviation", "fail", "inapplicable")
+"""In the order of reports."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the suite found of one subject, and where.
+
+    Attributes:
+        subject: its name.
+        version: of the function's library.
+        framework: whose arrays it was given.
+        framework_version: of that.
+        device: where the arrays were; empty for the framework's default.
+        is_einsumx: whether einsumx was judged, and not a library's own function.
+        level: of the cases.
+        select: the pattern of the cases; ``*`` for all.
+        einsumx: the version of einsumx, and so of the suite.
+        python: the version of Python.
+        platform: the operating system and the processor's kind.
+        date: when it began, in UTC.
+        seconds: that all cases took.
+        outcomes: of each case, in order.
+    """
+
+    subject: str
+    version: str
+    framework: str
+    framework_version: str
+    device: str
+    is_einsumx: bool
+    level: str
+    select: str
+    einsumx: str
+    python: str
+    platform: str
+    date: str
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def name(self) -> str:
+        """The subject with what tells it from others: its version, and its device where one was asked for."""
+        return " ".join(filter(None, (self.subject, self.version, self.device)))
+
+    @property
+    def failed(self) -> bool:
+        """Whether any case failed that is not listed as a deviation."""
+        return any(outcome.status == "fail" for outcome in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A case in which subjects differ.
+
+    Attributes:
+        case: its id.
+        feature: of the case.
+        subjects: by status, the names of the runs; those to which the case does not apply are left out.
+    """
+
+    case: str
+    feature: str
+    subjects: dict[Status, list[str]]
+
+
+def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Outcome]) -> Run:
+    """Take the outcomes of a subject's cases, as they come, and note where and when that was."""
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    found = tuple(outcomes)
+    return Run(
+        subject=subject.name,
+        version=subject.version,
+        framework=subject.framework.name,
+        framework_version=subject.framework.version,
+        device=subject.device,
+        is_einsumx=subject.is_einsumx,
+        level=level,
+        select=select,
+        einsumx=version("einsumx"),
+        python=platform.python_version(),
+        platform=f"{sys.platform} {platform.machine()}",
+        date=date,
+        seconds=sum(outcome.seconds for outcome in found),
+        outcomes=found,
+    )
+
+
+def features_of(runs: Sequence[Run]) -> list[str]:
+    """The features that runs have outcomes of, in the order of reports; those of other versions come last."""
+    found = dict.fromkeys(outcome.feature for run in runs for outcome in run.outcomes)
+    return [name for name in FEATURES if name in found] + [name for name in found if name not in FEATURES]
+
+
+def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+    """How many outcomes there are of each status."""
+    counts = Counter(outcome.status for outcome in outcomes)
+    return {status: counts[status] for status in STATUSES}
+
+
+def by_reason(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
+    """Outcomes grouped by what ``reason`` says of each, the largest group first."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(reason(outcome), []).append(outcome)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
+def differences(runs: Sequence[Run]) -> Iterator[Difference]:
+    """The cases whose outcomes are not the same in all runs to which they apply."""
+    found: dict[str, tuple[str, dict[Status, list[str]]]] = {}
+    for run in runs:
+        for outcome in run.outcomes:
+            if outcome.status != "inapplicable":
+                subjects = found.setdefault(outcome.case, (outcome.feature, {}))[1]
+                subjects.setdefault(outcome.status, []).append(run.name)
+    for case, (feature, subjects) in found.items():
+        if len(subjects) > 1:
+            yield Difference(case, feature, {status: subjects[status] for status in STATUSES if status in subjects})
+
+
+def merged(runs: Iterable[Run]) -> list[Run]:
+    """Runs of several environments, einsumx's first: of two of one subject in one version, the later."""
+    found = {run.name: run for run in sorted(runs, key=lambda run: run.date)}
+    order = list(dict.fromkeys(run.framework for run in found.values()))
+    return sorted(found.values(), key=lambda run: (not run.is_einsumx, order.index(run.framework), run.name))
+
+
+def write_runs(path: Path, runs: Sequence[Run]) -> None:
+    """Store runs as JSON.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    data = {"format": _FORMAT, "runs": [asdict(run) for run in runs]}
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Runs that :func:`write_runs` has stored.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds something else.
+    """
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != _FORMAT:
+            raise ValueError(f"its format is {data['format']!r}, not {_FORMAT}")
+        return [
+            Run(**{**run, "outcomes": tuple(Outcome(**outcome) for outcome in run["outcomes"])}) for run in data["runs"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not hold runs of the conformance suite: {error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step, so that nobody reads half of it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
