@@ -39,7 +39,16 @@ Status: TypeAlias = Literal["pass", "fail", "deviation", "inapplicable"]
 
 
 class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
-    """What a subject does otherwise than the contract says, in a sentence."""
+    """What a subject does otherwise than the contract says, in a sentence.
+
+    Args:
+        message: the sentence.
+        shown_by: the case that shows it best, where that is another one than the case that found it.
+    """
+
+    def __init__(self, message: str, shown_by: Case | None = None) -> None:
+        super().__init__(message)
+        self.shown_by = shown_by
 
 
 class NotApplicable(Exception):  # noqa: N818

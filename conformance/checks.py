@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from einsumx.conformance.case import Case, NotApplicable, Operand
+from einsumx.conformance.case import Case, Failure, NotApplicable, Operand
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.oracle import expect_gradient
 from einsumx.conformance.subject import Subject
 
-__all__ = ["cotangent", "gives_the_plain_sum", "has_the_gradients", "judge_gradients", "needs_gradients"]
+__all__ = ["cotangent", "fault", "gives_the_plain_sum", "has_the_gradients", "judge_gradients", "needs_gradients"]
 
 
 def gives_the_plain_sum(case: Case, subject: Subject) -> None:
@@ -57,3 +57,26 @@ def has_the_gradients(
     values, array = cotangent(case, subject, hosts)
     judge_gradients(case, subject, hosts, values, subject.framework.gradients(function, arrays, array))
     subject.untouched(arrays, hosts)
+
+
+def fault(case: Case, subject: Subject) -> Failure | None:
+    """What is wrong with a subject by a case, an exception that it raises included; None where all is right.
+
+    Raises:
+        NotApplicable: the case says nothing of the subject.
+    """
+    try:
+        case.check(case, subject)
+    except NotApplicable:
+        raise
+    except Failure as failure:
+        return failure
+    except Exception as error:  # noqa: BLE001  whatever a subject raises is what there is to report
+        return Failure(f"raised {type(error).__name__}: {_said(error)}")
+    return None
+
+
+def _said(error: Exception) -> str:
+    """The line of an error's message that says what is wrong; MXNet's begins with the places in its source."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[-1].removeprefix(f"{type(error).__name__}: ") if lines[0].startswith("Traceback") else lines[0]

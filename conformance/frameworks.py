@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import Operand
+from einsumx.conformance.case import NotApplicable, Operand
 from einsumx.conformance.framework import DTYPES, FILLER, Array, Framework, Function, literal
+from einsumx.dtypes import kind
 
 __all__ = ["KNOWN"]
 
@@ -168,6 +169,9 @@ class TorchFramework(Framework):
         return array.expand(shape)
 
     def special(self, values: Any, operand: Operand, device: str) -> Array:
+        family = kind(operand.dtype)
+        if family in "bu" if operand.layout == "negated" else family != "c":
+            raise NotApplicable(f"no operation is pending on a {operand.layout} {operand.dtype}")
         # The values are those after the operation that is pending.
         if operand.layout == "conjugated":
             return self.array(np.conj(values), operand.dtype, device).conj()

@@ -87,7 +87,7 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
     with np.errstate(all="ignore"):
         values, magnitude = (
             _plain_sum(numbers, sum_.terms, sum_.output, ranges)
-            for numbers in (sum_.arrays, [np.asarray(abs(array)) for array in sum_.arrays])
+            for numbers in (sum_.arrays, [_magnitudes(array) for array in sum_.arrays])
         )
     if np.dtype(_numpy_name(sum_.dtype)).kind in "iu":
         values = _wrapped(values, sum_.dtype)
@@ -126,9 +126,9 @@ def expect_gradient(
     for indices, size in zip(_index(target, term, labels, ranges), target.shape):
         place = place * size + indices
     found = []
-    for numbers in ([array for array, _ in factors], [np.asarray(abs(array)) for array, _ in factors]):
+    for numbers in ([array for array, _ in factors], [_magnitudes(array) for array, _ in factors]):
         spread = [_spread(array, label, labels, ranges) for array, (_, label) in zip(numbers, factors)]
-        product = np.broadcast_to(reduce(np.multiply, spread), space)
+        product = np.broadcast_to(reduce(_times, spread), space)
         gathered = np.zeros(target.size, product.dtype)
         np.add.at(gathered, place.ravel(), product.ravel())
         found.append(gathered.reshape(target.shape))
@@ -265,13 +265,18 @@ def _plain_sum(arrays: list[Any], terms: list[list[Any]], output: list[Any], ran
         return np.concatenate(parts, axis=output.index(label)) if label in output else _plus(*parts)
     labels = [*output, *(label for label in ranges if label not in output)]
     spread = [_spread(array, term, labels, ranges) for array, term in zip(arrays, terms)]
-    product = np.asarray(reduce(np.multiply, spread), dtype=spread[0].dtype)
+    product = reduce(_times, spread)
     summed = tuple(range(len(output), len(labels)))
     if not summed:
         return product
     if product.dtype == bool:
         return np.any(product, axis=summed)
     return np.asarray(np.sum(product, axis=summed), dtype=product.dtype)
+
+
+def _times(first: Any, second: Any) -> Any:
+    # Of objects without axes NumPy makes a bare Python integer, which it would then take for one of its own.
+    return np.asarray(np.multiply(first, second), dtype=first.dtype)
 
 
 def _plus(first: Any, second: Any) -> Any:
@@ -309,6 +314,10 @@ def _wide(array: Any) -> Any:
             return array
         case _:  # floats, and bfloat16, which NumPy does not know as one
             return array.astype(np.longdouble)
+
+
+def _magnitudes(array: Any) -> Any:
+    return np.asarray(np.abs(array), dtype=object if array.dtype == object else None)
 
 
 def _wrapped(values: Any, dtype: str) -> Any:

@@ -23,7 +23,8 @@ def reproducer(case: Case, subject: Subject) -> str:
     values = case.values()
     if not names or sum(map(np.size, values)) > _LITERAL:
         return _command(case, subject)
-    lines = [f"# {case.id}", "import numpy as np", *framework.imports, *_function_imports(subject)]
+    imports = dict.fromkeys(["import numpy as np", *framework.imports, *_function_imports(subject)])
+    lines = [f"# {case.id}", *imports]
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_made(operand, array, subject)}")
     if isinstance(case.equation, str):

@@ -8,9 +8,10 @@ from time import perf_counter
 
 import numpy as np
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, Status, matches
+from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, matches
+from einsumx.conformance.checks import fault
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.features import derivatives, dtypes, faults, forms, layouts, numbers, sizes
+from einsumx.conformance.features import derivatives, dtypes, faults, forms, layouts, numbers, randomized, sizes
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
@@ -21,8 +22,11 @@ _MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, faults)
 
 LISTED = "list of deviations"
 
+RANDOM: dict[Level, int] = {"quick": 20, "full": 200}
+"""How many random problems a level has in each dtype, unless it is told otherwise."""
+
 FEATURES: dict[str, str] = {
-    **{name: about for module in _MODULES for name, about in module.FEATURES.items()},
+    **{name: about for module in (*_MODULES, randomized) for name, about in module.FEATURES.items()},
     LISTED: "Each entry of a subject's list of deviations is about a case",
 }
 """What the contract promises, in the order of reports, with a sentence on each."""
@@ -30,18 +34,21 @@ FEATURES: dict[str, str] = {
 _CRASHES = "not run: it would end the process, or never end"
 
 
-def cases(level: Level = "full", select: str = "*") -> list[Case]:
+def cases(level: Level = "full", select: str = "*", random: int | None = None, seed: int = 0) -> list[Case]:
     """The cases of a level whose ids match a pattern, as :func:`~einsumx.conformance.case.matches` has it.
+
+    Args:
+        level: quick for a first look, full for all.
+        select: the pattern.
+        random: how many random problems in each dtype; by default what :data:`RANDOM` says.
+        seed: of the random problems.
 
     >>> [case.id for case in cases("quick", "diagonals/ii->i *")]
     ['diagonals/ii->i (3,3) float32', 'diagonals/ii->i (1,1) float32']
     """
-    found = [
-        case
-        for module in _MODULES
-        for case in module.cases()
-        if (level == "full" or not case.full) and matches(case.id, select)
-    ]
+    found = [case for module in _MODULES for case in module.cases() if level == "full" or not case.full]
+    found += randomized.cases(RANDOM[level] if random is None else random, seed)
+    found = [case for case in found if matches(case.id, select)]
     return sorted(found, key=lambda case: list(FEATURES).index(case.feature))
 
 
@@ -57,7 +64,7 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
             yield Outcome(case.id, case.feature, case.dtype, "deviation", _CRASHES, reason)
             continue
         start = perf_counter()
-        status, message = _judged(case, subject)
+        status, message, shown_by = _judged(case, subject)
         seconds = perf_counter() - start
         if listed and status == "fail":
             status = "deviation"
@@ -65,7 +72,7 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
             status = "fail"
             message = f"passes, though it is listed as a deviation ({reason}): take it off the list"
         reason = reason if status == "deviation" else ""
-        code = reproducer(case, subject) if status in ("fail", "deviation") else ""
+        code = reproducer(shown_by, subject) if status in ("fail", "deviation") else ""
         yield Outcome(case.id, case.feature, case.dtype, status, message, reason, seconds, code)
 
 
@@ -78,21 +85,14 @@ def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
             yield Outcome(listed.cases, LISTED, "", "fail", message)
 
 
-def _judged(case: Case, subject: Subject) -> tuple[Status, str]:
+def _judged(case: Case, subject: Subject) -> tuple[Status, str, Case]:
+    """A status, what there is to say, and the case that shows it."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # of frameworks, about what the cases are made to provoke
-            case.check(case, subject)
+            failure = fault(case, subject)
     except NotApplicable as reason:
-        return "inapplicable", str(reason)
-    except Failure as failure:
-        return "fail", str(failure)
-    except Exception as error:  # noqa: BLE001  whatever a subject raises is what there is to report
-        return "fail", f"raised {type(error).__name__}: {_said(error)}"
-    return "pass", ""
-
-
-def _said(error: Exception) -> str:
-    """The line of an error's message that says what is wrong; MXNet's begins with the places in its source."""
-    lines = str(error).strip().splitlines() or [""]
-    return lines[-1].removeprefix(f"{type(error).__name__}: ") if lines[0].startswith("Traceback") else lines[0]
+        return "inapplicable", str(reason), case
+    if failure is None:
+        return "pass", "", case
+    return "fail", str(failure), failure.shown_by or case

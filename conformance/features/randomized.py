@@ -1,0 +1,134 @@
+"""Problems drawn at random: what fails is made as small as it can be while it still fails, and shown as code."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from einsumx.conformance.case import Case, Failure, NotApplicable, Operand
+from einsumx.conformance.checks import fault, gives_the_plain_sum
+from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.subject import Subject
+from einsumx.dtypes import kind
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+__all__ = ["FEATURES", "RandomCase", "cases", "problem"]
+
+FEATURES = {
+    "random": "Equations, sizes, layouts and values drawn at random, and what fails reduced to its smallest form",
+}
+
+_LABELS = "abcdefgh"
+_MOST_OPERANDS = 4
+_MOST_AXES = 4
+_MOST_ELLIPSIS_AXES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RandomCase(Case):
+    """Random problems in one dtype.
+
+    Attributes:
+        problems: how many.
+        seed: where they begin; the same seed gives the same problems.
+    """
+
+    problems: int = 0
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """Its name: the dtype, how many problems, and the seed."""
+        return f"{self.feature}/{self.dtype}, {self.problems} problems, seed {self.seed}"
+
+
+def cases(problems: int, seed: int) -> Iterator[Case]:
+    """A case for each dtype, of as many problems each; none where ``problems`` is 0."""
+    for dtype in DTYPES if problems else ():
+        yield RandomCase("random", finds_no_fault, "", (Operand((), dtype),), problems=problems, seed=seed)
+
+
+def finds_no_fault(case: Case, subject: Subject) -> None:
+    """None of the random problems fails; where one does, the smallest that fails is shown."""
+    assert isinstance(case, RandomCase)
+    try:
+        from hypothesis import HealthCheck, find, settings
+        from hypothesis.errors import NoSuchExample
+    except ImportError:
+        raise NotApplicable("random problems need hypothesis: pip install 'einsumx[conformance]'") from None
+    subject.needs_dtype(case.dtype)
+
+    def fails(drawn: Case) -> bool:
+        try:
+            return fault(drawn, subject) is not None
+        except NotApplicable:  # such as a layout without elements to lay out
+            return False
+
+    quietly = settings(
+        max_examples=case.problems, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    problems = problem(case.dtype, subject.framework.layouts)
+    try:
+        smallest = find(problems, fails, settings=quietly, random=Random(case.seed))
+    except NoSuchExample:
+        return
+    raise Failure(str(fault(smallest, subject)), smallest)
+
+
+def problem(dtype: str, layouts: Sequence[str]) -> Any:
+    """A strategy of hypothesis for cases that every einsum must get right.
+
+    Up to 4 operands of up to 4 axes and an ellipsis; labels repeat within operands and between them; sizes are 0 to 4,
+    and 1 in the place of any; outputs are implicit or in any order; text or sublists.
+    """
+    from hypothesis import strategies as st
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Case:
+        sizes = {label: draw(st.sampled_from((2, 3, 1, 4, 0))) for label in _LABELS}
+        dots = draw(st.lists(st.sampled_from((2, 3, 1)), max_size=_MOST_ELLIPSIS_AXES))
+        terms: list[list[Hashable]] = []
+        operands = []
+        for _ in range(draw(st.integers(1, _MOST_OPERANDS))):
+            term: list[Hashable] = list(draw(st.text(_LABELS, max_size=_MOST_AXES)))
+            # A label has one size within an operand, which may be 1 where others have more.
+            shrunk = draw(st.sets(st.sampled_from(_LABELS), max_size=1)) if draw(st.booleans()) else set()
+            shape = [1 if label in shrunk else sizes[str(label)] for label in term]
+            if dots and draw(st.booleans()):
+                place = draw(st.integers(0, len(term)))
+                axes = [draw(st.sampled_from((size, 1))) for size in dots[draw(st.integers(0, len(dots))) :]]
+                term.insert(place, ...)
+                shape[place:place] = axes
+            terms.append(term)
+            layout = draw(st.sampled_from(layouts))
+            operands.append(Operand(tuple(shape), dtype, layout, draw(st.sampled_from(_fills(dtype)))))
+        output: list[list[Hashable]] = []
+        if draw(st.booleans()):
+            every = list(dict.fromkeys(label for term in terms for label in term))
+            output = [draw(st.lists(st.sampled_from(every), unique=True))] if every else [[]]
+        if draw(st.integers(0, 3)) == 3:
+            number = {label: k for k, label in enumerate(_LABELS)}
+            sublists = tuple(tuple(number.get(str(label), label) for label in term) for term in terms + output)
+            return Case("random", gives_the_plain_sum, sublists, tuple(operands))
+        text = ",".join(map(_spelled, terms)) + "".join("->" + _spelled(term) for term in output)
+        return Case("random", gives_the_plain_sum, text, tuple(operands))
+
+    return drawn()
+
+
+def _spelled(term: Sequence[Hashable]) -> str:
+    return "".join("..." if label is ... else str(label) for label in term)
+
+
+def _fills(dtype: str) -> tuple[str, ...]:
+    match kind(dtype):
+        case "i" | "u":
+            return "normal", "range"
+        case "f" | "c":
+            return "normal", "positive", "wide"
+        case _:
+            return ("normal",)
