@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import chain
 
+from einsumx.conformance.case import Case
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
@@ -29,7 +30,7 @@ def judge_all(options: argparse.Namespace) -> bool:
         EinsumxError: it cannot be done.
     """
     if options.list:
-        print(*(case.id for case in cases(options.level, options.case)), sep="\n")
+        print(*(case.id for case in _selected(options)), sep="\n")
         return True
     if not (options.quiet or find_spec("rich")):
         raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
@@ -59,8 +60,12 @@ def _subjects(options: argparse.Namespace) -> list[Subject]:
     return found
 
 
+def _selected(options: argparse.Namespace) -> list[Case]:
+    return cases(options.level, options.case, options.random, options.seed)
+
+
 def _judged(options: argparse.Namespace) -> Iterator[Run]:
-    selected = cases(options.level, options.case)
+    selected = _selected(options)
     if not selected:
         raise EinsumxError(f"no case of the level {options.level} is called {options.case!r}; --list shows them")
     for subject in _subjects(options):

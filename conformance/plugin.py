@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from einsumx.conformance.case import Outcome
+from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.options import LEVELS, Level
-from einsumx.conformance.subject import subjects
+from einsumx.conformance.subject import Subject, subjects
 from einsumx.conformance.suite import LISTED, cases, run, stale
 from einsumx.errors import BackendError
 
@@ -35,7 +35,13 @@ _Judged: TypeAlias = "Callable[[], Iterable[Outcome]]"
 
 
 def suite_test(
-    *backends: str, callables: Sequence[str] = (), device: str = "", level: Level = "quick", select: str = "*"
+    *backends: str,
+    callables: Sequence[str] = (),
+    device: str = "",
+    level: Level = "quick",
+    select: str = "*",
+    random: int | None = None,
+    seed: int = 0,
 ) -> Callable[[_Judged], None]:
     """A test function for pytest to collect: a test for each case of the suite on each subject.
 
@@ -45,11 +51,14 @@ def suite_test(
         device: where arrays are put; by default the framework's default.
         level: ``"quick"`` for some of the cases, ``"full"`` for all.
         select: a pattern of cases, as :func:`~einsumx.conformance.case.matches` has it.
+        random: how many random problems in each dtype; by default what the level has.
+        seed: of the random problems.
 
     Raises:
         BackendError: there is no such backend or function, or it cannot be used here.
     """
-    parameters = list(_parameters(backends, callables, device, level, select))
+    found = subjects(backends, callables, device)
+    parameters = list(_parameters(found, cases(level, select, random, seed), everything=select == "*"))
 
     @pytest.mark.parametrize("judged", parameters)
     def test(judged: _Judged) -> None:
@@ -70,16 +79,13 @@ def end_as(outcomes: Iterable[Outcome]) -> None:
                 pytest.skip(outcome.message)
 
 
-def _parameters(
-    backends: Sequence[str], callables: Sequence[str], device: str, level: Level, select: str = "*"
-) -> Iterator[Any]:
+def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everything: bool) -> Iterator[Any]:
     """What each test calls for its outcomes, named after subject and case."""
-    selected = cases(level, select)
-    for subject in subjects(backends, callables, device):
+    for subject in subjects:
         listed = deviations_of(subject)
         for case in selected:
             yield pytest.param(partial(run, subject, [case], listed), id=f"{subject.name} {case.id}")
-        if select == "*":
+        if everything:
             yield pytest.param(partial(stale, listed), id=f"{subject.name} {LISTED}")
 
 
@@ -96,6 +102,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--einsumx-device", default="", metavar="DEVICE", help="where arrays are put, such as cuda:0")
     group.addoption("--einsumx-level", choices=LEVELS, default="quick", help="some or all of the cases")
+    group.addoption("--einsumx-random", type=int, metavar="N", help="random problems in each dtype")
+    group.addoption("--einsumx-seed", type=int, default=0, metavar="S", help="where the random problems begin")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -108,7 +116,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 "say what to judge: --einsumx-backend NAME, or --einsumx-callable MODULE:NAME"
             )
         try:
-            parameters = list(_parameters(backends, callables, option("--einsumx-device"), option("--einsumx-level")))
+            found = subjects(backends, callables, option("--einsumx-device"))
         except BackendError as error:
             raise pytest.Collector.CollectError(str(error)) from error
+        selected = cases(option("--einsumx-level"), random=option("--einsumx-random"), seed=option("--einsumx-seed"))
+        parameters = list(_parameters(found, selected, everything=True))
         metafunc.parametrize("einsumx_judged", parameters)

@@ -96,7 +96,7 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
         for _ in range(draw(st.integers(1, _MOST_OPERANDS))):
             term: list[Hashable] = list(draw(st.text(_LABELS, max_size=_MOST_AXES)))
             # A label has one size within an operand, which may be 1 where others have more.
-            shrunk = draw(st.sets(st.sampled_from(_LABELS), max_size=1)) if draw(st.booleans()) else set()
+            shrunk = draw(st.sets(st.sampled_from(_LABELS), max_size=1))
             shape = [1 if label in shrunk else sizes[str(label)] for label in term]
             if dots and draw(st.booleans()):
                 place = draw(st.integers(0, len(term)))
