@@ -23,6 +23,9 @@ FEATURES = {
 }
 
 _LABELS = "abcdefgh"
+_LONG = _LABELS[:2]
+"""Labels that may be so long that libraries take other kernels."""
+
 _MOST_OPERANDS = 4
 _MOST_AXES = 4
 _MOST_ELLIPSIS_AXES = 2
@@ -83,13 +86,14 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
     """A strategy of hypothesis for cases that every einsum must get right.
 
     Up to 4 operands of up to 4 axes and an ellipsis; labels repeat within operands and between them; sizes are 0 to 4,
-    and 1 in the place of any; outputs are implicit or in any order; text or sublists.
+    sometimes 25, and 1 in the place of any; outputs are implicit or in any order; text or sublists.
     """
     from hypothesis import strategies as st
 
     @st.composite
     def drawn(draw: DrawFn) -> Case:
         sizes = {label: draw(st.sampled_from((2, 3, 1, 4, 0))) for label in _LABELS}
+        sizes |= {label: draw(st.sampled_from((2, 3, 1, 25, 0))) for label in _LONG}
         dots = draw(st.lists(st.sampled_from((2, 3, 1)), max_size=_MOST_ELLIPSIS_AXES))
         terms: list[list[Hashable]] = []
         operands = []
@@ -98,7 +102,7 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
             # A label has one size within an operand, which may be 1 where others have more.
             shrunk = draw(st.sets(st.sampled_from(_LABELS), max_size=1))
             shape = [1 if label in shrunk else sizes[str(label)] for label in term]
-            if dots and draw(st.booleans()):
+            if draw(st.booleans()) and dots:
                 place = draw(st.integers(0, len(term)))
                 axes = [draw(st.sampled_from((size, 1))) for size in dots[draw(st.integers(0, len(dots))) :]]
                 term.insert(place, ...)

@@ -11,6 +11,7 @@ __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
     "broadcasting": "An axis of size 1 goes with any size, in every role",
+    "larger sizes": "Sizes at which libraries go over from one kernel to another",
     "zero sizes": "Sums over nothing are 0, and results without elements have their shape",
     "no axes": "Arrays without axes as operands and as results",
 }
@@ -40,6 +41,34 @@ _BROADCASTS = examples("""
     ...ij,...jk->...ik  5,1,2,3 6,3,4
     ...ij,...jk->...ik  1,2,3 5,3,4
     abc,cd,bd->a        3,1,4 4,2 5,2
+""")
+
+_LARGER = examples("""
+    ij->ji               90,70
+    ij->i                90,70
+    ij->j                90,70
+    ijk->kj              30,40,20
+    ijk->jik             30,40,20
+    iij->j               40,40,30
+    i,j->ij              90 70
+    ij,ij->ij            90,70 90,70
+    ij,ij->i             90,70 90,70
+    ij,ij->              90,70 90,70
+    ij,j->i              90,170 170
+    ij,i->j              90,170 90
+    ij,jk->ik            40,30 30,50
+    ij,kj->ki            40,30 50,30
+    bij,bjk->bik         8,20,30 8,30,20
+    ijk,ikl->jl          9,20,30 9,30,20
+    bnid,bnjd->bnij      3,4,9,16 3,4,11,16
+    bind,bjnd->bnij      3,9,4,16 3,11,4,16
+    bind,jnd->bnij       3,9,4,16 11,4,16
+    bnij,bjnc->binc      3,4,9,11 3,11,4,16
+    bhqd,bhqkd->bhqk     3,4,9,16 3,4,9,11,16
+    ecbfa,fd->abcde      5,4,6,9,7 9,8
+    jl,kil->ijk          30,40 20,9,40
+    abc,cd,bde->ae       9,8,7 7,10 8,10,11
+    ai,bi,ci->abc        20,60 20,60 20,60
 """)
 
 _ZEROS = examples("""
@@ -98,6 +127,15 @@ def cases() -> Iterator[Case]:
         yield Case("broadcasting", check, equation, operands(*shapes))
         for dtype in ("int32", "complex64", "bool", "float64"):
             yield Case("broadcasting", check, equation, operands(*shapes, dtype=dtype), full=True)
+    for equation, shapes in _LARGER:
+        yield Case("larger sizes", check, equation, operands(*shapes))
+        for dtype in ("bool", "int8", "int32", "float16", "bfloat16", "float64", "complex64"):
+            yield Case("larger sizes", check, equation, operands(*shapes, dtype=dtype), full=True)
+        for layout in ("F", "sliced", "broadcast"):
+            yield Case("larger sizes", check, equation, operands(*shapes, layout=layout), full=True)
+        if len(shapes) > 1:
+            for dtype in ("int32", "int64", "uint8"):
+                yield Case("larger sizes", check, equation, operands(*shapes, dtype=dtype, fill="range"), full=True)
     for equation, shapes in _ZEROS:
         yield Case("zero sizes", check, equation, operands(*shapes))
         for dtype in ("int8", "bool", "complex64", "float16"):
