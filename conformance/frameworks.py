@@ -219,7 +219,7 @@ class JaxFramework(Framework):
 
     name = module = "jax"
     immutable = "jax arrays are immutable"
-    transforms = ("jit", "vmap", "grad of jit")
+    transforms = ("jit", "vmap")
     second_order = True
 
     @cached_property
@@ -336,6 +336,7 @@ class MxnetFramework(Framework):
     name = module = "mxnet"
     gradient_dtypes = ("float16", "float32", "float64")
     adds_gradients = True
+    transforms = ("hybridize",)
 
     @cached_property
     def mx(self) -> Any:
@@ -351,10 +352,6 @@ class MxnetFramework(Framework):
     @property
     def version(self) -> str:
         return str(self.mx.__version__)
-
-    @property
-    def transforms(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("hybridize",)
 
     imports = ("import mxnet as mx",)
 
@@ -432,10 +429,10 @@ class MxnetFramework(Framework):
             return [array.grad for array in arrays]
 
     def transformed(self, transform: str, function: Function) -> Function:
-        mx, first = self.mx, str(self.mx.__version__).startswith("1.")
+        mx = self.mx
 
         class Block(mx.gluon.HybridBlock):  # type: ignore[misc, name-defined]
-            if first:
+            if self.version.startswith("1."):
 
                 def hybrid_forward(self, F: Any, *arrays: Any) -> Any:  # noqa: N803  MXNet's name
                     return function(*arrays)
@@ -446,7 +443,12 @@ class MxnetFramework(Framework):
 
         block = Block()
         block.hybridize()
-        return block
+
+        def called(*arrays: Array) -> Array:
+            with mx.util.np_shape(True), mx.util.np_array(True):
+                return block(*arrays)
+
+        return called
 
 
 KNOWN: dict[str, type[Framework]] = {

@@ -11,14 +11,25 @@ import numpy as np
 from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, matches
 from einsumx.conformance.checks import fault
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.features import derivatives, dtypes, faults, forms, layouts, numbers, randomized, sizes
+from einsumx.conformance.features import (
+    derivatives,
+    dtypes,
+    faults,
+    forms,
+    layouts,
+    numbers,
+    randomized,
+    scale,
+    sizes,
+    tracing,
+)
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "LISTED", "cases", "run", "stale"]
 
-_MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, faults)
+_MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, tracing, scale, faults)
 
 LISTED = "list of deviations"
 

@@ -1,0 +1,148 @@
+"""Functions that are traced, compiled or mapped, where the framework has that, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
+from einsumx.conformance.checks import cotangent, has_the_gradients, judge_gradients, needs_gradients
+from einsumx.conformance.subject import Subject
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "jit": "A function that is traced once, and compiled, with gradients outside and inside (JAX)",
+    "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch)",
+    "compile": "A function that is compiled as one graph, with gradients (PyTorch)",
+    "hybridize": "A block that is traced once, with gradients (MXNet)",
+}
+
+_TRACED = examples("""
+    ij,jk->ik          2,3 3,4
+    ij,ij->i           1,4 2,4
+    iij,j->i           3,3,2 2
+    bind,bjnd->bnij    2,3,2,4 2,4,2,4
+    ij->ji             2,3
+    ij->j              300,400
+    ij,jk,kl->li       2,3 3,2 2,3
+    ...i,i...->...     2,3 3,2
+    ij,jk->ik          5,0 0,4
+    ai,bi,ci->abc      2,3 3,3 4,3
+    i,j->ij            2 3
+    ij->ij             5,6
+    ,->                () ()
+""")
+"""The first are also compiled by PyTorch, which takes longest."""
+
+_MAPPED = examples("""
+    Zij,jk->Zik            3,2,4 4,2
+    ij,Zjk->Zik            2,4 3,4,2
+    iZj,jkZ->Zik           2,3,4 4,2,3
+    bindZ,bjnd->Zbnij      2,3,2,4,3 2,4,2,4
+    Zij,ij->Zi             3,1,4 2,4
+    iiZj,j->Zi             3,3,2,2 2
+    ijZ->Zj                2,3,4
+    Zij->Zji               3,2,4
+    Zi,i,Zi->Z             3,4 4 3,4
+    ij,jk,klZ->Zli         2,3 3,2 2,3,4
+    ...iZ,i...->Z...       2,3,4 3,2
+    Z...ij,...jk->Z...ik   3,2,2,4 2,4,2
+    Zij,jk->Zik            1,2,4 4,2
+    Zij,jk->Zik            3,2,0 0,4
+    iZ,j->Zij              2,3 4
+    Z,i->Zi                3 4
+    Z,Z->Z                 3 3
+""")
+
+_DTYPES = ("float16", "bfloat16", "float64", "complex64", "int32", "bool")
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's features."""
+    for transform, quick, count in (("jit", 4, None), ("compile", 2, 8), ("hybridize", 4, None)):
+        check = gives_the_same_traced
+        for place, (equation, shapes) in enumerate(_TRACED[:count]):
+            yield Case(transform, check, equation, operands(*shapes), full=place >= quick)
+        for dtype in _DTYPES:
+            yield Case(transform, check, "ij,jk->ik", operands((2, 3), (3, 4), dtype=dtype), full=True)
+    for equation, shapes in _TRACED[:8]:
+        about = "gradients inside"
+        yield Case("jit", has_gradients_inside, equation, operands(*shapes), about=about, full=equation != "ij,jk->ik")
+    for layout in ("F", "broadcast"):
+        laid_out = operands((2, 3, 4), (2, 4, 3), layout=layout)
+        yield Case("compile", gives_the_same_traced, "bij,bjk->bik", laid_out, full=True)
+
+    for place, (equation, shapes) in enumerate(_MAPPED):
+        yield Case("vmap", gives_the_same_mapped, equation, operands(*shapes), full=place >= 6)
+    for dtype in _DTYPES:
+        yield Case("vmap", gives_the_same_mapped, "Zij,jk->Zik", operands((3, 2, 4), (4, 2), dtype=dtype), full=True)
+    for layout in ("F", "broadcast", "broadcast-last"):
+        laid_out = operands((3, 2, 4), (3, 4, 2), layout=layout)
+        yield Case("vmap", gives_the_same_mapped, "Zij,Zjk->Zik", laid_out, full=True)
+
+
+def gives_the_same_traced(case: Case, subject: Subject) -> None:
+    """The traced function gives the plain sum, of other values too, without being traced again; its gradients too."""
+    framework, transform = subject.framework, _transform(case, subject)
+    function, runs = subject.bound(case), []
+
+    def counted(*arrays: object) -> object:
+        runs.append(1)
+        return function(*arrays)
+
+    # What torch.compile takes in is one graph, and the count is no part of it.
+    traced = framework.transformed(transform, function if transform == "compile" else counted)
+    for call in ("first", "second"):
+        hosts = case.values(call)
+        arrays = subject.arrays(case, hosts)
+        before = len(runs)
+        subject.judge(traced(*arrays), subject.expected(case, hosts), f"the result of the {call} call")
+        subject.untouched(arrays, hosts)
+    if len(runs) > before:
+        raise Failure("the second call ran the function again, and not what was traced")
+    if case.dtype in framework.gradient_dtypes:
+        has_the_gradients(case, subject, traced, hosts, arrays)
+
+
+def has_gradients_inside(case: Case, subject: Subject) -> None:
+    """A traced function that takes the gradients has them right."""
+    framework, transform = subject.framework, _transform(case, subject)
+    needs_gradients(case, subject)
+    hosts = case.values()
+    arrays = subject.arrays(case, hosts)
+    values, array = cotangent(case, subject, hosts)
+    function = subject.bound(case)
+    traced = framework.transformed(transform, lambda *given: framework.gradients(function, given, array))
+    judge_gradients(case, subject, hosts, values, traced(*arrays))
+
+
+def gives_the_same_mapped(case: Case, subject: Subject) -> None:
+    """The equation without the label Z, mapped over the axes that have it, gives the plain sum of that with it."""
+    framework, transform = subject.framework, _transform(case, subject)
+    equation = str(case.equation)
+    axes = tuple(_axis(term) for term in equation.partition("->")[0].split(","))
+    function = framework.mapped(partial(subject.function, equation.replace("Z", "")), axes)
+    hosts = case.values()
+    arrays = subject.arrays(case, hosts)
+    subject.judge(function(*arrays), subject.expected(case, hosts), f"the result of {transform}")
+    subject.untouched(arrays, hosts)
+    if case.dtype in framework.gradient_dtypes:
+        has_the_gradients(case, subject, function, hosts, arrays)
+
+
+def _transform(case: Case, subject: Subject) -> str:
+    """What the case's feature asks for.
+
+    Raises:
+        NotApplicable: the framework does not have it.
+    """
+    if case.feature not in subject.framework.transforms:
+        raise NotApplicable(f"{subject.framework.name} has no {case.feature}")
+    return case.feature
+
+
+def _axis(term: str) -> int | None:
+    """Where the label Z is: counted from the end behind an ellipsis."""
+    before, found, after = term.partition("Z")
+    return None if not found else -1 - len(after) if "..." in before else len(before)
