@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.conformance.case import Case, Operand
+from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.subject import Subject
 
 __all__ = ["reproducer"]
@@ -23,8 +24,10 @@ def reproducer(case: Case, subject: Subject) -> str:
     values = case.values()
     if not names or sum(map(np.size, values)) > _LITERAL:
         return _command(case, subject)
-    imports = dict.fromkeys(["import numpy as np", *framework.imports, *_function_imports(subject)])
-    lines = [f"# {case.id}", *imports]
+    lines = [f"# {case.id}"]
+    if case.check is not gives_the_plain_sum:
+        lines.append(f"# The case judges more than this call: {_command(case, subject)}")
+    lines += dict.fromkeys(["import numpy as np", *framework.imports, *_function_imports(subject)])
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_made(operand, array, subject)}")
     if isinstance(case.equation, str):

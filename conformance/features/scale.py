@@ -170,10 +170,11 @@ def gives_the_value_of_the_tree(case: Case, subject: Subject) -> None:
     all of a thousand labels at once, so the bound is that of sums of two products a step; nothing cancels in them.
     """
     hosts = case.values()
-    values = [np.asarray(host, np.longdouble) for host in hosts]
+    values: list[Any] = [np.asarray(host, np.longdouble) for host in hosts]
+    terms: Any = case.equation
     for place in reversed(range(len(values))):
-        for child in reversed(case.equation[place][1:]):
-            values[place] = (values[place] * values[int(child)]).sum(-1)
+        for child in reversed(terms[place][1:]):
+            values[place] = (values[place] * values[child]).sum(-1)
     result = subject.call(case, subject.arrays(case, hosts))
     subject.judge(result, Expected(values[0], values[0], 2, len(hosts), subject.result_dtype(case)))
 
