@@ -101,6 +101,8 @@ def _native_is_cheaper(
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
+    if traits.views and all(_is_view(op, traits) for op in ops):  # a rearrangement gives a view, and not this copy
+        return False
     rates = traits.rates
     saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
     if not 0 < prod(equation.sizes) < rates.native * saved:
