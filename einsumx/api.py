@@ -129,6 +129,8 @@ def deliver(
     if order != "K" and not adapter.traits("").memory_order:
         raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
     if out is None:
+        if order == "K":
+            return prepared.run(*arrays)
         if order == "A":
             order = "F" if all(map(adapter.is_fortran, arrays)) else "C"
         result = prepared.run(*arrays)
