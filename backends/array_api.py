@@ -138,6 +138,8 @@ class ArrayApiAdapter(Adapter):
         return self.xp.asarray(array, copy=True)
 
     def cast(self, array: Array, dtype: str) -> Array:
+        if dtype_kind(self.dtype_name(array.dtype)) == "c" and dtype_kind(dtype) != "c":  # which astype refuses
+            array = array != 0 if dtype == "bool" else self.xp.real(array)
         return self.xp.astype(array, self.dtype(dtype))
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -158,6 +160,22 @@ class ArrayApiAdapter(Adapter):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        # The standard leaves it to libraries whether arrays can be written to; written over itself, one stays as it is.
+        try:
+            out[...] = out
+        except Exception as error:
+            kind = type(out)
+            raise BackendError(
+                f"out= is a {kind.__module__}.{kind.__qualname__} that cannot be written to ({error}); "
+                "leave out= away and use the result"
+            ) from error
+
+    def write(self, out: Array, result: Array) -> None:
+        out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, so that it may be a view of out
 
 
 ADAPTER = ArrayApiAdapter()
