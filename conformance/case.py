@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,7 +21,9 @@ __all__ = [
     "Failure",
     "NotApplicable",
     "Operand",
+    "Options",
     "Outcome",
+    "Refusal",
     "Status",
     "examples",
     "matches",
@@ -34,6 +36,9 @@ Check: TypeAlias = "Callable[[Case, Subject], None]"
 
 _SHOWN = 12
 """Operands up to which a case's name has its equation and shapes."""
+
+Options: TypeAlias = "tuple[tuple[str, Any], ...]"
+"""Keywords of a call, with what is given for them."""
 
 Status: TypeAlias = Literal["pass", "fail", "deviation", "inapplicable"]
 
@@ -73,26 +78,44 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """The error that a call must give before anything is computed or written.
+
+    Attributes:
+        error: which of its errors einsumx gives; of other functions any will do that people can act on.
+        says: a regular expression that einsumx's message matches; ``.`` is any character, the end of a line too.
+    """
+
+    error: type[Exception]
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One promise on one example.
 
     Attributes:
         feature: what of the contract it is about; a row of the matrix.
         check: what is done with it, and how it is judged.
-        equation: as text, or a sublist of labels for each operand and, where one is given, for the output.
+        equation: as text, or a sublist of labels for each operand and, where one is given, for the output; what is
+            given in the place of a sublist is no tuple.
         operands: what is made of each.
-        options: keywords of the call.
+        options: keywords of the call, without ``out=``.
         about: what else tells it from other cases of its feature.
         full: whether it is left to the full level.
+        out: what is made for ``out=``; None where the call has none.
+        refusal: the error that must come; None where a result must.
     """
 
     feature: str
     check: Check
-    equation: str | tuple[tuple[Hashable, ...], ...]
+    equation: str | tuple[Any, ...]
     operands: tuple[Operand, ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
+    options: Options = ()
     about: str = ""
     full: bool = False
+    out: Operand | None = None
+    refusal: Refusal | None = None
 
     @property
     def dtype(self) -> str:
@@ -109,7 +132,7 @@ class Case:
         'forms/-> () float32'
         """
         dtypes = [operand.dtype for operand in self.operands]
-        shapes = [f"({','.join(map(str, operand.shape))}){_suffix(operand)}" for operand in self.operands]
+        shapes = list(map(_described, self.operands))
         equation = (
             repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_listed, self.equation))
         )
@@ -117,6 +140,7 @@ class Case:
             *([equation, *shapes] if len(shapes) <= _SHOWN else [f"{len(shapes)} operands"]),
             *(dtypes[:1] if len(set(dtypes)) == 1 else dtypes),
             *(f"{name}={value}" for name, value in self.options),
+            f"out={_described(self.out)} {self.out.dtype}" if self.out else "",
             self.about,
         ]
         return f"{self.feature}/{' '.join(part for part in parts if part)}"
@@ -141,8 +165,9 @@ class Case:
         """What einsum is called with, without the keywords."""
         if isinstance(self.equation, str):
             return [self.equation, *arrays]
-        pairs = [item for array, labels in zip(arrays, self.equation) for item in (array, list(labels))]
-        return [*pairs, *(list(labels) for labels in self.equation[len(arrays) :])]
+        sublists = [list(labels) if isinstance(labels, tuple) else labels for labels in self.equation]
+        pairs = [item for pair in zip(arrays, sublists) for item in pair]
+        return [*pairs, *sublists[len(arrays) :], *arrays[len(sublists) :]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +314,12 @@ def _floats(operand: Operand, rng: np.random.Generator) -> Any:
             raise ValueError(f"there is no fill {operand.fill!r} for {operand.dtype}")
 
 
-def _suffix(operand: Operand) -> str:
+def _described(operand: Operand) -> str:
     marks = [operand.layout] * (operand.layout != "C") + [operand.fill] * (operand.fill != "normal")
-    return ":".join(["", *marks])
+    return ":".join([f"({','.join(map(str, operand.shape))})", *marks])
 
 
-def _listed(labels: tuple[Hashable, ...]) -> str:
+def _listed(labels: Any) -> str:
+    if not isinstance(labels, tuple):
+        return repr(labels)
     return f"[{','.join('...' if label is ... else repr(label) for label in labels)}]"

@@ -54,7 +54,8 @@ class Framework:
     ``sliced`` every second element of a larger array along each axis; ``offset`` in the middle of a larger array;
     ``negative`` the axes run backwards; ``broadcast`` and ``broadcast-last`` the first, or the last, axis has stride 0;
     ``unaligned`` an odd number of bytes into memory; ``byteswapped`` the other byte order; ``readonly``;
-    ``conjugated`` and ``negated`` the operation is pending, as PyTorch leaves it.
+    ``conjugated`` and ``negated`` the operation is pending, as PyTorch leaves it. Apart from these, ``python`` is no
+    array at all, but Python's own lists and scalars, which every library is given.
     """
 
     immutable: str = ""
@@ -119,12 +120,16 @@ class Framework:
         return str(array.dtype).rpartition(".")[2]
 
     def device(self, array: Array) -> str:
-        """Where it is; what two arrays on one device have in common."""
+        """Where it is: what two arrays on one device have in common, and :meth:`array` takes."""
         return ""
 
     def is_array(self, array: Any) -> bool:
         """Whether it is an array of the library's."""
         raise NotImplementedError
+
+    def has_values(self, array: Array) -> bool:
+        """Whether there is something to read in it, and not shape and dtype alone."""
+        return True
 
     def strides(self, array: Array) -> tuple[int, ...]:
         """In any unit, where there is memory order."""
@@ -149,6 +154,8 @@ class Framework:
             NotApplicable: the library has no such layout.
         """
         layout, dtype = operand.layout, operand.dtype
+        if layout == "python":
+            return values.tolist()
         if layout not in self.layouts:
             raise NotApplicable(f"{self.name} has no layout {layout!r} of arrays")
         values = np.asarray(values)

@@ -146,6 +146,9 @@ class TorchFramework(Framework):
     def is_array(self, array: Any) -> bool:
         return isinstance(array, self.xp.Tensor)
 
+    def has_values(self, array: Array) -> bool:
+        return not array.is_meta
+
     def strides(self, array: Array) -> tuple[int, ...]:
         return tuple(array.stride())
 
@@ -310,7 +313,7 @@ class ArrayApiFramework(Framework):
         return array._array
 
     def device(self, array: Array) -> str:
-        return str(array.device)
+        return str(array.device).split("'")[1]  # of array_api_strict.Device('CPU_DEVICE')
 
     def is_array(self, array: Any) -> bool:
         return isinstance(array, type(self.xp.asarray(0)))
@@ -324,7 +327,7 @@ class ArrayApiFramework(Framework):
         return None
 
     def other_devices(self, device: str) -> tuple[str, ...]:
-        return tuple(name for name in ("device1", "device2") if name != device)
+        return tuple(name for name in ("CPU_DEVICE", "device1", "device2") if name != (device or "CPU_DEVICE"))
 
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self.xp.permute_dims(array, axes)

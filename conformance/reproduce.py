@@ -9,6 +9,7 @@ import numpy as np
 
 from einsumx.conformance.case import Case, Operand
 from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.framework import literal
 from einsumx.conformance.subject import Subject
 
 __all__ = ["reproducer"]
@@ -33,9 +34,13 @@ def reproducer(case: Case, subject: Subject) -> str:
     if isinstance(case.equation, str):
         arguments = [repr(case.equation), *names]
     else:
-        labels = [str(list(term)).replace("Ellipsis", "...") for term in case.equation]
+        sublists = [list(term) if isinstance(term, tuple) else term for term in case.equation]
+        labels = [repr(term).replace("Ellipsis", "...") for term in sublists]
         arguments = [part for pair in zip(names, labels) for part in pair] + labels[len(names) :]
     arguments += [f"{key}={value!r}" for key, value in case.options]
+    if case.out:
+        lines.append(f"out = {_made(case.out, np.full(case.out.shape, 99), subject)}")
+        arguments.append("out=out")
     lines.append(f"print({_function_name(subject)}({', '.join(arguments)}))")
     return "\n".join(lines)
 
@@ -79,5 +84,7 @@ def _made(operand: Operand, values: Any, subject: Subject) -> str:
             return f"{framework.array_code(doubled, operand.dtype)}[{', '.join(['::2'] * rank)}]"
         case "C" | "offset":
             return framework.array_code(values, operand.dtype)
+        case "python":
+            return literal(values)
         case layout:
             return f"{framework.array_code(values, operand.dtype)}  # laid out as {layout!r}: see einsumx.conformance"

@@ -57,7 +57,8 @@ class Subject:
             NotApplicable: the framework lacks a dtype or a layout.
         """
         for operand in case.operands:
-            self.needs_dtype(operand.dtype)
+            if operand.layout != "python":  # of which each framework makes what it will
+                self.needs_dtype(operand.dtype)
         return [self.framework.laid_out(host, operand, self.device) for host, operand in zip(hosts, case.operands)]
 
     def array(self, values: Any, dtype: str) -> Array:
@@ -87,9 +88,11 @@ class Subject:
         """The framework's promotion of the operands' dtypes.
 
         Raises:
-            NotApplicable: it has none.
+            NotApplicable: it has none, or lacks one of the dtypes.
         """
         first, *others = [operand.dtype for operand in case.operands]
+        for dtype in (first, *others):
+            self.needs_dtype(dtype)
         for other in others:
             found = first if first == other else self.framework.promote(first, other)
             if found not in self.framework.dtypes:

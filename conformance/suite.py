@@ -13,12 +13,15 @@ from einsumx.conformance.checks import fault
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
     derivatives,
+    devices,
     dtypes,
+    errors,
     faults,
     forms,
     layouts,
     numbers,
     randomized,
+    results,
     scale,
     sizes,
     tracing,
@@ -29,7 +32,7 @@ from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "LISTED", "cases", "run", "stale"]
 
-_MODULES = (forms, sizes, layouts, dtypes, numbers, derivatives, tracing, scale, faults)
+_MODULES = (forms, sizes, layouts, dtypes, numbers, results, devices, derivatives, tracing, scale, errors, faults)
 
 LISTED = "list of deviations"
 
