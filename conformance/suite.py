@@ -91,12 +91,13 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
 
 
 def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
-    """A failure for each entry of a list of deviations that is about no case at all, of any level."""
+    """A failure for each pattern in a list of deviations that no case of any level matches."""
     ids = [case.id for case in cases()]
     for listed in deviations:
-        if not any(map(listed.matches, ids)):
-            message = f"is listed as a deviation ({listed.reason}), but there is no such case: take it off the list"
-            yield Outcome(listed.cases, LISTED, "", "fail", message)
+        for pattern in listed.patterns:
+            if not any(matches(case, pattern.removeprefix("!")) for case in ids):
+                message = f"there is no such case, though it is listed ({listed.reason}): take it off the list"
+                yield Outcome(pattern, LISTED, "", "fail", message)
 
 
 def _judged(case: Case, subject: Subject) -> tuple[Status, str, Case]:

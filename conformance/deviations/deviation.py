@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+
+from einsumx.conformance.case import matches
 
 __all__ = ["Deviation"]
 
@@ -14,8 +15,8 @@ class Deviation:
     r"""Cases in which a subject deviates.
 
     Attributes:
-        cases: patterns of their ids, a line each; those after a ``!`` are not among them. A pattern is one of
-            :mod:`fnmatch` in which ``[`` is no special character.
+        cases: patterns of their ids, as :func:`~einsumx.conformance.case.matches` has them, a line each; those after
+            a ``!`` are not among them.
         reason: why, in a sentence for the users of the subject.
         since: the first version that deviates; empty for all that were.
         before: the first version that deviates no more; empty for all that come.
@@ -38,7 +39,7 @@ class Deviation:
 
     def matches(self, case: str) -> bool:
         """Whether the case of that id is one of them."""
-        found = [line for line in self.patterns if fnmatchcase(case, line.removeprefix("!").replace("[", "[[]"))]
+        found = [line for line in self.patterns if matches(case, line.removeprefix("!"))]
         return bool(found) and not any(line.startswith("!") for line in found)
 
     def holds_in(self, version: str) -> bool:
