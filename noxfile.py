@@ -1,4 +1,8 @@
-"""Every check of the project. Each session makes its own environment; ``nox`` runs all but ``gpu``."""
+"""Every check of the project. Each session makes its own environment; ``nox`` runs all that are no work for a GPU.
+
+Timings and the pages on conformance are made by sessions that are asked for by name: ``nox -s bench``, ``nox -s
+conformance``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.4.15"
+nox.needs_version = ">=2025.2.9"
 # A session whose interpreter is not installed is skipped, and says so, in continuous integration too.
 nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
@@ -23,6 +27,9 @@ assert einsumx.backends()["einsumx_example"]
 assert einsumx.einsum("ij,j->i", einsumx_example.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
 """
 """Uses a backend that another package brings, and that only its entry point makes known."""
+
+PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
+"""Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
 
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
@@ -113,6 +120,7 @@ def package(session: nox.Session) -> None:
         session.run("pytest", *session.posargs)
         session.install(str(project / "tests" / "example_backend"))
         session.run("python", "-c", EXAMPLE)
+        session.run("python", "-m", "einsumx.conformance", "--backend", "einsumx_example", "--level", "full")
 
 
 @nox.session(default=False, venv_params=["--system-site-packages"])
@@ -123,6 +131,47 @@ def gpu(session: nox.Session) -> None:
     """
     install(session, *TESTING, *session.posargs)
     session.run("pytest", "-m", "gpu")
+
+
+def judge(session: nox.Session, *subjects: str) -> None:
+    """Run the conformance suite, and leave what it finds where the session `conformance` puts it together."""
+    folder = Path(session.cache_dir) / "conformance" / session.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, what in enumerate(subjects):
+        written = ("--json", str(folder / f"{number}.json"))
+        arguments = (*what.split(), "--level", "full", *session.posargs, "--quiet", *written)
+        # What fails is in the file too: it is shown, and ends the run, when all is put together.
+        session.run("einsumx", "conformance", *arguments, success_codes=[0, 1], silent=True)
+
+
+@nox.session(python="3.11", default=False)
+def conformance_current(session: nox.Session) -> None:
+    """A part of `conformance`: the current releases, and the other einsum functions."""
+    install(session, TORCH, "jax==0.10.*", "array-api-strict", "cotengra", "hypothesis==6.*")
+    peers = [f"--callable {peer}" for peer in PEERS]
+    judge(session, "--all", *peers, "--callable opt_einsum:contract --backend torch")
+
+
+@nox.session(python="3.11", default=False)
+@nox.parametrize("mxnet", ["1.9.1", "2.0.0b1"], ids=["1", "2"])
+def conformance_mxnet(session: nox.Session, mxnet: str) -> None:
+    """A part of `conformance`: MXNet, and its own einsum function."""
+    install(session, "numpy==1.23.5", f"mxnet=={mxnet}", "hypothesis==6.*")
+    judge(session, "--backend mxnet", "--callable mxnet:np.einsum")
+
+
+@nox.session(
+    python="3.11",
+    default=False,
+    requires=["conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"],
+)
+def conformance(session: nox.Session) -> None:
+    """Judges every backend, and other einsum functions, and writes docs/conformance.md and docs/conformance.html."""
+    install(session)
+    parts = sorted((Path(session.cache_dir) / "conformance").glob("*/*.json"))
+    pages = ("--markdown", "docs/conformance.md", "--html", "docs/conformance.html")
+    session.run("einsumx", "conformance", "--merge", *map(str, parts), *pages)
 
 
 @nox.session(default=False)

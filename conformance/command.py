@@ -34,21 +34,35 @@ def judge_all(options: argparse.Namespace) -> bool:
         return True
     if not (options.quiet or find_spec("rich")):
         raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
+    for path in (options.json, options.junit, options.html, options.markdown):
+        if path and not path.parent.is_dir():  # before minutes are spent
+            raise EinsumxError(f"there is no folder {path.parent}")
+    runs = []
+    for found in _merged(options) if options.merge else _judged(options):
+        if not options.quiet:
+            print_table(found)
+        print(*lines_of(found), sep="\n", flush=True)
+        runs.append(found)
+    if len(runs) > 1 and not options.quiet:
+        print(*differing(runs), sep="\n")
     try:
-        for path in (options.json, options.junit, options.html, options.markdown):
-            if path and not path.parent.is_dir():  # before minutes are spent
-                raise EinsumxError(f"there is no folder {path.parent}")
-        runs = list(merged(chain(*map(read_runs, options.merge))) if options.merge else _judged(options))
         for path, written in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
             if path:
                 write_text(path, written(runs))
         if options.json:
             write_runs(options.json, runs)
+    except OSError as error:
+        raise EinsumxError(str(error)) from error
+    return not any(run.failed for run in runs)
+
+
+def _merged(options: argparse.Namespace) -> list[Run]:
+    if options.backend or options.callable or options.all:
+        raise EinsumxError("--merge judges nothing: leave out --backend, --callable and --all")
+    try:
+        return merged(chain.from_iterable(map(read_runs, options.merge)))
     except (OSError, ValueError) as error:
         raise EinsumxError(str(error)) from error
-    if len(runs) > 1 and not options.quiet:
-        print(*differing(runs), sep="\n")
-    return not any(run.failed for run in runs)
 
 
 def _subjects(options: argparse.Namespace) -> list[Subject]:
@@ -75,8 +89,4 @@ def _judged(options: argparse.Namespace) -> Iterator[Run]:
             outcomes = watched(outcomes, subject.name, len(selected))
         if options.case == "*":
             outcomes = chain(outcomes, stale(listed))
-        found = make_run(subject, options.level, options.case, outcomes)
-        if not options.quiet:
-            print_table(found)
-        print(*lines_of(found), sep="\n", flush=True)
-        yield found
+        yield make_run(subject, options.level, options.case, outcomes)

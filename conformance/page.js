@@ -11,22 +11,27 @@ function element(tag, className, text) {
   return made;
 }
 
+/** What a run says of a case that does not pass: its message, reason and reproducer. */
+function noted(run, place) {
+  return (run.notes[place] ?? []).map((text) => data.texts[text]);
+}
+
 /** The cases of one status, each reason or message once, with the cases that share it below. */
-function group(letter, places, notes) {
+function group(letter, places, run) {
   const [status, mark] = data.statuses[letter];
   const made = element("details");
   made.open = letter !== "p";
   made.append(element("summary", status, `${mark} ${places.length} ${status}`));
   const shared = new Map();
   for (const place of places) {
-    const [message, reason] = notes[place] ?? ["", ""];
+    const [message, reason] = noted(run, place);
     const heading = letter === "d" ? reason : letter === "i" ? message : "";
     shared.set(heading, [...(shared.get(heading) ?? []), place]);
   }
   for (const [heading, members] of shared) {
     if (heading) made.append(element("p", status, heading));
     for (const place of members) {
-      const [message, , reproducer] = notes[place] ?? ["", "", ""];
+      const [message, , reproducer] = noted(run, place);
       const item = element("div", "case");
       item.append(element("code", "", data.cases[place][0]));
       if (message && message !== heading) item.append(element("p", "", message));
@@ -51,7 +56,7 @@ function show(cell) {
   });
   document.getElementById("title").textContent = [run.name, feature || "all features", dtype].filter(Boolean).join(" · ");
   const groups = Object.entries(found).filter(([, places]) => places.length);
-  document.getElementById("groups").replaceChildren(...groups.map(([letter, places]) => group(letter, places, run.notes)));
+  document.getElementById("groups").replaceChildren(...groups.map(([letter, places]) => group(letter, places, run)));
   dialog.showModal();
   dialog.scrollTop = 0;
 }
@@ -76,6 +81,6 @@ for (const cell of document.querySelectorAll(".cell")) cell.addEventListener("cl
 const names = document.querySelectorAll(".name");
 for (const name of names) name.addEventListener("click", () => expand(name, name.getAttribute("aria-expanded") !== "true"));
 toggle("all", (pressed) => names.forEach((name) => expand(name, pressed)));
-toggle("unequal", (pressed) => document.body.classList.toggle("only-unequal", pressed));
+toggle("wrong", (pressed) => document.body.classList.toggle("only-wrong", pressed));
 document.getElementById("close").addEventListener("click", () => dialog.close());
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

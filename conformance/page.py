@@ -47,7 +47,7 @@ script-src 'unsafe-inline'">
 <p>{about}</p>
 <p class="legend">{legend}</p>
 <p class="controls"><button id="all" type="button" aria-pressed="false">Show dtypes</button>
-<button id="unequal" type="button" aria-pressed="false">Only where subjects differ or fail</button></p>
+<button id="wrong" type="button" aria-pressed="false">Only what fails or deviates</button></p>
 </header>
 <main>
 {main}</main>
@@ -96,7 +96,7 @@ def _matrix(title: str, runs: Sequence[Run], places: Sequence[int]) -> Iterator[
         more = f"{run.version} {run.device}".strip()
         made = f"einsumx {run.einsumx}, Python {run.python}, {run.platform}, {run.date}, {run.seconds:.0f} s"
         yield (
-            f'<th scope="col" title="{escape(made)}">{escape(run.subject)}'
+            f'<th scope="col" title="{escape(made)}">{escape(run.subject).replace(":", ":<wbr>")}'
             f"<small>{escape(more)}</small><small>{escape(run.level)}</small></th>"
         )
     yield "</tr></thead>\n<tbody>\n<tr>"
@@ -111,8 +111,8 @@ def _rows(feature: str, runs: Sequence[Run], places: Sequence[int]) -> Iterator[
     """A feature's row, and those of its dtypes, which are hidden until they are asked for."""
     found = {place: [o for o in runs[place].outcomes if o.feature == feature] for place in places}
     counts = [counted(outcomes) for outcomes in found.values()]
-    unequal = any(count["fail"] or count["deviation"] for count in counts)
-    yield f'<tbody class="feature{" unequal" * unequal}"><tr><th scope="row">'
+    wrong = any(count["fail"] or count["deviation"] for count in counts)
+    yield f'<tbody class="feature{" wrong" * wrong}"><tr><th scope="row">'
     yield f'<button class="name" type="button" aria-expanded="false">{escape(feature)}</button>'
     yield f"<small>{escape(FEATURES.get(feature, ''))}</small></th>"
     yield "".join(_cell(place, feature, "", outcomes) for place, outcomes in found.items()) + "</tr>\n"
@@ -146,7 +146,7 @@ def _differing(runs: Sequence[Run]) -> Iterator[str]:
     found = sorted(differences(runs), key=lambda difference: order.index(difference.feature))
     if len(runs) < 2:
         return
-    yield f"<section><h2>Where subjects differ</h2>\n<p>In {len(found)} cases, of those that apply to both.</p>\n"
+    yield f"<section><h2>Where subjects differ</h2>\n<p>In {len(found)} of the cases that apply to both.</p>\n"
     for feature, group in groupby(found, key=lambda difference: difference.feature):
         several = list(group)
         yield f"<details><summary>{escape(feature)} <small>{len(several)}</small></summary>\n"
@@ -162,12 +162,10 @@ def _differing(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _data(runs: Sequence[Run]) -> dict[str, Any]:
-    """All cases once, and of each run a letter a case, with what there is to say of those that do not pass."""
-    cases: dict[str, tuple[str, str]] = {}
-    for run in runs:
-        for outcome in run.outcomes:
-            cases[outcome.case] = (outcome.feature, outcome.dtype or "no dtype")
+    """All cases and texts once; of each run a letter a case, and what there is to say of those that do not pass."""
+    cases = {outcome.case: (outcome.feature, outcome.dtype) for run in runs for outcome in run.outcomes}
     places = {case: place for place, case in enumerate(cases)}
+    texts: dict[str, int] = {}
     data = []
     for run in runs:
         letters = [" "] * len(cases)
@@ -176,10 +174,12 @@ def _data(runs: Sequence[Run]) -> dict[str, Any]:
             place = places[outcome.case]
             letters[place] = outcome.status[0]
             if outcome.status != "pass":
-                notes[place] = [outcome.message, outcome.reason, outcome.reproducer]
+                said = (outcome.message, outcome.reason, outcome.reproducer)
+                notes[place] = [texts.setdefault(text, len(texts)) for text in said]
         data.append({"name": run.name, "letters": "".join(letters), "notes": notes})
     return {
         "statuses": {status[0]: [status, _MARKS[status]] for status in STATUSES},
-        "cases": [[case, feature, dtype] for case, (feature, dtype) in cases.items()],
+        "cases": [[case, feature, dtype or "no dtype"] for case, (feature, dtype) in cases.items()],
+        "texts": list(texts),
         "runs": data,
     }

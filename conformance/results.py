@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.conformance.case import Outcome, Status
+from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
@@ -160,7 +161,7 @@ def differences(runs: Sequence[Run]) -> Iterator[Difference]:
 def merged(runs: Iterable[Run]) -> list[Run]:
     """Runs of several environments, einsumx's first: of two of one subject in one version, the later."""
     found = {run.name: run for run in sorted(runs, key=lambda run: run.date)}
-    order = list(dict.fromkeys(run.framework for run in found.values()))
+    order = list(dict.fromkeys([*KNOWN, *(run.framework for run in found.values())]))
     return sorted(found.values(), key=lambda run: (not run.is_einsumx, order.index(run.framework), run.name))
 
 

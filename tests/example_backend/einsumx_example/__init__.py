@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-bool, int64, float32, float64, complex128 = "bool", "int64", "float32", "float64", "complex128"  # noqa: A001
+_DTYPES = bool, int64, float32, float64, complex128 = "bool", "int64", "float32", "float64", "complex128"  # noqa: A001
 
 
 class ExampleArray:
@@ -17,6 +17,8 @@ class ExampleArray:
 
     def __init__(self, values: Any, dtype: str | None = None) -> None:
         self._values = np.array(values, dtype, order="C")
+        if self.dtype not in _DTYPES:
+            raise TypeError(f"einsumx_example has no {self.dtype}")
 
     @property
     def shape(self) -> tuple[int, ...]:
