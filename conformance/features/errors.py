@@ -12,8 +12,8 @@ import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
 from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
-from einsumx.conformance.framework import framework_of
-from einsumx.conformance.refusals import is_refused, made_out, message_of_refusal
+from einsumx.conformance.framework import Array, Framework, framework_of
+from einsumx.conformance.refusals import is_refused, message_of_refusal, takes, writeable
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -163,41 +163,39 @@ def _shares_its_elements(case: Case, subject: Subject) -> None:
 # -- two frameworks -------------------------------------------------------------------------------------------------
 
 
-def _foreign(subject: Subject) -> tuple[str, Any]:
-    """The name of another framework, and a vector of three ones in it: NumPy's, or beside NumPy whichever is there."""
-    if subject.framework.name != "numpy":
-        return "numpy", np.ones(3, "float32")
-    for name in ("array_api", "torch", "jax", "mxnet"):
-        framework = framework_of(name)
+def _foreign(subject: Subject) -> tuple[Framework, Array]:
+    """Another framework, and a vector of three ones in it: NumPy, or beside NumPy whichever is there."""
+    names = ("array_api", "torch", "jax", "mxnet") if subject.framework.name == "numpy" else ("numpy",)
+    for framework in map(framework_of, names):
         try:
             import_module(framework.module)
         except ImportError:
             continue
-        return name, framework.array(np.ones(3), "float32")
+        return framework, framework.array(np.ones(3), "float32")
     raise NotApplicable("no other framework is installed")
 
 
 def _is_refused_beside(place: int, case: Case, subject: Subject) -> None:
     """An operand is of another framework; einsumx's message names both."""
-    name, foreign = _foreign(subject)
+    framework, foreign = _foreign(subject)
     hosts = case.values()
     arrays = subject.arrays(case, hosts)
     given = [*arrays[:place], foreign, *arrays[place + 1 :]]
-    _names(message_of_refusal(case, subject, given), subject, name, subject.framework.name)
+    _names(message_of_refusal(case, subject, given), subject, framework.name, subject.framework.name)
     subject.untouched(arrays, hosts)
 
 
 def _foreign_out_is_refused(case: Case, subject: Subject) -> None:
     """``out`` is of another framework."""
-    name, foreign = _foreign(subject)
-    made_out(Operand((3,)), subject)  # where there is no out=, this says so
-    before = np.array(foreign.tolist() if hasattr(foreign, "tolist") else [1.0] * 3)
-    case = replace(case, options=(("out", foreign),))
+    writeable(subject)
+    takes(subject, "out")
+    framework, foreign = _foreign(subject)
     hosts = case.values()
     arrays = subject.arrays(case, hosts)
-    _names(message_of_refusal(case, subject, arrays), subject, name, subject.framework.name)
+    message = message_of_refusal(replace(case, options=(("out", foreign),)), subject, arrays)
+    _names(message, subject, framework.name, subject.framework.name)
     subject.untouched(arrays, hosts)
-    if hasattr(foreign, "tolist") and foreign.tolist() != before.tolist():
+    if (framework.values(foreign) != 1).any():
         raise Failure("out was written before the error")
 
 
