@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--level", choices=LEVELS, default="quick", help="some or all of the cases (default: quick)")
     which.add_argument("--case", default="*", metavar="PATTERN", help="those of such a name, in which * is any text")
     which.add_argument(
-        "--random", type=_count, metavar="N", help="random problems in each dtype (default: 20 in quick, 200 in full)"
+        "--random", type=_count, metavar="N", help="random problems in each dtype (default: 20 in quick, 100 in full)"
     )
     which.add_argument("--seed", type=int, default=0, metavar="S", help="where the random problems begin (default: 0)")
     which.add_argument("--list", action="store_true", help="judge nothing: print the names of the cases")

@@ -36,7 +36,7 @@ _MODULES = (forms, sizes, layouts, dtypes, numbers, results, devices, derivative
 
 LISTED = "list of deviations"
 
-RANDOM: dict[Level, int] = {"quick": 20, "full": 200}
+RANDOM: dict[Level, int] = {"quick": 20, "full": 100}
 """How many random problems a level has in each dtype, unless it is told otherwise."""
 
 FEATURES: dict[str, str] = {

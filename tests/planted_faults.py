@@ -1,0 +1,367 @@
+"""Adapters with one fault each, that the conformance suite must find."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from einsumx.adapter import Adapter
+from einsumx.backends.array_api import ArrayApiAdapter
+from einsumx.backends.jax import JaxAdapter
+from einsumx.backends.numpy import TRAITS as NUMPY
+from einsumx.backends.numpy import NumpyAdapter
+from einsumx.backends.torch import CPU as TORCH
+from einsumx.backends.torch import TorchAdapter
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An adapter with a fault, named after it, the feature that must show it, and words of what must be said."""
+
+    adapter: type[Adapter]
+    feature: str
+    says: str
+
+    def __str__(self):
+        return self.adapter.__name__
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(feature, says=""):
+    """Add an adapter to the list."""
+
+    def add(adapter):
+        FAULTS.append(Fault(adapter, feature, says))
+        return adapter
+
+    return add
+
+
+class Numpy(NumpyAdapter):
+    """NumPy by its primitives alone, with neither the native kernel nor kernels chosen by size; without a fault."""
+
+    cpu = replace(NUMPY, native_dtypes=frozenset())
+    kernel = Adapter.kernel
+
+
+class Torch(TorchAdapter):
+    """PyTorch by its primitives alone; without a fault."""
+
+    kernel = Adapter.kernel
+
+    def traits(self, device):
+        return TORCH
+
+
+FAULTLESS = [Numpy, Torch, ArrayApiAdapter, JaxAdapter]
+
+
+# -- where elements go ----------------------------------------------------------------------------------------------
+
+
+@fault("forms", "the shape is")
+class TransposeByTheInversePermutation(Numpy):
+    def transpose(self, array, axes):
+        return array.transpose(np.argsort(axes))
+
+
+@fault("order of writing")
+class TransposeThatKeepsTheFirstTwoAxesOfSquareArrays(Numpy):
+    def transpose(self, array, axes):
+        found = array.transpose(axes)
+        kept = (1, 0, *range(2, found.ndim))
+        return found.transpose(kept) if found.ndim > 2 and len({*found.shape[:2]}) == 1 else found[::-1]
+
+
+@fault("forms", "element")
+class BatchAxisPermuted(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        found = np.matmul(lhs, rhs)
+        return found[::-1] if found.ndim > 2 else found
+
+
+@fault("diagonals", "element")
+class LostDiagonal(Numpy):
+    def diagonal(self, array, axis1, axis2):
+        return np.moveaxis(array, (axis1, axis2), (-2, -1))[..., 0, :]
+
+
+@fault("broadcasting", "element")
+class ForgottenBroadcast(Numpy):
+    def multiply(self, lhs, rhs):
+        found = np.zeros(np.broadcast_shapes(lhs.shape, rhs.shape), lhs.dtype)
+        common = tuple(slice(min(pair)) for pair in zip(lhs.shape, rhs.shape))
+        found[common] = lhs[common] * rhs[common]
+        return found
+
+
+@fault("layouts", "element")
+class StridesIgnoredByACopy(Numpy):
+    def copy(self, array):
+        return array.ravel(order="K").reshape(array.shape)
+
+
+@fault("layouts", "element")
+class PendingConjugationDropped(Torch):
+    def is_plain(self, kind):
+        return False
+
+    def plain(self, array):
+        return array.conj() if array.is_conj() else array
+
+
+@fault("zero sizes", "element")
+class SumOverNothingThatIsOne(Numpy):
+    def sum(self, array, axes):
+        return super().sum(array, axes) if array.size else np.ones_like(super().sum(array, axes))
+
+
+@fault("larger sizes", "element")
+class MatmulThatIsWrongFromACertainSizeOn(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        blocks = [np.matmul(lhs[..., k : k + 16], rhs[..., k : k + 16, :]) for k in range(0, max(lhs.shape[-1], 1), 16)]
+        return np.asarray(sum(blocks[:1]), blocks[0].dtype)
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+@fault("accuracy", "element")
+class MatmulOfFloat64InFloat32(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        return np.matmul(lhs.astype("float32"), rhs.astype("float32")).astype(lhs.dtype)
+
+
+@fault("accuracy", "element")
+class MatmulOfFloat32InBfloat16(Torch):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        if lhs.dtype != self.xp.float32:
+            return super().matmul(lhs, rhs, transpose_lhs, transpose_rhs)
+        return super().matmul(lhs.bfloat16().float(), rhs.bfloat16().float(), transpose_lhs, transpose_rhs)
+
+
+@fault("half precision", "element")
+class HalfPrecisionAccumulatedInHalfPrecision(Numpy):
+    cpu = replace(Numpy.cpu, widen=(), matmul_dtypes=Numpy.cpu.matmul_dtypes | {"float16"})
+
+    def sum(self, array, axes):
+        return np.add.accumulate(array.reshape(-1))[-1:].reshape(()) if array.ndim == 1 else super().sum(array, axes)
+
+
+@fault("integers", "element")
+class IntegerProductComputedInFloat32(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        if lhs.dtype.kind not in "iu":
+            return np.matmul(lhs, rhs)
+        return np.matmul(lhs.astype("float32"), rhs.astype("float32")).astype("int64").astype(lhs.dtype)
+
+
+@fault("integers", "element")
+class Int64ProductsComputedInFloat64(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        if lhs.dtype != "int64":
+            return np.matmul(lhs, rhs)
+        return np.matmul(lhs.astype("float64"), rhs.astype("float64")).astype(lhs.dtype)
+
+
+@fault("integers", "element")
+class IntegersThatSaturateInPlaceOfWrapping(Numpy):
+    def sum(self, array, axes):
+        if array.dtype.kind not in "iu":
+            return super().sum(array, axes)
+        info = np.iinfo(array.dtype)
+        return np.asarray(np.clip(array.astype(object).sum(axes), info.min, info.max), array.dtype)
+
+
+@fault("integers", "the dtype")
+class SumsOfSmallIntegersThatWiden(Numpy):
+    def sum(self, array, axes):
+        return array.sum(axes)
+
+
+@fault("bool", "element")
+class OrThatCountsInAByte(Numpy):
+    def sum(self, array, axes):
+        if array.dtype != bool:
+            return super().sum(array, axes)
+        return array.sum(axes, "uint8").astype(bool)
+
+
+@fault("inf and nan", "element")
+class NanTakenForNothing(Numpy):
+    def sum(self, array, axes):
+        return np.nansum(array, axes) if array.dtype.kind == "f" else super().sum(array, axes)
+
+
+@fault("promotion", "the dtype")
+class PromotionToTheWidestFloat(Numpy):
+    def promote(self, dtypes):
+        return "float64" if len({*dtypes}) > 1 else super().promote(dtypes)
+
+
+@fault("same bits")
+class LastBitLeftToChance(Numpy):
+    calls = 0
+
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        self.calls += 1
+        return np.matmul(lhs, rhs) * lhs.dtype.type(1 + self.calls % 2 * np.finfo(lhs.dtype).eps)
+
+
+# -- results --------------------------------------------------------------------------------------------------------
+
+
+@fault("out", "element")
+class UnwrittenOut(Numpy):
+    def write(self, out, result):
+        pass
+
+
+@fault("out", "element")
+class OutOfWhichTheLastElementStaysUnwritten(Numpy):
+    def write(self, out, result):
+        kept = out[(-1,) * out.ndim].copy()
+        super().write(out, result)
+        out[(-1,) * out.ndim] = kept
+
+
+@fault("out", "element")
+class OutThatIsFilledWhileWhatItOverlapsIsRead(Numpy):
+    def write(self, out, result):
+        for index in np.ndindex(out.shape):
+            out[index] = result[index]
+
+
+@fault("aliasing")
+class AliasedResult(Numpy):
+    def copy(self, array):
+        return array
+
+
+@fault("forms", "operand 0 was changed")
+class OperandThatIsWrittenOver(Numpy):
+    def multiply(self, lhs, rhs):
+        return np.multiply(lhs, rhs, out=lhs) if lhs.shape == rhs.shape else np.multiply(lhs, rhs)
+
+
+@fault("views")
+class RearrangementThatCopies(Numpy):
+    def transpose(self, array, axes):
+        return array.transpose(axes).copy()
+
+
+@fault("order")
+class IgnoredMemoryOrder(Numpy):
+    def arrange(self, array, order):
+        return array
+
+
+@fault("dtype", "the dtype")
+class IgnoredDtype(Numpy):
+    def cast(self, array, dtype):
+        return array
+
+
+@fault("casting")
+class IgnoredCastingRule(Numpy):
+    def can_cast(self, source, target, casting):
+        return True
+
+
+@fault("wrong out")
+class ReadonlyOutThatIsNotRefused(Numpy):
+    def check_out(self, out, operands):
+        pass
+
+
+@fault("devices", "on the device")
+class ResultOnTheWrongDevice(ArrayApiAdapter):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        found = super().matmul(lhs, rhs, transpose_lhs, transpose_rhs)
+        return self.xp.asarray(found, device=self.xp.Device("device2"))
+
+    def serving(self, kind):
+        return self
+
+
+@fault("forms", "no array of torch")
+class ResultOfAnotherFramework(Torch):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        return super().matmul(lhs, rhs, transpose_lhs, transpose_rhs).numpy()
+
+
+@fault("wrong operands")
+class MaskedArraysTreatedAsPlainOnes(Numpy):
+    def check_type(self, kind):
+        pass
+
+
+@fault("threads", "element")
+class MemoryThatThreadsShare(Numpy):
+    memory = np.empty(1 << 20)
+
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        found = np.matmul(lhs, rhs)
+        shared = self.memory[: found.size].astype(found.dtype) if found.dtype.kind == "c" else self.memory[: found.size]
+        shared[...] = found.ravel()
+        threading.Event().wait(0.002)  # long enough for the others to come
+        return shared.reshape(found.shape).astype(found.dtype)
+
+
+# -- derivatives and tracing ----------------------------------------------------------------------------------------
+
+
+@fault("gradients", "the gradient by operand")
+class WrongGradient(Torch):
+    def multiply(self, lhs, rhs):
+        return lhs * rhs + (rhs - rhs.detach())
+
+
+def product(torch, derivatives):
+    """A matmul whose derivatives by both operands are what a function makes of its cotangent and of them."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, lhs: Any, rhs: Any) -> Any:
+            context.save_for_backward(lhs, rhs)
+            return lhs @ rhs
+
+        @staticmethod
+        def backward(context: Any, found: Any) -> Any:
+            return derivatives(found, *context.saved_tensors)
+
+    return Product.apply
+
+
+@fault("gradients", "the gradient by operand")
+class GradientWithoutItsConjugate(Torch):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        return product(self.xp, lambda found, lhs, rhs: (found @ rhs.mT, lhs.mT @ found))(lhs, rhs)
+
+
+@fault("second order")
+class GradientThatCannotBeDifferentiatedAgain(Torch):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        detached = product(self.xp, lambda found, lhs, rhs: (found @ rhs.detach().mH, lhs.detach().mH @ found))
+        return detached(lhs, rhs)
+
+
+@fault("compile", "raised")
+class ValueThatIsAskedForWhileAGraphIsRecorded(Torch):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        assert lhs.sum().item() != 0
+        return super().matmul(lhs, rhs, transpose_lhs, transpose_rhs)
+
+
+@fault("jit", "raised")
+class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        return super().matmul(self.xp.asarray(np.asarray(lhs)), rhs, transpose_lhs, transpose_rhs)
+
+    def prepare(self, run, plan):
+        return run
