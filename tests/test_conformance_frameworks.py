@@ -1,0 +1,167 @@
+"""What the suite makes and reads by itself: arrays in every layout and dtype, and the values of its cases."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einsumx.conformance.case import NotApplicable, Operand, values
+from einsumx.conformance.framework import DTYPES, AdapterFramework
+from einsumx.conformance.frameworks import KNOWN
+from einsumx.conformance.suite import cases
+from einsumx.registry import get_backend
+
+INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(kind.module) and name != "cupy"]
+RNG = np.random.default_rng(8)
+
+
+@pytest.fixture(params=INSTALLED, ids=lambda framework: framework.name)
+def framework(request):
+    return request.param
+
+
+def same(found, wanted):
+    return found.shape == wanted.shape and np.array_equal(found, wanted)
+
+
+def test_every_layout_has_the_values_that_were_asked_for(framework):
+    for layout in framework.layouts:
+        for dtype in framework.dtypes:
+            for shape in ((3, 4), (2, 3, 4), (5,), (1, 4), (0, 3), ()):
+                operand = Operand(shape, dtype, layout)
+                wanted = values(operand, RNG)
+                try:
+                    array = framework.laid_out(wanted, operand)
+                except NotApplicable:
+                    assert layout in ("negated", "conjugated")  # of numbers that have no such thing
+                    continue
+                assert same(framework.values(array), wanted), (layout, dtype, shape)
+                assert framework.dtype(array) == dtype
+                assert framework.is_array(array)
+
+
+def test_layouts_of_numpy_are_what_they_are_called():
+    def made(layout, shape=(3, 4)):
+        operand = Operand(shape, "float64", layout)
+        return KNOWN["numpy"]().laid_out(values(operand, RNG), operand)
+
+    assert made("C").flags.c_contiguous
+    assert made("F").flags.f_contiguous
+    assert made("swapped", (2, 3, 4)).strides == (32, 64, 8)
+    assert made("sliced").strides == (2 * 9 * 8, 16)
+    assert made("offset").strides == (6 * 8, 8)
+    assert made("negative").strides == (-32, -8)
+    assert made("broadcast").strides == (0, 8)
+    assert made("broadcast-last").strides == (8, 0)
+    assert not made("unaligned").flags.aligned
+    assert not made("byteswapped").dtype.isnative
+    assert not made("readonly").flags.writeable
+
+
+def test_layouts_of_torch_are_what_they_are_called():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def made(layout, dtype="float64"):
+        operand = Operand((3, 4), dtype, layout)
+        return KNOWN["torch"]().laid_out(values(operand, RNG), operand)
+
+    assert made("F").stride() == (1, 3)
+    assert made("sliced").stride() == (18, 2)
+    assert made("broadcast").stride() == (0, 1)
+    assert made("conjugated", "complex64").is_conj()
+    assert made("negated").is_neg()
+
+
+def test_a_layout_that_a_framework_lacks_does_not_apply(framework):
+    with pytest.raises(NotApplicable, match="no layout 'spiral'"):
+        framework.laid_out(np.ones(2, "float32"), Operand((2,), layout="spiral"))
+
+
+def test_arrays_share_no_memory_with_the_values_that_they_are_made_of(framework):
+    host = np.ones(3, "float32")
+    array = framework.array(host, "float32")
+    host[...] = 7
+    assert framework.values(array).tolist() == [1, 1, 1]
+    read = framework.values(array)
+    read[...] = 7
+    assert framework.values(array).tolist() == [1, 1, 1]
+
+
+def test_arrays_are_overwritten_where_they_can_be(framework):
+    array = framework.array(np.ones((2, 3)), "float32")
+    if not framework.immutable:
+        framework.fill(array, np.full((2, 3), 5, "float32"))
+        assert (framework.values(array) == 5).all()
+
+
+def test_dtypes_are_found_by_making_an_array_of_each():
+    assert set(DTYPES) - set(KNOWN["numpy"]().dtypes) == {"bfloat16"}
+    for framework in INSTALLED:
+        assert {"bool", "int8", "int32", "float32"} <= set(framework.dtypes)
+
+
+@pytest.mark.parametrize("name", [framework.name for framework in INSTALLED])
+def test_a_library_is_also_reached_through_its_backend_alone(name):
+    framework = AdapterFramework(get_backend(name))
+    assert framework.layouts == ("C",)
+    for dtype in framework.dtypes:
+        wanted = values(Operand((2, 3), dtype), RNG)
+        array = framework.array(wanted, dtype)
+        assert same(framework.values(array), wanted)
+        assert framework.dtype(array) == dtype
+    assert bool(framework.immutable) == (name == "jax")
+
+
+def test_fills_are_what_they_are_called():
+    def made(fill, dtype="float64", shape=(50, 60)):
+        return values(Operand(shape, dtype, fill=fill), RNG)
+
+    assert made("range", "int8").min() == -128
+    assert made("range", "uint64").max() > 2**63
+    assert set(np.unique(made("exact"))) == set(range(-3, 4))
+    assert set(np.unique(made("exact", "uint8"))) == set(range(4))
+    assert (made("positive") > 0).all()
+    assert np.isinf(made("inf")).sum() == 1
+    assert np.isnan(made("nan", "complex64")).sum() == 1
+    assert np.abs(made("wide")).max() / np.abs(made("wide")).min() > 1e9
+    assert (made("one", "bool")).all()
+    assert abs(made("normal", "bool").mean() - 0.5) < 0.1
+    with pytest.raises(ValueError, match="no fill 'spam'"):
+        made("spam")
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_values_of_bfloat16_are_values_of_bfloat16(value):
+    from einsumx.conformance.case import rounded
+
+    bits = rounded(np.array([value], "float32"), "bfloat16").view("uint32")
+    assert not (bits & 0xFFFF).any()
+
+
+def test_cases_have_the_same_values_in_every_process():
+    code = (
+        "from hashlib import sha256\n"
+        "from einsumx.conformance.suite import cases\n"
+        "found = sha256()\n"
+        "for case in cases('quick'):\n"
+        "    found.update(case.id.encode())\n"
+        "    found.update(b''.join(values.tobytes() for values in case.values()))\n"
+        "print(found.hexdigest())\n"
+    )
+    commands = [[sys.executable, "-c", code]] * 2
+    found = [
+        subprocess.run(command, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        for command, seed in zip(commands, "12")
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) == 65
+
+
+def test_every_feature_has_cases_and_every_case_a_feature_that_is_described():
+    from einsumx.conformance.suite import FEATURES, LISTED
+
+    assert {case.feature for case in cases("quick")} == set(FEATURES) - {LISTED}
