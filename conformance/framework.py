@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,17 @@ from einsumx.adapter import Adapter
 from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
 from einsumx.registry import get_backend
 
-__all__ = ["DTYPES", "FILLER", "AdapterFramework", "Array", "Framework", "Function", "framework_of", "literal"]
+__all__ = [
+    "DTYPES",
+    "FILLER",
+    "AdapterFramework",
+    "Array",
+    "Framework",
+    "Function",
+    "framework_of",
+    "literal",
+    "version_of",
+]
 
 Array = Any
 Function = Callable[..., Array]
@@ -90,7 +101,7 @@ class Framework:
     @property
     def version(self) -> str:
         """Of the library."""
-        return str(getattr(import_module(self.module.partition(".")[0]), "__version__", ""))
+        return version_of(self.module.partition(".")[0])
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -303,6 +314,15 @@ def framework_of(name: str) -> Framework:
             raise TypeError(f"the entry point {name!r} must name a subclass of Framework, not {declared[name].value!r}")
         return found
     return AdapterFramework(get_backend(name))
+
+
+def version_of(package: str) -> str:
+    """What a package says its version is, or as which it was installed; empty where it is neither."""
+    with suppress(AttributeError):
+        return str(import_module(package).__version__)
+    with suppress(PackageNotFoundError):
+        return version(package)
+    return ""
 
 
 def literal(values: Any) -> str:

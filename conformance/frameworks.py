@@ -352,10 +352,6 @@ class MxnetFramework(Framework):
     def xp(self) -> Any:
         return self.mx.np
 
-    @property
-    def version(self) -> str:
-        return str(self.mx.__version__)
-
     imports = ("import mxnet as mx",)
 
     def array_code(self, values: Any, dtype: str) -> str:

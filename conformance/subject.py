@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 import einsumx
 from einsumx.conformance.case import Case, Failure, NotApplicable
-from einsumx.conformance.framework import Array, Framework, Function, framework_of
+from einsumx.conformance.framework import Array, Framework, Function, framework_of, version_of
 from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.oracle import Expected, expect, judge
 from einsumx.errors import BackendError
@@ -163,12 +162,8 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
         raise BackendError(
             f"there is no function {path!r} here: {error}; write module:name, such as numpy:einsum"
         ) from error
-    try:
-        found = version(package)
-    except PackageNotFoundError:
-        found = str(getattr(import_module(package), "__version__", ""))
     name = path if package == framework.name else f"{path} on {framework.name}"
-    return Subject(name, found, framework, device, framework.called(function), is_einsumx=False)
+    return Subject(name, version_of(package), framework, device, framework.called(function), is_einsumx=False)
 
 
 def subjects(backends: Sequence[str], callables: Sequence[str] = (), device: str = "") -> list[Subject]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from einsumx import Adapter, Traits
 
 
@@ -26,6 +28,12 @@ class ExampleAdapter(Adapter):
 
     def sum(self, array: Any, axes: tuple[int, ...]) -> Any:
         return self.xp.total(array, axes)
+
+    def scalar(self, value: Any, like: Any, dtype: str) -> Any:
+        array = self.xp.asarray(value)
+        # A Python number takes the dtype of the arrays beside it, where that can hold its kind of number.
+        follows = dtype and not isinstance(value, list | tuple) and np.can_cast(array.dtype, dtype, "same_kind")
+        return array.astype(dtype) if follows else array
 
     def to_numpy(self, array: Any) -> Any:
         return array._values.copy()
