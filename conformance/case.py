@@ -28,6 +28,7 @@ __all__ = [
     "examples",
     "matches",
     "operands",
+    "said",
     "values",
 ]
 
@@ -323,3 +324,16 @@ def _listed(labels: Any) -> str:
     if not isinstance(labels, tuple):
         return repr(labels)
     return f"[{','.join('...' if label is ... else repr(label) for label in labels)}]"
+
+
+def said(error: Exception) -> str:
+    r"""An exception in a line: its class, and the line of its message that says what is wrong.
+
+    MXNet's messages begin with the places in its source.
+
+    >>> said(ValueError("no such thing\n  and more"))
+    'ValueError: no such thing'
+    """
+    name = type(error).__name__
+    lines = str(error).strip().splitlines() or [""]
+    return f"{name}: {lines[-1].removeprefix(f'{name}: ') if lines[0].startswith('Traceback') else lines[0]}"

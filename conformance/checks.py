@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand
+from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, said
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.oracle import expect_gradient
 from einsumx.conformance.subject import Subject
@@ -72,11 +72,5 @@ def fault(case: Case, subject: Subject) -> Failure | None:
     except Failure as failure:
         return failure
     except Exception as error:  # noqa: BLE001  whatever a subject raises is what there is to report
-        return Failure(f"raised {type(error).__name__}: {_said(error)}")
+        return Failure(f"raised {said(error)}")
     return None
-
-
-def _said(error: Exception) -> str:
-    """The line of an error's message that says what is wrong; MXNet's begins with the places in its source."""
-    lines = str(error).strip().splitlines() or [""]
-    return lines[-1].removeprefix(f"{type(error).__name__}: ") if lines[0].startswith("Traceback") else lines[0]

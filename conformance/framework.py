@@ -12,14 +12,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, entry_points, version
-from typing import Any
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from einsumx.adapter import Adapter
 from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
+from einsumx.errors import BackendError
 from einsumx.registry import get_backend
+
+if TYPE_CHECKING:
+    from einsumx.conformance.deviations import Deviation
 
 __all__ = [
     "DTYPES",
@@ -89,6 +93,9 @@ class Framework:
 
     second_order: bool = False
     """Whether gradients can be differentiated again."""
+
+    deviations: tuple[Deviation, ...] = ()
+    """Where einsumx on the library deviates, for reasons that are the library's; as strict as the lists of our own."""
 
     conjugates_gradients: bool = False
     """Whether the gradient by a complex operand has the conjugates of the others in it (PyTorch), or not (JAX)."""
@@ -309,10 +316,7 @@ def framework_of(name: str) -> Framework:
         return KNOWN[name]()
     declared = {entry.name: entry for entry in entry_points(group="einsumx.conformance")}
     if name in declared:
-        found = declared[name].load()()
-        if not isinstance(found, Framework):
-            raise TypeError(f"the entry point {name!r} must name a subclass of Framework, not {declared[name].value!r}")
-        return found
+        return _load(declared[name])
     return AdapterFramework(get_backend(name))
 
 
@@ -323,6 +327,17 @@ def version_of(package: str) -> str:
     with suppress(PackageNotFoundError):
         return version(package)
     return ""
+
+
+def _load(entry: EntryPoint) -> Framework:
+    """The framework that an entry point names."""
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Framework)):
+        raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
+    return found()
 
 
 def literal(values: Any) -> str:

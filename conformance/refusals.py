@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from einsumx.adapter import Adapter
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, rounded
+from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, rounded, said
 from einsumx.conformance.framework import Array
 from einsumx.conformance.subject import Subject
 from einsumx.ops import Op
@@ -48,7 +48,7 @@ def takes(subject: Subject, name: str) -> None:
     try:
         subject.function("i->i", array, **{name: given})
     except Exception as error:
-        raise Failure(f"takes no {name}=: {type(error).__name__}: {_first_line(error)}") from error
+        raise Failure(f"takes no {name}=: {said(error)}") from error
 
 
 _HARMLESS = {"dtype": "float32", "casting": "safe", "order": "K", "optimize": True}
@@ -96,7 +96,7 @@ def message_of_refusal(case: Case, subject: Subject, arrays: Sequence[Any]) -> s
     wanted = (refusal.error,) if subject.is_einsumx else (ValueError, TypeError, RuntimeError)
     if not isinstance(raised, wanted):
         names = " or ".join(kind.__name__ for kind in wanted)
-        raise Failure(f"the error is {type(raised).__name__}, not {names}: {_first_line(raised)}")
+        raise Failure(f"the error is not {names}, but {said(raised)}")
     if subject.is_einsumx and not re.search(refusal.says, message, re.DOTALL):
         raise Failure(f"the message does not say {refusal.says!r}: {message!r}")
     return message
@@ -138,7 +138,3 @@ def _sentinels(out: Operand) -> Any:
 def _shown(result: Any) -> str:
     kind = type(result)
     return f"a {kind.__module__}.{kind.__qualname__} of shape {getattr(result, 'shape', '()')}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

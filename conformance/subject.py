@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import einsumx
-from einsumx.conformance.case import Case, Failure, NotApplicable
+from einsumx.conformance.case import Case, Failure, NotApplicable, said
 from einsumx.conformance.framework import Array, Framework, Function, framework_of, version_of
 from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.oracle import Expected, expect, judge
@@ -190,7 +190,7 @@ def _usable(name: str, device: str) -> Framework:
         framework.array(np.zeros(2, "float32"), "float32", device)
     except Exception as error:
         where = f" on {device}" if device else ""
-        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        reason = said(error)
         if isinstance(error, ModuleNotFoundError):
             reason = f"{reason}; {get_backend(name).install}"
         raise BackendError(f"{name} cannot be used{where} here: {reason}") from error

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 import numpy as np
@@ -9,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einsumx.conformance.case import NotApplicable, Operand, values
-from einsumx.conformance.framework import DTYPES, AdapterFramework
+import einsumx
+from einsumx import BackendError
+from einsumx.conformance.case import NotApplicable, Operand, rounded, values
+from einsumx.conformance.deviations import Deviation, deviations_of
+from einsumx.conformance.framework import DTYPES, AdapterFramework, framework_of
 from einsumx.conformance.frameworks import KNOWN
-from einsumx.conformance.suite import cases
+from einsumx.conformance.subject import Subject
+from einsumx.conformance.suite import FEATURES, LISTED, cases, run
 from einsumx.registry import get_backend
 
 INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(kind.module) and name != "cupy"]
@@ -136,8 +142,6 @@ def test_fills_are_what_they_are_called():
 
 @given(st.floats(width=32, allow_nan=False))
 def test_values_of_bfloat16_are_values_of_bfloat16(value):
-    from einsumx.conformance.case import rounded
-
     bits = rounded(np.array([value], "float32"), "bfloat16").view("uint32")
     assert not (bits & 0xFFFF).any()
 
@@ -162,6 +166,50 @@ def test_cases_have_the_same_values_in_every_process():
 
 
 def test_every_feature_has_cases_and_every_case_a_feature_that_is_described():
-    from einsumx.conformance.suite import FEATURES, LISTED
-
     assert {case.feature for case in cases("quick")} == set(FEATURES) - {LISTED}
+
+
+# -- what other packages declare ------------------------------------------------------------------------------------
+
+
+class OtherFramework(KNOWN["numpy"]):
+    """What a package says of its library: NumPy under another name, with a deviation of its own."""
+
+    name = "other"
+    layouts = ("C", "F")
+    deviations = (Deviation("forms/ij->ji *", "other has no transpose at all."),)
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    """Let an entry point name something."""
+
+    def let(value):
+        entry = EntryPoint("other", value, "einsumx.conformance")
+        found = lambda group: [entry] if group == "einsumx.conformance" else entry_points(group=group)  # noqa: E731
+        monkeypatch.setattr("einsumx.conformance.framework.entry_points", found)
+
+    return let
+
+
+def test_a_package_declares_what_its_library_can_do_by_an_entry_point(declared):
+    declared(f"{__name__}:OtherFramework")
+    assert framework_of("other").layouts == ("C", "F")
+
+
+@pytest.mark.parametrize("value", [f"{__name__}:DTYPES", f"{__name__}:there_is_none", "no_module_of_this_name:x"])
+def test_an_entry_point_that_names_no_framework_is_an_error_that_names_it(declared, value):
+    declared(value)
+    with pytest.raises(BackendError, match=f"'other'.*{value}"):
+        framework_of("other")
+
+
+def test_a_package_lists_the_deviations_of_its_library_as_strictly_as_ours(declared):
+    declared(f"{__name__}:OtherFramework")
+    framework = framework_of("other")
+    subject = Subject("other", "1.0", framework, "", einsumx.einsum, is_einsumx=True)
+    assert deviations_of(subject) == list(framework.deviations)
+    (outcome,) = run(subject, cases("quick", "forms/ij->ji *"), deviations_of(subject))
+    assert outcome.status == "fail"
+    assert "passes, though it is listed" in outcome.message
+    assert not deviations_of(replace(subject, is_einsumx=False))

@@ -23,5 +23,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
 
 
 def deviations_of(subject: Subject) -> Sequence[Deviation]:
-    """The deviations that are listed for a subject in its version."""
-    return [deviation for deviation in DEVIATIONS.get(subject.name, ()) if deviation.holds_in(subject.version)]
+    """The deviations that are listed for a subject in its version, here or by the package that its framework is of."""
+    own = subject.framework.deviations if subject.is_einsumx else ()
+    listed = (*DEVIATIONS.get(subject.name, ()), *own)
+    return [deviation for deviation in listed if deviation.holds_in(subject.version)]
