@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import Case, Check, Operand, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.features.derivatives import adds_gradients, gives_the_gradients
 
 __all__ = ["FEATURES", "cases"]
 
@@ -30,6 +31,14 @@ _SUMS: dict[str, tuple[str, dict[str, str]]] = {
     "size 0 is read as a code": ("bij,bjk->bik  0,2,3 0,3,4 \n bind,bjnd->bnij  2,4,0,5 2,6,0,5", {}),
 }
 """Equations with their shapes, and how their operands are made, by what goes wrong."""
+
+_GRADIENTS = (
+    ("gradients of size 1 lack the cotangent", gives_the_gradients, "ij,ij->i  1,4 2,4"),
+    ("gradients of a diagonal are not written", gives_the_gradients, "ii->i  3,3 \n iij,j->i  3,3,2 2"),
+    ("gradients of size 0 are not written", gives_the_gradients, "ij,jk->ki  2,0 0,3 \n ij,jk->k  0,2 2,3"),
+    ("gradients are added wrongly", adds_gradients, "ij,jk->ik  2,3 3,4 \n iij,j->i  3,3,2 2"),
+)
+"""What goes wrong, how that is seen, and equations with their shapes."""
 
 
 def cases() -> Iterator[Case]:
@@ -58,6 +67,13 @@ def cases() -> Iterator[Case]:
     for path in (False, "greedy"):
         yield _case("ij,jk,kl->il", operands((2, 3), (3, 4), (4, 2)), "no path for a call", optimize=path)
 
+    for fault, check, text in _GRADIENTS:
+        for equation, shapes in examples(text):
+            yield _case(equation, operands(*shapes), fault, check)
+    yield _case("ij,jk->ik", matrices, "gradients are added wrongly", adds_gradients, optimize=True)
 
-def _case(equation: Any, operands: tuple[Operand, ...], fault: str, **options: Any) -> Case:
-    return Case("known faults", gives_the_plain_sum, equation, operands, tuple(options.items()), fault)
+
+def _case(
+    equation: Any, operands: tuple[Operand, ...], fault: str, check: Check = gives_the_plain_sum, **options: Any
+) -> Case:
+    return Case("known faults", check, equation, operands, tuple(options.items()), about=fault)
