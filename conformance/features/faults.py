@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import Case, Check, Operand, examples, operands
+from einsumx import BackendError, SizeError
+from einsumx.conformance.case import Case, Check, Failure, Operand, Refusal, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import adds_gradients, gives_the_gradients
+from einsumx.conformance.features.results import has_order, writes_out, writes_over
+from einsumx.conformance.refusals import is_refused, message_of_refusal
+from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
 
@@ -71,6 +78,63 @@ def cases() -> Iterator[Case]:
         for equation, shapes in examples(text):
             yield _case(equation, operands(*shapes), fault, check)
     yield _case("ij,jk->ik", matrices, "gradients are added wrongly", adds_gradients, optimize=True)
+
+    yield from _outs()
+    yield from _errors()
+
+
+def _outs() -> Iterator[Case]:
+    matrices, batches = operands((2, 3), (3, 4)), operands((2, 3, 4), (2, 4, 5))
+    for equation, made, shape, fault in (
+        ("bij,bjk->bik", batches, (2, 3, 5), "out= stays unwritten"),
+        ("i,i->", operands((4,), (4,)), (), "out= without axes is not written"),
+    ):
+        yield Case("known faults", writes_out, equation, made, out=Operand(shape), about=fault)
+    for place in (0, 1):
+        over = partial(writes_over, place)
+        yield _case("ij,jk->ik", operands((4, 4), (4, 4)), f"out= that is operand {place} spoils the result", over)
+    for equation, made, order in (("ij,jk->ik", matrices, "F"), ("bij,bjk->kbi", batches, "C")):
+        yield _case(equation, made, "order= fails, or is ignored", partial(has_order, order), order=order)
+
+
+def _errors() -> Iterator[Case]:
+    vector, refused = operands((3,)), partial(Case, "known faults")
+    for equation, shapes in examples("ii  1,3 \n ii->i  3,1"):
+        refusal, about = Refusal(SizeError, "label 'i'"), "a diagonal of sizes 1 and 3"
+        yield refused(is_refused, equation, operands(*shapes), refusal=refusal, about=about)
+    refusal, about = Refusal(SizeError, "operand 0 has 2 axes"), "an axis too many"
+    yield refused(is_refused, "i", operands((2, 3)), refusal=refusal, about=about)
+    refusal, about = Refusal(TypeError, "no_such_keyword"), "an unknown keyword is ignored"
+    yield refused(is_refused, "i->", vector, (("no_such_keyword", 1),), refusal=refusal, about=about)
+    refusal, about = Refusal(BackendError, "array.array"), "an array of no library is taken for NumPy's"
+    beside = partial(is_refused, instead={0: array("d", [1, 2, 3])})
+    yield refused(beside, "i,i->i", vector * 2, refusal=refusal, about=about)
+    refusal = Refusal(SizeError, "label 'j'")
+    for check, about in ((_names_the_sizes, "the wrong sizes are named"), (_is_refused_at_once, "errors come late")):
+        yield refused(check, "ij,jk->ik", operands((11, 13), (17, 19)), refusal=refusal, about=about)
+
+
+def _names_the_sizes(case: Case, subject: Subject) -> None:
+    """Where the message says which size an operand has, it is that operand's."""
+    message = message_of_refusal(case, subject, subject.arrays(case, case.values()))
+    for size, place in re.findall(r"\b(1[37])\b[^\d]*\boperand (\d)", message):
+        _is_of(size, place, message)
+    for place, size in re.findall(r"\boperand (\d) \((1[37])\)", message):
+        _is_of(size, place, message)
+
+
+def _is_of(size: str, place: str, message: str) -> None:
+    if size != ("13", "17")[int(place)]:
+        raise Failure(f"operand {place} has no size {size}: {message!r}")
+
+
+def _is_refused_at_once(case: Case, subject: Subject) -> None:
+    """The error comes from the call itself, and not where its result is waited for."""
+    try:
+        subject.function(*case.arguments(subject.arrays(case, case.values())))
+    except (ValueError, TypeError, RuntimeError):
+        return
+    raise Failure("no error came from the call")
 
 
 def _case(

@@ -110,7 +110,7 @@ _RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 # -- out ------------------------------------------------------------------------------------------------------------
 
 
-def _writes_out(case: Case, subject: Subject) -> None:
+def writes_out(case: Case, subject: Subject) -> None:
     """``out`` is returned and has the plain sum in its own dtype; the operands are as they were."""
     assert case.out is not None
     hosts = case.values()
@@ -138,7 +138,7 @@ def _writes_between(case: Case, subject: Subject) -> None:
         raise Failure("elements were written that lie between those of out")
 
 
-def _writes_over(place: int, case: Case, subject: Subject) -> None:
+def writes_over(place: int, case: Case, subject: Subject) -> None:
     """``out`` is an operand; the others are as they were."""
     writeable(subject)
     hosts = case.values()
@@ -175,7 +175,7 @@ def _out_cases() -> Iterator[Case]:
     for equation, shapes in _WRITTEN:
         made = operands(*shapes)
         shape = expect(equation, *(np.zeros(given) for given in shapes)).values.shape
-        yield Case("out", _writes_out, equation, made, out=Operand(shape))
+        yield Case("out", writes_out, equation, made, out=Operand(shape))
         if shape:
             yield Case(
                 "out",
@@ -188,21 +188,21 @@ def _out_cases() -> Iterator[Case]:
             )
     product = operands((2, 3), (3, 4))
     for layout in ("F", "swapped", "sliced", "offset", "negative", "unaligned", "byteswapped"):
-        yield Case("out", _writes_out, "ij,jk->ik", product, out=Operand((2, 4), layout=layout))
-        yield Case("out", _writes_out, "ij->ji", product[:1], out=Operand((3, 2), layout=layout), full=True)
-        yield Case("out", _writes_out, "ij->i", product[:1], out=Operand((2,), layout=layout), full=True)
-    yield Case("out", _writes_out, ((0, 1), (1, 2), (2, 0)), product, out=Operand((4, 2)))
-    yield Case("out", _writes_out, "ij,jk->ik", product, (("optimize", True),), out=Operand((2, 4)))
-    yield Case("out", _writes_out, "ij,jk->ik", product, (("optimize", False),), out=Operand((2, 4)))
+        yield Case("out", writes_out, "ij,jk->ik", product, out=Operand((2, 4), layout=layout))
+        yield Case("out", writes_out, "ij->ji", product[:1], out=Operand((3, 2), layout=layout), full=True)
+        yield Case("out", writes_out, "ij->i", product[:1], out=Operand((2,), layout=layout), full=True)
+    yield Case("out", writes_out, ((0, 1), (1, 2), (2, 0)), product, out=Operand((4, 2)))
+    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", True),), out=Operand((2, 4)))
+    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", False),), out=Operand((2, 4)))
     for dtype in ("bool", "int8", "float64", "complex64"):
-        yield Case("out", _writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=Operand((4, 2), dtype))
+        yield Case("out", writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=Operand((4, 2), dtype))
 
     for equation, shapes in _OVERWRITTEN:
         for place in range(len(shapes)):
-            over = partial(_writes_over, place)
+            over = partial(writes_over, place)
             yield Case("out", over, equation, operands(*shapes), about=f"out=operand {place}", full=place > 0)
     for equation, shape in (("ij->ij", (5, 5)), ("ij->ji", (5, 5)), ("ij->ji", (40, 40)), ("ijk->kji", (3, 2, 3))):
-        yield Case("out", partial(_writes_over, 0), equation, operands(shape), about="out=operand 0")
+        yield Case("out", partial(writes_over, 0), equation, operands(shape), about="out=operand 0")
     for equation in ("ij->ji", "ij->ij"):
         yield Case("out", _writes_over_a_part, equation, operands((5, 5)), about="out overlaps operand 0")
 
@@ -212,8 +212,8 @@ def _out_cases() -> Iterator[Case]:
         if source != target and rule != "unsafe":
             options: Options = () if rule == "safe" else (("casting", rule),)
             out = Operand((2, 4), target)
-            yield Case("out", _writes_out, "ij,jk->ik", exact(dtype=source), options, out=out, full=True)
-            yield Case("out", _writes_out, "ij->ij", exact(dtype=source)[:1], options, out=replace(out, shape=(2, 3)))
+            yield Case("out", writes_out, "ij,jk->ik", exact(dtype=source), options, out=out, full=True)
+            yield Case("out", writes_out, "ij->ij", exact(dtype=source)[:1], options, out=replace(out, shape=(2, 3)))
     # What is computed in is dtype=, not the dtype of out.
     options = (("dtype", "int8"), ("casting", "same_kind"))
     eights = operands((2, 50), dtype="int8", fill="range")
@@ -233,7 +233,7 @@ def _wraps_into_out(case: Case, subject: Subject) -> None:
 # -- order ----------------------------------------------------------------------------------------------------------
 
 
-def _has_order(wanted: str, case: Case, subject: Subject) -> None:
+def has_order(wanted: str, case: Case, subject: Subject) -> None:
     """The result is the plain sum, contiguous in the order that is wanted; without such order, it is an error."""
     if not subject.framework.memory_order:
         is_refused(replace(case, refusal=Refusal(BackendError, "memory order")), subject)
@@ -259,7 +259,7 @@ def _order_cases() -> Iterator[Case]:
     batch = operands((4, 3, 2), (4, 2, 5))
     matrix = operands((2, 3))
     for order in ("C", "F", "c", "f"):
-        check = partial(_has_order, order.upper())
+        check = partial(has_order, order.upper())
         options = (("order", order),)
         yield Case("order", check, "bij,bjk->kbi", batch, options)
         if order.isupper():
@@ -283,9 +283,9 @@ def _order_cases() -> Iterator[Case]:
     ):
         made = (Operand((2, 3), layout=layouts[0]), Operand((3, 4), layout=layouts[1]))
         for order in "Aa":
-            yield Case("order", partial(_has_order, wanted), "ij,jk->ki", made, (("order", order),), full=order == "a")
+            yield Case("order", partial(has_order, wanted), "ij,jk->ki", made, (("order", order),), full=order == "a")
     for equation, made in (("ij->ij", operands((2, 3), layout="F")), ("ij->ji", operands((2, 3), layout="F"))):
-        yield Case("order", partial(_has_order, "F"), equation, made, (("order", "A"),))
+        yield Case("order", partial(has_order, "F"), equation, made, (("order", "A"),))
     yield Case("order", gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), (("order", "K"),))
     yield Case("order", gives_the_plain_sum, "ij->ji", matrix, (("order", "k"),))
 
