@@ -66,7 +66,8 @@ def test_a_case_that_would_end_the_process_is_not_run():
 @pytest.mark.parametrize("name", DEVIATIONS)
 def test_what_a_peer_does_otherwise_is_listed_and_still_so(name):
     subject = subject_of(name)
-    chosen = [case for case in CASES if case.feature == "known faults"]
+    # JAX compiles each case, which takes long.
+    chosen = [case for case in cases("quick", random=0) if "jax" not in name or case.feature == "known faults"]
     failed = [outcome for outcome in run(subject, chosen, deviations_of(subject)) if outcome.status == "fail"]
     assert not failed, "\n".join(f"{outcome.case}: {outcome.message}" for outcome in failed)
 

@@ -58,6 +58,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             known faults/* out=*
             order/*
             out/*
+            two frameworks/* out=*
             wrong keywords/*
             wrong out/*
             """,
@@ -114,7 +115,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             wrong sizes/ij,jk->ik *
             wrong sizes/ij... *
             """,
-            "cotengra checks neither all of an equation, nor ranks and diagonals, nor a path, nor what its operands are.",
+            "cotengra checks equations, ranks, paths and operands only in part.",
         ),
         Deviation(
             """

@@ -420,7 +420,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             vmap/* bool
             zero sizes/i,i-> * bool
             """,
-            "PyTorch has no matrix product of bools, nor of unsigned integers of more than 8 bits, and opt_einsum has no other way.",
+            "PyTorch has no matrix product of bools, nor of unsigned integers of 16 bits or more.",
         ),
         Deviation(
             """
@@ -486,7 +486,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         ),
         Deviation(
             "lists and scalars/*",
-            "opt_einsum hands lists and scalars to PyTorch, which takes tensors alone, or to NumPy where they come first.",
+            "opt_einsum hands lists and scalars to PyTorch, or to NumPy where they come first.",
         ),
         Deviation(
             "compile/*",
