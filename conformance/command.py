@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import chain
 
-from einsumx.conformance.case import Case
-from einsumx.conformance.deviations import deviations_of
+from einsumx.conformance.case import Case, Outcome
+from einsumx.conformance.deviations import Deviation, deviations_of
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
+from einsumx.conformance.options import Level
 from einsumx.conformance.page import page
 from einsumx.conformance.results import Run, make_run, merged, read_runs, write_runs, write_text
 from einsumx.conformance.subject import Subject, installed_backends, subjects
-from einsumx.conformance.suite import cases, run, stale
+from einsumx.conformance.suite import cases, run, stale, unshown
 from einsumx.conformance.terminal import differing, lines_of, print_table, watched
 from einsumx.errors import EinsumxError
 
@@ -88,5 +89,16 @@ def _judged(options: argparse.Namespace) -> Iterator[Run]:
         if not options.quiet:
             outcomes = watched(outcomes, subject.name, len(selected))
         if options.case == "*":
-            outcomes = chain(outcomes, stale(listed))
+            outcomes = _with_list(outcomes, listed, options.level)
         yield make_run(subject, options.level, options.case, outcomes)
+
+
+def _with_list(outcomes: Iterable[Outcome], listed: Sequence[Deviation], level: Level) -> Iterator[Outcome]:
+    """The outcomes of all cases of a level, and what is wrong with the list of deviations."""
+    found = []
+    for outcome in outcomes:
+        found.append(outcome)
+        yield outcome
+    yield from stale(listed)
+    if level == "full":
+        yield from unshown(listed, found)

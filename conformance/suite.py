@@ -30,7 +30,7 @@ from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "LISTED", "cases", "run", "stale"]
+__all__ = ["FEATURES", "LISTED", "cases", "run", "stale", "unshown"]
 
 _MODULES = (forms, sizes, layouts, dtypes, numbers, results, devices, derivatives, tracing, scale, errors, faults)
 
@@ -69,7 +69,8 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
 def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation] = ()) -> Iterator[Outcome]:
     """The outcome of each case on a subject, in turn.
 
-    A failure that is listed among ``deviations`` is a deviation, and a listed case that passes is a failure.
+    A failure that is listed among ``deviations`` is a deviation, and a listed case that passes is a failure, unless its
+    entry says that it shows only sometimes.
     """
     for case in cases:
         listed = next((deviation for deviation in deviations if deviation.matches(case.id)), None)
@@ -98,6 +99,15 @@ def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
             if not any(matches(case, pattern.removeprefix("!")) for case in ids):
                 message = f"there is no such case, though it is listed ({listed.reason}): take it off the list"
                 yield Outcome(pattern, LISTED, "", "fail", message)
+
+
+def unshown(deviations: Sequence[Deviation], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """A failure for each deviation that shows only sometimes, and that none of the outcomes of all cases shows."""
+    shown = [outcome.case for outcome in outcomes if outcome.status == "deviation"]
+    for listed in deviations:
+        if listed.sometimes and not any(map(listed.matches, shown)):
+            message = f"all of these pass, though they are listed ({listed.reason}): take them off the list"
+            yield Outcome(" ".join(listed.patterns), LISTED, "", "fail", message)
 
 
 def _judged(case: Case, subject: Subject) -> tuple[Status, str, Case]:

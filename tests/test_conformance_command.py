@@ -235,6 +235,19 @@ def test_an_entry_that_no_case_matches_fails_a_run_of_all_cases(monkeypatch, cap
     assert "FAILED forms/nosuch *" in text
 
 
+def test_what_shows_only_sometimes_may_pass_but_not_in_all_cases_of_the_full_level(monkeypatch, capsys, faulty, listed):
+    cases = suite.cases("full", "diagonals/*")
+    monkeypatch.setattr(command, "cases", lambda *options: cases)
+    shows = Deviation("diagonals/ii->* *", "it adds 1", sometimes=True)
+    listed(shows)
+    assert conformance("--callable", faulty, "--quiet", "--level", "full") == 0
+    listed(shows, Deviation("diagonals/iij->j *", "it adds 2", sometimes=True))
+    assert conformance("--callable", faulty, "--quiet") == 0
+    assert conformance("--callable", faulty, "--quiet", "--level", "full") == 1
+    text = capsys.readouterr().out
+    assert "FAILED diagonals/iij->j *\n    all of these pass, though they are listed (it adds 2)" in text
+
+
 # -- what is written ------------------------------------------------------------------------------------------------
 
 

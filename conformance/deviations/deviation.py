@@ -20,7 +20,8 @@ class Deviation:
         reason: why, in a sentence for the users of the subject.
         since: the first version that deviates; empty for all that were.
         before: the first version that deviates no more; empty for all that come.
-        sometimes: whether values and machine decide which of the cases show it, as with roundings: others pass.
+        sometimes: whether values and machine decide which of the cases show it, as with roundings: others pass, but
+            not all.
         crashes: whether such a case would end the process, or never end: it is not run.
 
     >>> Deviation("views/* \n !views/ii->i *", "it gives no views").matches("views/ii->i (3,3) float32")
