@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.results import Run, by_reason, counted, features_of
+from einsumx.conformance.results import Run, by_reason, counted, features_of, not_judged
 from einsumx.conformance.suite import FEATURES
 
 __all__ = ["markdown"]
@@ -28,7 +28,7 @@ def markdown(runs: Sequence[Run]) -> str:
     days = sorted({run.date[:10] for run in runs})
     cases = len({outcome.case for run in runs for outcome in run.outcomes})
     about = _ABOUT.format(cases=cases, days=" to ".join(dict.fromkeys((days[0], days[-1]))))
-    lines = ["# Conformance", "", about, "", _LEGEND, ""]
+    lines = ["# Conformance", "", about, "", _LEGEND, "", *filter(None, [not_judged(runs)]), ""]
     for title, group in (
         ("einsumx", [run for run in runs if run.is_einsumx]),
         ("Other libraries' own functions, by the same cases", [run for run in runs if not run.is_einsumx]),

@@ -11,7 +11,7 @@ from typing import Any
 
 from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.framework import DTYPES
-from einsumx.conformance.results import STATUSES, Run, counted, differences, features_of
+from einsumx.conformance.results import STATUSES, Run, counted, differences, features_of, not_judged
 from einsumx.conformance.suite import FEATURES
 
 __all__ = ["page"]
@@ -69,7 +69,7 @@ def page(runs: Sequence[Run]) -> str:
     about = (
         f"{cases} cases of what einsumx promises on every array library, judged element by element against exact "
         f"values or the bound on rounding, on {len(runs)} subjects, {' to '.join(dict.fromkeys((days[0], days[-1])))}. "
-        "A cell counts cases; press it to see them, press a feature for its dtypes."
+        f"{not_judged(runs)} A cell counts cases; press it to see them, press a feature for its dtypes."
     )
     groups = (
         ("einsumx on each backend", [place for place, run in enumerate(runs) if run.is_einsumx]),

@@ -19,6 +19,7 @@ from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
+from einsumx.registry import BUILTIN
 
 __all__ = [
     "STATUSES",
@@ -30,6 +31,7 @@ __all__ = [
     "features_of",
     "make_run",
     "merged",
+    "not_judged",
     "read_runs",
     "write_runs",
     "write_text",
@@ -123,6 +125,16 @@ def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Out
         seconds=sum(outcome.seconds for outcome in found),
         outcomes=found,
     )
+
+
+def not_judged(runs: Sequence[Run]) -> str:
+    """What nobody may take to be among runs of einsumx: its backends that no run is of, and GPUs."""
+    ours = [run for run in runs if run.is_einsumx]
+    missing = [name for name in BUILTIN if name not in {run.subject for run in ours}]
+    parts = [f"einsumx on {', '.join(missing)}"] * bool(missing)
+    if not any(run.device.startswith(("cuda", "gpu")) or run.framework == "cupy" for run in ours):
+        parts.append("anything on a GPU")
+    return f"Not judged: {'; '.join(parts)}." if parts else ""
 
 
 def features_of(runs: Sequence[Run]) -> list[str]:

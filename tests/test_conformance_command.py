@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -366,6 +367,13 @@ def test_markdown_has_a_table_for_einsumx_and_one_for_others_and_a_note_for_each
     assert "\n[^1]: no &lt;b> & no \\|pipe\\|\n" in text
     widths = {line.count(" | ") for line in ours.splitlines() if line.startswith("| ")}
     assert widths == {1}
+
+
+def test_pages_say_what_was_not_judged():
+    for text in (markdown(RUNS), page(RUNS)):
+        assert "Not judged: einsumx on torch, cupy, mxnet, jax, array_api; anything on a GPU." in text
+    on_gpu = replace(made_run(outcome("forms/a")), device="cuda:0")
+    assert "GPU" not in markdown([on_gpu])
 
 
 class Reader(HTMLParser):
