@@ -138,8 +138,8 @@ class Framework:
         return str(array.dtype).rpartition(".")[2]
 
     def device(self, array: Array) -> str:
-        """Where it is: what two arrays on one device have in common, and :meth:`array` takes."""
-        return ""
+        """Where it is, by the name that ``--device`` takes, such as ``cuda:0``."""
+        return "cpu"
 
     def is_array(self, array: Any) -> bool:
         """Whether it is an array of the library's."""

@@ -381,7 +381,7 @@ class MxnetFramework(Framework):
         return str(np.dtype(array.dtype).name)
 
     def device(self, array: Array) -> str:
-        return str(array.ctx)
+        return f"{array.ctx.device_type}:{array.ctx.device_id}"
 
     def is_array(self, array: Any) -> bool:
         return isinstance(array, self.xp.ndarray)

@@ -112,7 +112,7 @@ class Subject:
             raise Failure(f"{what} is a {kind.__module__}.{kind.__qualname__}, and no array of {framework.name}")
         wanted, found = framework.device(framework.array(0, "float32", self.device)), framework.device(result)
         if found != wanted:
-            raise Failure(f"{what} is on the device {found or 'default'}, not on {wanted}")
+            raise Failure(f"{what} is on the device {found}, not on {wanted}")
         if (dtype := framework.dtype(result)) != expected.dtype:
             raise Failure(f"{what} has the dtype {dtype}, not {expected.dtype}")
         verdict = judge(framework.values(result), expected)
@@ -184,14 +184,19 @@ def installed_backends() -> list[str]:
 
 
 def _usable(name: str, device: str) -> Framework:
-    """The framework of that name, which has made an array on the device."""
+    """The framework of that name, which has made an array on the device and read it."""
     framework = framework_of(name)
+    where = f" on {device}" if device else ""
     try:
-        framework.array(np.zeros(2, "float32"), "float32", device)
+        array = framework.array(np.zeros(2, "float32"), "float32", device)
+        framework.values(array)
     except Exception as error:
-        where = f" on {device}" if device else ""
         reason = said(error)
         if isinstance(error, ModuleNotFoundError):
             reason = f"{reason}; {get_backend(name).install}"
         raise BackendError(f"{name} cannot be used{where} here: {reason}") from error
+    found = framework.device(array)
+    (kind, _, number), (ours, _, place) = device.partition(":"), found.partition(":")
+    if device and (kind != ours or (number and place and number != place)):
+        raise BackendError(f"{name} cannot be used{where} here: it puts arrays on {found}")
     return framework

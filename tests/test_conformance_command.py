@@ -156,6 +156,23 @@ def test_a_device_that_is_not_there_ends_with_2(capsys):
     assert "jax cannot be used on nosuch:7 here" in capsys.readouterr().err
 
 
+def test_a_device_that_a_framework_does_not_have_is_not_ignored(capsys):
+    assert conformance("--backend", "numpy", "--device", "cuda:0") == 2
+    assert "numpy cannot be used on cuda:0 here: it puts arrays on cpu" in capsys.readouterr().err
+    assert conformance("--backend", "numpy", "--device", "cpu", "--quiet", *FEW) == 0
+
+
+def test_a_device_without_memory_ends_with_2(capsys):
+    pytest.importorskip("torch")
+    assert conformance("--backend", "torch", "--device", "meta") == 2
+    assert "torch cannot be used on meta here" in capsys.readouterr().err
+
+
+def test_results_are_judged_on_another_device_than_the_default(capsys):
+    pytest.importorskip("array_api_strict")
+    assert conformance("--backend", "array_api", "--device", "device2", "--quiet", "--random", "1") == 0
+
+
 def test_all_leaves_out_what_is_not_installed(missing_library):
     found = command.installed_backends()
     assert "numpy" in found
