@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation
 
-__all__ = ["DEVIATIONS"]
+__all__ = ["DEVIATIONS", "VIEWS"]
+
+VIEWS = Deviation(
+    """
+    aliasing/* int8 *
+    casting/ij->ji *
+    dtype/ij->ji *
+    dtype/ki->ik *
+    order/* out=*
+    order/*:sliced *
+    order/iij->ji *
+    !order/ij,jk->ki *
+    order/ij->ij (2,3) float32 order=F
+    order/ij->ij (2,3):F float32 order=C
+    order/ij->ji (2,3) float32 order=C
+    !order/ij->ji (2,3):F float32 order=C
+    order/ij->ji *:F *
+    """,
+    "NumPy gives a view for a rearrangement of one operand, whatever dtype=, casting= and order= say.",
+)
+"""Shared with what calls NumPy's einsum for one operand."""
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "numpy:einsum": (
@@ -54,24 +74,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             """,
             "NumPy takes 64 operands at most.",
         ),
-        Deviation(
-            """
-            aliasing/* int8 *
-            casting/ij->ji *
-            dtype/ij->ji *
-            dtype/ki->ik *
-            order/* out=*
-            order/*:sliced *
-            order/iij->ji *
-            !order/ij,jk->ki *
-            order/ij->ij (2,3) float32 order=F
-            order/ij->ij (2,3):F float32 order=C
-            order/ij->ji (2,3) float32 order=C
-            !order/ij->ji (2,3):F float32 order=C
-            order/ij->ji *:F *
-            """,
-            "NumPy gives a view for a rearrangement of one operand, whatever dtype=, casting= and order= say.",
-        ),
+        VIEWS,
         Deviation(
             """
             known faults/i,i->i *

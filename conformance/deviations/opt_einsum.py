@@ -3,51 +3,62 @@
 from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation
+from einsumx.conformance.deviations.numpy import VIEWS
 
 __all__ = ["DEVIATIONS"]
 
+_ON_BOTH = (
+    Deviation(
+        "two frameworks/*",
+        "opt_einsum does not look at whose arrays it is given.",
+        sometimes=True,
+    ),
+    Deviation(
+        r"""
+        forms/ij,\tjk\n->ik *
+        """,
+        "Of all blanks, opt_einsum takes spaces alone.",
+    ),
+    Deviation(
+        """
+        sublists/['z',0];[0,1] *
+        sublists/[None,1.5];[1.5,True];[True,None] *
+        """,
+        "opt_einsum sorts the labels of sublists, so they must have an order.",
+    ),
+    Deviation(
+        """
+        casting/i,i-> (2) (2) float32 casting=no
+        !dtype/* optimize=False
+        dtype/i,i-> *
+        dtype/ij,jk,kl->il *
+        dtype/ij,jk->ik *
+        dtype/ij,jk->ki *
+        dtype/ki,i->k *
+        known faults/* order=F *
+        known faults/ij,jk->ik * dtype=*
+        order/ij,jk,kl->il *
+        order/ij,jk->ik *
+        order/ij,jk->ki *
+        out/ij,jk->ik * casting=*
+        """,
+        "opt_einsum hands dtype=, order= and casting= on to tensordot, which has no such keywords.",
+    ),
+    Deviation(
+        "known faults/* the wrong sizes are named",
+        "opt_einsum names the sizes of an error the wrong way round.",
+    ),
+)
+"""What opt_einsum does by itself, whosever arrays it is given."""
+
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "opt_einsum:contract on numpy": (
-        Deviation(
-            "two frameworks/*",
-            "opt_einsum does not look at whose arrays it is given.",
-            sometimes=True,
-        ),
+        *_ON_BOTH,
+        VIEWS,
         Deviation(
             "random/*",
             "Among random problems are products of three in float16, which opt_einsum rounds after each pair.",
             sometimes=True,
-        ),
-        Deviation(
-            r"""
-            forms/ij,\tjk\n->ik *
-            """,
-            "Of all blanks, opt_einsum takes spaces alone.",
-        ),
-        Deviation(
-            """
-            sublists/['z',0];[0,1] *
-            sublists/[None,1.5];[1.5,True];[True,None] *
-            """,
-            "opt_einsum sorts the labels of sublists, so they must have an order.",
-        ),
-        Deviation(
-            """
-            casting/i,i-> (2) (2) float32 casting=no
-            !dtype/* optimize=False
-            dtype/i,i-> *
-            dtype/ij,jk,kl->il *
-            dtype/ij,jk->ik *
-            dtype/ij,jk->ki *
-            dtype/ki,i->k *
-            known faults/* order=F *
-            known faults/ij,jk->ik * dtype=*
-            order/ij,jk,kl->il *
-            order/ij,jk->ik *
-            order/ij,jk->ki *
-            out/ij,jk->ik * casting=*
-            """,
-            "opt_einsum hands dtype=, order= and casting= on to tensordot, which has no such keywords.",
         ),
         Deviation(
             """
@@ -56,28 +67,6 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=() float32
             """,
             "opt_einsum writes a product into out= by a slice, which an out= without axes does not have.",
-        ),
-        Deviation(
-            "known faults/* the wrong sizes are named",
-            "opt_einsum names the sizes of an error the wrong way round.",
-        ),
-        Deviation(
-            """
-            aliasing/* int8 *
-            casting/ij->ji *
-            dtype/ij->ji *
-            dtype/ki->ik *
-            order/* out=*
-            order/*:sliced *
-            order/iij->ji *
-            !order/ij,jk->ki *
-            order/ij->ij (2,3) float32 order=F
-            order/ij->ij (2,3):F float32 order=C
-            order/ij->ji (2,3) float32 order=C
-            !order/ij->ji (2,3):F float32 order=C
-            order/ij->ji *:F *
-            """,
-            "NumPy gives a view for a rearrangement of one operand, whatever dtype=, casting= and order= say.",
         ),
         Deviation(
             """
@@ -136,54 +125,15 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         ),
     ),
     "opt_einsum:contract on torch": (
-        Deviation(
-            "two frameworks/*",
-            "opt_einsum does not look at whose arrays it is given.",
-            sometimes=True,
-        ),
+        *_ON_BOTH,
         Deviation(
             "random/*",
             "Among random problems are sums of integers, which PyTorch widens, and matrix products that it lacks.",
             sometimes=True,
         ),
         Deviation(
-            r"""
-            forms/ij,\tjk\n->ik *
-            """,
-            "Of all blanks, opt_einsum takes spaces alone.",
-        ),
-        Deviation(
-            """
-            sublists/['z',0];[0,1] *
-            sublists/[None,1.5];[1.5,True];[True,None] *
-            """,
-            "opt_einsum sorts the labels of sublists, so they must have an order.",
-        ),
-        Deviation(
-            """
-            casting/i,i-> (2) (2) float32 casting=no
-            !dtype/* optimize=False
-            dtype/i,i-> *
-            dtype/ij,jk,kl->il *
-            dtype/ij,jk->ik *
-            dtype/ij,jk->ki *
-            dtype/ki,i->k *
-            known faults/* order=F *
-            known faults/ij,jk->ik * dtype=*
-            order/ij,jk,kl->il *
-            order/ij,jk->ik *
-            order/ij,jk->ki *
-            out/ij,jk->ik * casting=*
-            """,
-            "opt_einsum hands dtype=, order= and casting= on to tensordot, which has no such keywords.",
-        ),
-        Deviation(
             "wrong out/ij,jk->ik (2,3) (3,4) float32 out=() float32",
             "opt_einsum writes a product into out= by a slice, which an out= without axes does not have.",
-        ),
-        Deviation(
-            "known faults/* the wrong sizes are named",
-            "opt_einsum names the sizes of an error the wrong way round.",
         ),
         Deviation(
             """
