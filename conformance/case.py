@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from zlib import crc32
 
@@ -202,7 +204,16 @@ def matches(case: str, pattern: str) -> bool:
     >>> matches("sublists/[0,1];[1,2] (2,3) (3,4) float32", "sublists/[0,1]*")
     True
     """
-    return fnmatchcase(case, pattern.replace("[", "[[]"))
+    return _compiled(pattern).match(case) is not None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression, in which ``[`` is no more than itself.
+
+    Kept here, as :mod:`fnmatch` of most versions forgets all but 256: lists of deviations have more.
+    """
+    return re.compile(translate(pattern.replace("[", "[[]")))
 
 
 def operands(*shapes: tuple[int, ...], dtype: str = "float32", layout: str = "C", fill: str = "normal") -> Any:
