@@ -71,6 +71,18 @@ def mxnet2(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
+@nox.session(python="3.11")
+def together(session: nox.Session) -> None:
+    """MXNet under the current NumPy, in one process with PyTorch and JAX."""
+    install(session, *TESTING, TORCH, "jax==0.10.*", "numpy>=2.4", "requests", "graphviz")
+    session.install("--no-deps", "mxnet==1.9.1")  # which asks for an older NumPy than it works with
+    session.run("pytest", "tests/test_mxnet_load.py", "tests/test_mxnet.py", "tests/suites/test_mxnet_einsum.py")
+    session.run("einsumx", "conformance", "--backend", "mxnet")
+    session.install("--no-deps", "mxnet==2.0.0b1")
+    session.run("pytest", "tests/test_mxnet_load.py", "tests/suites/test_mxnet_einsum.py")
+    session.run("einsumx", "conformance", "--backend", "mxnet")
+
+
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
     """The oldest Python, NumPy, opt_einsum and threadpoolctl that are supported."""

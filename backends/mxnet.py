@@ -12,6 +12,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
+from einsumx.mxnet import load
 from einsumx.ops import Matmul, Op, Reshape
 from einsumx.plan import Plan
 from einsumx.rates import Rates
@@ -70,7 +71,7 @@ class MxnetAdapter(Adapter):
     @cached_property
     def mx(self) -> Any:
         """The top-level module."""
-        return import_module(self.module)
+        return load()
 
     @cached_property
     def xp(self) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from einsumx.conformance.case import NotApplicable, Operand
 from einsumx.conformance.framework import DTYPES, FILLER, Array, Framework, Function, literal
 from einsumx.dtypes import kind
+from einsumx.mxnet import load
 
 __all__ = ["KNOWN"]
 
@@ -346,7 +347,7 @@ class MxnetFramework(Framework):
         """The top-level module."""
         # An operation that fails does so where it is called, and not at some later, unrelated wait.
         os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
-        return import_module("mxnet")
+        return load()
 
     @cached_property
     def xp(self) -> Any:

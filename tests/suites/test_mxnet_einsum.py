@@ -6,13 +6,18 @@ hybridized.
 """
 
 import math
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
-mx = pytest.importorskip("mxnet")
+import einsumx
+import einsumx.mxnet
 
-import einsumx  # noqa: E402
+if not find_spec("mxnet"):
+    pytest.skip("MXNet is not installed", allow_module_level=True)
+
+mx = einsumx.mxnet.load()
 
 CASES = [
     # equation, the same without an ellipsis, shapes

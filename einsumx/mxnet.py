@@ -1,0 +1,113 @@
+"""MXNet beside any NumPy: :func:`load` imports it under versions of NumPy that came after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from threading import RLock
+from types import ModuleType
+from typing import Any
+
+from einsumx.errors import BackendError
+
+__all__ = ["load"]
+
+_importing = RLock()
+
+_INSTALL = (
+    "pip install mxnet==1.9.1 numpy==1.23.5; beside a newer NumPy: pip install --no-deps mxnet==1.9.1, and "
+    "pip install requests graphviz"
+)
+
+
+def load() -> ModuleType:
+    """Import MXNet 1.9.1 or 2.0.0b1 under any NumPy from 1.23 on, 2.x included, and leave NumPy as it was.
+
+    While it is imported, MXNet reads names from NumPy that NumPy 1.24 and 2.0 took away. They are there for that long,
+    and no longer: MXNet needs them for nothing else. pip does not know that it works, so it has to be told to install
+    MXNet as it is: ``pip install --no-deps mxnet==1.9.1``. Where MXNet is imported already, that is what is returned;
+    ``import mxnet`` after it gives the same module.
+
+    Raises:
+        BackendError: MXNet is not installed, or what else it needs is not.
+
+    >>> import einsumx.mxnet
+    >>> mx = einsumx.mxnet.load()  # doctest: +SKIP
+    """
+    with _importing:
+        if "mxnet" in sys.modules:
+            return sys.modules["mxnet"]
+        before = set(sys.modules)
+        try:
+            with _old_names(import_module("numpy")):
+                return import_module("mxnet")
+        except ImportError as error:
+            # What was imported of it would be taken for all of it by the next import.
+            for name in set(sys.modules) - before:
+                if name.partition(".")[0] == "mxnet":
+                    del sys.modules[name]
+            missing = f"{type(error).__name__}: {error}"
+            raise BackendError(f"MXNet cannot be imported ({missing}): {_INSTALL}") from error
+
+
+@contextmanager
+def _old_names(np: Any) -> Iterator[None]:
+    """The names that NumPy had when MXNet was written, for those that it lacks; afterwards it lacks them again."""
+    lacking = [name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name not in vars(np)]
+    for name in lacking:
+        setattr(np, name, _stand_in(name, np))
+    try:
+        yield
+    finally:
+        for name in lacking:
+            delattr(np, name)
+
+
+def _stand_in(name: str, np: Any) -> Any:
+    """What one of the names meant, made of what NumPy has today."""
+    if name in _ALIASES:
+        return getattr(np, _ALIASES[name])
+    return _CONSTANTS[name] if name in _CONSTANTS else partial(_FUNCTIONS[name], np)
+
+
+def _in1d(np: Any, first: Any, second: Any, **options: Any) -> Any:
+    return np.isin(np.ravel(first), second, **options)
+
+
+def _msort(np: Any, array: Any) -> Any:
+    return np.sort(array, axis=0)
+
+
+def _gone(*_: Any) -> Any:
+    raise BackendError("NumPy has no functions of finance any more: they are in the package numpy-financial")
+
+
+_ALIASES = {
+    "bool": "bool_",
+    "alltrue": "all",
+    "sometrue": "any",
+    "product": "prod",
+    "cumproduct": "cumprod",
+    "trapz": "trapezoid",
+    "round_": "round",
+}
+
+_CONSTANTS = {
+    "PZERO": 0.0,
+    "NZERO": -0.0,
+    "PINF": float("inf"),
+    "NINF": -float("inf"),
+    "Inf": float("inf"),
+    "NAN": float("nan"),
+    "NaN": float("nan"),
+}
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "in1d": _in1d,
+    "msort": _msort,
+    # MXNet reads these for their names alone.
+    **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _gone),
+}
