@@ -17,7 +17,7 @@ nox.needs_version = ">=2025.2.9"
 nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
 
-TESTING = ["pytest==9.*", "hypothesis==6.*"]
+TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
 TORCH = "torch==2.13.0"
 
@@ -50,25 +50,30 @@ def install(session: nox.Session, *requirements: str) -> None:
     session.install(f"{copy_of_project(session)}[cli]", *requirements)
 
 
+def test(session: nox.Session) -> None:
+    """Run all tests that the environment has what they need for, on all cores."""
+    session.run("pytest", "-n", "auto", *session.posargs)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    install(session, *TESTING, "pytest-xdist==3.*", TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
-    session.run("pytest", "-n", "auto", *session.posargs)
+    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
+    test(session)
 
 
 @nox.session(python="3.11")
 def mxnet1(session: nox.Session) -> None:
     """MXNet 1.9.1, with the NumPy that it was built for, and PyTorch in the same process."""
     install(session, *TESTING, TORCH, "numpy==1.23.5", "mxnet==1.9.1")
-    session.run("pytest", *session.posargs)
+    test(session)
 
 
 @nox.session(python="3.11")
 def mxnet2(session: nox.Session) -> None:
     """The pre-release of MXNet 2."""
     install(session, *TESTING, "numpy==1.23.5", "mxnet==2.0.0b1")
-    session.run("pytest", *session.posargs)
+    test(session)
 
 
 @nox.session(python="3.11")
@@ -87,14 +92,14 @@ def together(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """The oldest Python, NumPy, opt_einsum and threadpoolctl that are supported."""
     install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "threadpoolctl==3.5.0")
-    session.run("pytest", *session.posargs)
+    test(session)
 
 
 @nox.session(python=["3.13", "3.14"])
 def newest(session: nox.Session) -> None:
     """The newest Python, and the newest NumPy that it has."""
     install(session, *TESTING)
-    session.run("pytest", *session.posargs)
+    test(session)
 
 
 @nox.session
@@ -129,7 +134,7 @@ def package(session: nox.Session) -> None:
         shutil.copy(project / name, elsewhere)
     with session.chdir(elsewhere):
         session.run("einsumx", "compare")
-        session.run("pytest", *session.posargs)
+        test(session)
         session.install(str(project / "tests" / "example_backend"))
         session.run("python", "-c", EXAMPLE)
         session.run("python", "-m", "einsumx.conformance", "--backend", "einsumx_example", "--level", "full")
