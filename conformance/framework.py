@@ -226,6 +226,10 @@ class Framework:
         """An expression for :meth:`transposed`."""
         return f"{array}.transpose({axes})"
 
+    def moved_code(self, name: str, device: str) -> str:
+        """A line that puts the array of that name on a device."""
+        return f"# {name} is on {device}"
+
     # -- functions --------------------------------------------------------------------------------------
 
     def called(self, function: Function) -> Function:

@@ -133,6 +133,9 @@ class TorchFramework(Framework):
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         return f"{array}.permute({axes})"
 
+    def moved_code(self, name: str, device: str) -> str:
+        return f"{name} = {name}.to({device!r})"
+
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         tensor = self.xp.from_numpy(np.array(values, "float32" if dtype == "bfloat16" else dtype, order="C"))
         return tensor.to(device=device or None, dtype=getattr(self.xp, dtype))

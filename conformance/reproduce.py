@@ -31,6 +31,8 @@ def reproducer(case: Case, subject: Subject) -> str:
     lines += dict.fromkeys(["import numpy as np", *framework.imports, *_function_imports(subject)])
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_made(operand, array, subject)}")
+        if subject.device and operand.layout != "python":
+            lines.append(framework.moved_code(name, subject.device))
     if isinstance(case.equation, str):
         arguments = [repr(case.equation), *names]
     else:

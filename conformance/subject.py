@@ -197,6 +197,8 @@ def _usable(name: str, device: str) -> Framework:
         raise BackendError(f"{name} cannot be used{where} here: {reason}") from error
     found = framework.device(array)
     (kind, _, number), (ours, _, place) = device.partition(":"), found.partition(":")
-    if device and (kind != ours or (number and place and number != place)):
+    # JAX says gpu of what is asked for as cuda; but nothing on the CPU may be taken for something elsewhere.
+    elsewhere = kind != ours and "cpu" in (kind, ours)
+    if device and (elsewhere or (number and place and number != place)):
         raise BackendError(f"{name} cannot be used{where} here: it puts arrays on {found}")
     return framework

@@ -21,6 +21,7 @@ from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.page import page
+from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.results import Run, differences, merged, read_runs, write_runs, write_text
 from einsumx.conformance.subject import callable_subject, subjects
 from einsumx.traits import Traits
@@ -160,6 +161,14 @@ def test_a_device_that_a_framework_does_not_have_is_not_ignored(capsys):
     assert conformance("--backend", "numpy", "--device", "cuda:0") == 2
     assert "numpy cannot be used on cuda:0 here: it puts arrays on cpu" in capsys.readouterr().err
     assert conformance("--backend", "numpy", "--device", "cpu", "--quiet", *FEW) == 0
+
+
+def test_a_reproducer_puts_its_arrays_on_the_device():
+    pytest.importorskip("torch")
+    (case,) = suite.cases("quick", "forms/ij,j->i *")
+    code = reproducer(case, subjects(["torch"], [], "cpu")[0])
+    assert "a = a.to('cpu')\n" in code
+    exec(code, {})
 
 
 def test_a_device_without_memory_ends_with_2(capsys):
