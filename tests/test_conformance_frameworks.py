@@ -140,10 +140,13 @@ def test_fills_are_what_they_are_called():
         made("spam")
 
 
-@given(st.floats(width=32, allow_nan=False))
-def test_values_of_bfloat16_are_values_of_bfloat16(value):
-    bits = rounded(np.array([value], "float32"), "bfloat16").view("uint32")
-    assert not (bits & 0xFFFF).any()
+# As bits: hypothesis draws no floats where a library has the processor take the smallest for zeros, as MXNet 2 has.
+@given(st.integers(0, 2**32 - 1))
+def test_values_of_bfloat16_are_values_of_bfloat16_and_near(bits):
+    value = np.array([bits], "uint32").view("float32")
+    found = rounded(value, "bfloat16")
+    assert not (found.view("uint32") & 0xFFFF).any()
+    assert np.isnan(value[0]) or abs((int(found.view("uint32")[0]) & 0x7FFFFFFF) - (bits & 0x7FFFFFFF)) < 1 << 16
 
 
 def test_cases_have_the_same_values_in_every_process():
