@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation
 from einsumx.conformance.deviations.numpy import VIEWS
+from einsumx.conformance.deviations.torch import INTEGER_SUMS, MATRIX_PRODUCTS, MIXED_PRODUCTS
 
 __all__ = ["DEVIATIONS"]
 
@@ -51,6 +52,31 @@ _ON_BOTH = (
 )
 """What opt_einsum does by itself, whosever arrays it is given."""
 
+_LOOKED_UP = """
+    wrong equations/[0,1];'ij' *
+    wrong equations/[0,1];[0,7] *
+    wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
+    wrong paths/* optimize=[(0, 1), (0, 5)]
+    wrong paths/* optimize=no such
+"""
+"""Wrong labels and paths, which opt_einsum looks up without a check."""
+
+_UNCHECKED = """
+    known faults/i,i->i *
+    wrong equations/'ij' *
+    wrong equations/. ..ij->ij *
+    wrong equations/i1->i *
+    wrong equations/i_->i *
+    wrong equations/ij,j!->i *
+    wrong equations/ij- >i *
+    wrong equations/ij->. ..ji *
+    wrong equations/ij->...i... *
+    wrong equations/{0, 1} *
+    wrong paths/* optimize=[(0, 0), (0, 1)]
+    wrong paths/* optimize=[(0, 1)]
+"""
+"""What is wrong in an equation, a path or an operand, and what opt_einsum takes."""
+
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "opt_einsum:contract on numpy": (
         *_ON_BOTH,
@@ -69,34 +95,19 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             "opt_einsum writes a product into out= by a slice, which an out= without axes does not have.",
         ),
         Deviation(
-            """
-            wrong equations/[0,1];'ij' *
-            wrong equations/[0,1];[0,7] *
+            _LOOKED_UP
+            + """
             wrong out/* optimize=[(0, 2)] *
-            wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
-            wrong paths/* optimize=[(0, 1), (0, 5)]
-            wrong paths/* optimize=no such
             """,
             "opt_einsum raises the errors of Python's dicts and lists where it looks up a label or a path.",
         ),
         Deviation(
-            """
-            known faults/i,i->i *
-            wrong equations/'ij' *
-            wrong equations/. ..ij->ij *
-            wrong equations/i1->i *
-            wrong equations/i_->i *
-            wrong equations/ij,j!->i *
-            wrong equations/ij- >i *
-            wrong equations/ij->. ..ji *
-            wrong equations/ij->...i... *
-            wrong equations/{0, 1} *
+            _UNCHECKED
+            + """
             wrong operands/* operand 0: of a mask
             wrong operands/* operand 1: of a mask
             wrong operands/* operand 1: of durations
             wrong operands/i->i *
-            wrong paths/* optimize=[(0, 0), (0, 1)]
-            wrong paths/* optimize=[(0, 1)]
             """,
             "opt_einsum checks neither all of an equation, nor that a path is complete, nor what its operands are.",
         ),
@@ -223,191 +234,32 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             "opt_einsum gives PyTorch's einsum no out=: what it is given is returned, unwritten, or not at all.",
         ),
         Deviation(
-            """
+            _LOOKED_UP
+            + """
             wrong equations/(2,2) float32
-            wrong equations/[0,1];'ij' *
-            wrong equations/[0,1];[0,7] *
-            wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
-            wrong paths/* optimize=[(0, 1), (0, 5)]
-            wrong paths/* optimize=no such
             """,
             "opt_einsum raises the errors of Python's dicts and lists where it looks up a label or a path.",
         ),
         Deviation(
-            """
-            known faults/i,i->i *
-            wrong equations/'ij' *
-            wrong equations/. ..ij->ij *
-            wrong equations/i1->i *
-            wrong equations/i_->i *
-            wrong equations/ij,j!->i *
-            wrong equations/ij- >i *
-            wrong equations/ij->. ..ji *
-            wrong equations/ij->...i... *
-            wrong equations/{0, 1} *
-            wrong paths/* optimize=[(0, 0), (0, 1)]
-            wrong paths/* optimize=[(0, 1)]
-            """,
+            _UNCHECKED,
             "opt_einsum checks neither all of an equation, nor that a path is complete, nor what its operands are.",
         ),
         Deviation(
-            """
-            bool/ij-> *
-            bool/ij->j *
-            broadcasting/abc,cd,bd->a * int32
-            broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool
-            broadcasting/bij,bjk->bik (1,2,1) (5,3,4) int32
-            broadcasting/bind,bjnd->bnij * bool
-            broadcasting/bind,bjnd->bnij * int32
-            broadcasting/i,i-> * bool
-            broadcasting/i,i-> * int32
-            broadcasting/iij,j->i * bool
-            broadcasting/iij,j->i * int32
-            broadcasting/ij,ij-> * bool
-            broadcasting/ij,ij-> * int32
-            !broadcasting/ij,jk->ik (1,3) (3,1) bool
-            !broadcasting/ij,jk->ik (1,3) (3,1) int32
-            broadcasting/ij,jk->ik * bool
-            broadcasting/ij,jk->ik * int32
-            broadcasting/ij-> * bool
-            broadcasting/ij-> * int32
-            broadcasting/ij->i * bool
-            broadcasting/ij->i * int32
-            !dtypes/* bfloat16
-            !dtypes/* complex128
-            !dtypes/* complex64
-            !dtypes/* float16
-            !dtypes/* float32
-            !dtypes/* float64
-            !dtypes/* int64
-            dtypes/i-> *
-            dtypes/ij->j *
-            !integers/* int64
-            integers/i-> *
-            known faults/* int8 is widened
-            larger sizes/iij->j * bool
-            larger sizes/iij->j * int32
-            larger sizes/iij->j * int8
-            larger sizes/ij->i * bool
-            larger sizes/ij->i * int32
-            larger sizes/ij->i * int8
-            larger sizes/ij->j * bool
-            larger sizes/ij->j * int32
-            larger sizes/ij->j * int8
-            larger sizes/ijk->kj * bool
-            larger sizes/ijk->kj * int32
-            larger sizes/ijk->kj * int8
-            layouts/ij->j * bool
-            layouts/ij->j * int32
-            no axes/...-> * bool
-            no axes/ij-> * bool
-            zero sizes/i,j->j * bool
-            zero sizes/i,j->j * int8
-            zero sizes/i-> * bool
-            zero sizes/i-> * int8
-            zero sizes/ii-> * bool
-            zero sizes/ii-> * int8
-            zero sizes/ij,jk-> * bool
-            zero sizes/ij,jk-> * int8
-            zero sizes/ij->i * bool
-            zero sizes/ij->i * int8
-            zero sizes/ij->j * bool
-            zero sizes/ij->j * int8
-            """,
+            INTEGER_SUMS,
             "PyTorch's sums of integers and bools are in int64, and so are the equations in which einsum calls a sum.",
         ),
         Deviation(
-            """
-            bool/bij,bik->bjk *
-            bool/ij,ij->i *
-            bool/ij,ik,il->jkl *
-            bool/ij,ik->jk *
-            broadcasting/...ij,...jk->...ik * bool
-            broadcasting/ab,bc,bd->acd * bool
+            MATRIX_PRODUCTS
+            + """
             broadcasting/abc,cd,bd->a * bool
-            broadcasting/bhqd,bhqkd->bhqk * bool
-            !broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool
-            broadcasting/bij,bjk->bik * bool
-            broadcasting/bnid,bnjd->bnij * bool
-            broadcasting/ij,ij->i * bool
-            broadcasting/ij,jk->ik (1,3) (3,1) bool
-            broadcasting/ijk,kl,jl->ik * bool
-            dtypes/* bool
-            dtypes/* uint16
-            dtypes/* uint32
-            dtypes/* uint64
-            !dtypes/i,i,i->i *
-            !dtypes/i,j->ij *
-            !dtypes/i-> *
-            !dtypes/ii->i *
-            !dtypes/ij,ij->ij *
-            !dtypes/ij->j *
-            !dtypes/ij->ji *
-            integers/*
-            !integers/* int16
-            !integers/* int32
-            !integers/* int64
-            !integers/* int8
-            !integers/* uint8
-            !integers/i,j->ij *
-            !integers/i-> *
-            known faults/*:one *
-            known faults/bij,bjk->bik * bool *
-            known faults/ij,jk->ki * bool *
-            larger sizes/* bool
-            !larger sizes/i,j->ij *
-            !larger sizes/iij->j *
-            !larger sizes/ij,ij->ij *
-            !larger sizes/ij->i *
-            !larger sizes/ij->j *
-            !larger sizes/ij->ji *
-            !larger sizes/ijk->jik *
-            !larger sizes/ijk->kj *
-            layouts/ij,jk->ik * bool
-            no axes/,ij,jk->ik * bool
-            no axes/i,i-> * bool
-            no axes/ij,ji-> * bool
-            vmap/* bool
             zero sizes/i,i-> * bool
             """,
             "PyTorch has no matrix product of bools, nor of unsigned integers of 16 bits or more.",
         ),
         Deviation(
-            """
-            gradients/* complex64 *
-            gradients/* float16 *
-            gradients/* float32 *
-            !gradients/* one array for all
-            known faults/ij,jk->ik * dtypes are not promoted
-            promotion/* bfloat16
-            promotion/* bfloat16 *int*
-            promotion/* bool
-            !promotion/* bool uint16
-            !promotion/* bool uint32
-            !promotion/* bool uint64
-            promotion/* complex128
-            promotion/* complex64
-            promotion/* float16
-            promotion/* float16 *int*
-            promotion/* float32
-            promotion/* float32 *int*
-            promotion/* float64
-            promotion/* float64 *int*
-            promotion/* int16
-            promotion/* int32
-            promotion/* int64
-            promotion/* int8
-            promotion/* uint8
+            MIXED_PRODUCTS
+            + """
             !promotion/* uint?? *int*
-            !promotion/* uint?? bool
-            !promotion/* uint?? complex*
-            !promotion/* uint?? int16
-            !promotion/* uint?? int64
-            !promotion/* uint?? int8
-            !promotion/* uint?? uint8
-            promotion/i,i-> *
-            !promotion/i,i->i *
-            !promotion/i,j->ij *
             """,
             "PyTorch's matrix products take one dtype, and neither einsum nor opt_einsum casts for them.",
         ),
