@@ -164,9 +164,10 @@ class ArrayApiAdapter(Adapter):
     # -- results ----------------------------------------------------------------------------------------
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        # The standard leaves it to libraries whether arrays can be written to; written over itself, one stays as it is.
+        # The standard leaves it to libraries whether arrays can be written to; writing no elements shows it.
+        none = (slice(0), ...) if out.shape else ...
         try:
-            out[...] = out
+            out[none] = out[none]
         except Exception as error:
             kind = type(out)
             raise BackendError(
