@@ -11,11 +11,12 @@ import einsumx
 import einsumx.mxnet
 from einsumx import BackendError
 from einsumx.conformance.oracle import expect, judge
+from einsumx.mxnet import importing
 from einsumx.registry import get_backend
 
 
 def stand_in(name):
-    return einsumx.mxnet._stand_in(name, np)
+    return importing._stand_in(name, np)
 
 
 needs_mxnet = pytest.mark.skipif(not find_spec("mxnet"), reason="MXNet is not installed")
@@ -31,7 +32,7 @@ def run(code):
 NAMES = """
 import numpy as np
 import einsumx.mxnet
-from einsumx.mxnet import _ALIASES, _CONSTANTS, _FUNCTIONS
+from einsumx.mxnet.importing import _ALIASES, _CONSTANTS, _FUNCTIONS
 def old_names(): return {name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name in vars(np)}
 before = old_names()
 """
