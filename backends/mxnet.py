@@ -256,6 +256,18 @@ class MxnetAdapter(Adapter):
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.mx.npx.batch_dot(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
 
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        return self._native(equation, *arrays)
+
+    @cached_property
+    def _native(self) -> Callable[..., Array]:
+        """The kernel behind ``mx.np.einsum``, which may be replaced by einsumx."""
+        if self._is_first:
+            kernel = self.mx.nd.np._internal.einsum
+            return lambda equation, *arrays: kernel(*arrays, subscripts=equation, optimize=0)
+        kernel = import_module("mxnet.ndarray.numpy._api_internal").einsum
+        return lambda equation, *arrays: kernel(*arrays, equation, None, 0)
+
     def prepare(self, run: Run, plan: Plan) -> Run:
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
         if all(shape and 0 not in shape for shape in shapes):
@@ -277,8 +289,27 @@ class MxnetAdapter(Adapter):
     # -- results ----------------------------------------------------------------------------------------
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if self.mx.autograd.is_recording():
-            raise BackendError("autograd records no writing into out=; leave out= away and use the result")
+        autograd = self.mx.autograd
+        if not autograd.is_recording():
+            return
+        if self._in_graph(out):
+            raise BackendError(
+                "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
+                "leave out= away and use the result"
+            )
+        if any(map(self._in_graph, operands)):
+            with autograd.pause(), self.mx.util.np_shape(True):
+                overlaps = any(self.xp.may_share_memory(out, operand) for operand in operands)
+            if overlaps:
+                raise BackendError("out= overlaps an operand, of which autograd needs the values as they are")
+
+    def _in_graph(self, array: Array) -> bool:
+        """Whether autograd knows ``array``, as a variable or as a result that it recorded."""
+        try:
+            self.mx.autograd.get_symbol(array)
+        except self.mx.base.MXNetError:
+            return False
+        return True
 
     def write(self, out: Array, result: Array) -> None:
         with self.mx.util.np_shape(True):

@@ -390,11 +390,47 @@ def test_an_out_that_does_not_fit_is_refused_and_untouched(out, error):
     assert not ours.asnumpy().any()
 
 
-def test_out_under_autograd_is_refused_and_untouched():
-    out, square = array(np.zeros((2, 2)), "float32"), array(np.ones((2, 2)), "float32")
-    with mx.autograd.record(), pytest.raises(einsumx.BackendError, match="autograd"):
-        einsumx.einsum("ij,jk->ik", square, square, out=out)
-    assert not out.asnumpy().any()
+def test_writing_into_out_is_recorded(random):
+    lhs, rhs = (array(random.integers(-3, 4, shape), "float32") for shape in ((2, 3), (3, 4)))
+    for operand in (lhs, rhs):
+        operand.attach_grad("add")
+        operand.grad[()] = 1
+    out = array(np.zeros((4, 2)), "float64")
+    with mx.autograd.record():
+        assert einsumx.einsum("ij,jk->ki", lhs, rhs, out=out) is out
+        loss = (out * out).sum()
+    loss.backward()
+    product = lhs.asnumpy() @ rhs.asnumpy()
+    np.testing.assert_array_equal(out.asnumpy(), product.T)
+    np.testing.assert_array_equal(lhs.grad.asnumpy(), 1 + 2 * product @ rhs.asnumpy().T)
+    np.testing.assert_array_equal(rhs.grad.asnumpy(), 1 + 2 * lhs.asnumpy().T @ product)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5, 1, 4)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_autograd_does_not_know_is_written_into_while_it_records(dtype, shape):
+    out, operand = array(np.zeros(shape), dtype), array(np.ones(shape), dtype)
+    with mx.autograd.record():
+        for _ in range(2):
+            einsumx.einsum("...->...", operand, out=out)
+    np.testing.assert_array_equal(out.asnumpy(), np.ones(shape))
+
+
+@pytest.mark.parametrize("kind", ["a variable", "a result", "an operand", "a view of an operand"])
+def test_an_out_that_autograd_could_not_differentiate_through_is_refused_and_untouched(kind):
+    square, factor = array([[1, 2], [3, 4]], "float32"), array(np.eye(2), "float32")
+    factor.attach_grad()
+    with mx.autograd.record():
+        out = {
+            "a variable": factor,
+            "a result": factor * 2,
+            "an operand": square,
+            "a view of an operand": square.reshape_view((2, 2)),
+        }[kind]
+        before = out.asnumpy()
+        with pytest.raises(einsumx.BackendError, match="autograd"):
+            einsumx.einsum("ij,jk->ik", square, factor, out=out)
+    np.testing.assert_array_equal(out.asnumpy(), before)
 
 
 # -- errors before any work -------------------------------------------------------------------------------------
