@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_int64
 from functools import cached_property
 from importlib import import_module
 from math import prod
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.backends.mxnet_calls import Calls
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.mxnet import load
-from einsumx.ops import Matmul, Op, Reshape
+from einsumx.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -82,6 +82,11 @@ class MxnetAdapter(Adapter):
         """Whether this is MXNet 1: it transposes slowly, and its cast has a gradient that overwrites."""
         return str(self.mx.__version__).startswith("1.")
 
+    @cached_property
+    def calls(self) -> Calls:
+        """Prepares calls of MXNet's operators."""
+        return Calls(self.mx)
+
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
@@ -101,7 +106,7 @@ class MxnetAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return type(array), array.shape, array.dtype, self.device(array)
+        return type(array), *self.calls.describe(array), self.device(array)
 
     @cached_property
     def _has_gpus(self) -> bool:
@@ -152,67 +157,84 @@ class MxnetAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        if array.dtype == bool:
-            return self.transpose(array.astype("int8"), axes).astype("bool")
+        return self._transposing(axes, self.dtype_name(array.dtype))(array)
+
+    def _transposing(self, axes: tuple[int, ...], dtype: str) -> Callable[..., Array]:
+        if dtype == "bool":
+            turn = self._transposing(axes, "int8")
+            return lambda array: turn(array.astype("int8")).astype("bool")
         # Where the last axis stays, swaps of two axes copy whole rows, several times faster than MXNet 1's
         # transpose, and than MXNet 2's beyond four axes.
         if axes[-1] == len(axes) - 1 and (self._is_first or len(axes) > 4):
-            return self._swapped(array, axes)
-        return self.xp.transpose(array, axes)
+            return self._swapping(axes)
+        return self.calls.transpose(axes)
 
-    def _swapped(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def _swapping(self, axes: tuple[int, ...]) -> Callable[..., Array]:
         """A transpose by as few swaps of two axes as do it."""
         order = list(range(len(axes)))
+        swaps = []
         for place, axis in enumerate(axes):
             other = order.index(axis)
             if other != place:
-                array = self.xp.swapaxes(array, place, other)
+                swaps.append(self.calls.swapaxes(place, other))
                 order[place], order[other] = order[other], order[place]
-        return array
+        if len(swaps) == 1:
+            return swaps[0]
+
+        def swapped(array: Array) -> Array:
+            for swap in swaps:
+                array = swap(array)
+            return array
+
+        return swapped
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         # reshape_view shares memory, but takes a size of 0 for "as before"; nothing is copied where there is nothing.
-        return array.reshape(shape) if 0 in shape else array.reshape_view(shape)
+        return array.reshape(shape) if 0 in shape else self.calls.view(shape)(array)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        if isinstance(op, Reshape) and 0 not in op.shape:
-            return self._view(op.shape)
-        if isinstance(op, Matmul) and dtype == "float32" and shapes[0][0] == 1 and self._is_first:
+        match op:
+            case Reshape() if 0 not in op.shape:
+                return self.calls.view(op.shape)
+            case Transpose():
+                return self._transposing(op.axes, dtype)
+            case Diagonal() if dtype != "bool":
+                return self.calls.diagonal(op.axis1, op.axis2)
+            case Sum():
+                return self._summing(shapes[0], op.axes, dtype)
+            case Multiply() if not any(0 in shape for shape in shapes):
+                return self.calls.multiply()
+            case Matmul():
+                return self._multiplying(op, shapes, dtype)
+            case Native():
+                return self.calls.einsum(op.equation, len(op.operands))
+            case _:
+                return super().kernel(op, shapes, dtype)
+
+    def _multiplying(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if dtype == "float32" and shapes[0][0] == 1 and self._is_first:
             rows, inner = shapes[0][:0:-1] if op.transpose_lhs else shapes[0][1:]
             cols = shapes[1][1] if op.transpose_rhs else shapes[1][2]
             copies_pay = (not op.transpose_lhs or cols >= _LAYER_COPY) and (op.transpose_rhs or rows >= _LAYER_COPY)
             if rows * inner * cols >= _LAYER and copies_pay:
                 return self._layer(cols, inner, op.transpose_lhs, op.transpose_rhs)
-        return super().kernel(op, shapes, dtype)
+        return self.calls.batch_dot(op.transpose_lhs, op.transpose_rhs)
 
     def _layer(self, cols: int, inner: int, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
         """A single product as the layer ``x @ weights.T``, which MXNet 1 gives to oneDNN, and batch_dot to its BLAS."""
-        connect, view, turned = self.mx.npx.fully_connected, self._view((cols, inner)), (0, 2, 1)
+        connect, view, turn = self.calls.layer(cols), self.calls.view((cols, inner)), self.calls.transpose((0, 2, 1))
 
         def product(lhs: Array, rhs: Array) -> Array:
-            lhs = self.transpose(lhs, turned) if transpose_lhs else lhs
-            rhs = rhs if transpose_rhs else self.transpose(rhs, turned)
-            return connect(lhs, view(rhs), num_hidden=cols, no_bias=True, flatten=False)
+            lhs = turn(lhs) if transpose_lhs else lhs
+            rhs = rhs if transpose_rhs else turn(rhs)
+            return connect(lhs, view(rhs))
 
         return product
-
-    def _view(self, shape: tuple[int, ...]) -> Callable[[Array], Array]:
-        """What ``reshape_view`` does, without its checks in Python, which take six times as long as the call."""
-        base = self.mx.base
-        view, check, new_handle = base._LIB.MXNDArrayReshape64, base.check_call, base.NDArrayHandle
-        rank, sizes, kind = len(shape), (c_int64 * len(shape))(*shape), self.xp.ndarray
-
-        def reshaped(array: Array) -> Array:
-            handle = new_handle()
-            check(view(array.handle, rank, sizes, False, byref(handle)))
-            return kind(handle=handle, writable=array.writable)
-
-        return reshaped
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         if array.dtype == bool:
             return self.diagonal(array.astype("int8"), axis1, axis2).astype("bool")
-        return self.xp.diagonal(array, 0, axis1, axis2)
+        return self.calls.diagonal(axis1, axis2)(array)
 
     def copy(self, array: Array) -> Array:
         return array.reshape(array.shape)  # array.copy() has a gradient that overwrites where it should add
@@ -223,27 +245,38 @@ class MxnetAdapter(Adapter):
         return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        shape = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
-        if 0 in shape:  # MXNet 1 fails to sum what has no elements into what has none
-            return self.reshape(array, shape)
-        if array.dtype == bool:
-            return self.xp.any(array, axis=axes)
-        if array.size >= _LARGE and axes[-1] - axes[0] + 1 == len(axes) and array.dtype in ("float32", "float64"):
-            return self._sum_by_matmul(array, prod(shape[: axes[0]]), prod(shape[axes[0] :]), shape)
-        return self.xp.sum(array, axis=axes)
+        return self._summing(array.shape, axes, self.dtype_name(array.dtype))(array)
 
-    def _sum_by_matmul(self, array: Array, outer: int, inner: int, shape: tuple[int, ...]) -> Array:
+    def _summing(self, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> Callable[..., Array]:
+        kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        if 0 in kept:  # MXNet 1 fails to sum what has no elements into what has none
+            return lambda array: self.reshape(array, kept)
+        if dtype == "bool":
+            return lambda array: self.xp.any(array, axis=axes)
+        if prod(shape) >= _LARGE and axes[-1] - axes[0] + 1 == len(axes) and dtype in ("float32", "float64"):
+            return self._summing_by_matmul(shape, axes, kept, dtype)
+        return self.calls.sum(axes)
+
+    def _summing_by_matmul(
+        self, shape: tuple[int, ...], axes: tuple[int, ...], kept: tuple[int, ...], dtype: str
+    ) -> Callable[..., Array]:
         """The sum over the middle axis of ``[outer, count, inner]`` as products with ones, often ten times as fast."""
-        count = array.size // (outer * inner)
+        outer, inner = prod(shape[: axes[0]]), prod(shape[axes[-1] + 1 :])
+        count = prod(shape) // (outer * inner)
         by_rows = inner == 1  # one matrix times a vector, and not many short rows
-        matrices = self.reshape(array, (1, outer, count) if by_rows else (outer, count, inner))
-        ones = self.xp.ones((len(matrices), 1, count), dtype=array.dtype, ctx=self._context(self.device(array)))
-        return self.reshape(self.matmul(ones, matrices, False, by_rows), shape)
+        matrices = (1, outer, count) if by_rows else (outer, count, inner)
+        stack, total, result = self.calls.view(matrices), self.calls.batch_dot(False, by_rows), self.calls.view(kept)
+
+        def summed(array: Array) -> Array:
+            ones = self.xp.ones((matrices[0], 1, count), dtype=dtype, ctx=self._context(self.device(array)))
+            return result(total(ones, stack(array)))
+
+        return summed
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         if 0 in lhs.shape or 0 in rhs.shape:
             return self._empty_product(lhs, rhs)
-        return self.xp.multiply(lhs, rhs)
+        return self.calls.multiply()(lhs, rhs)
 
     def _empty_product(self, lhs: Array, rhs: Array) -> Array:
         """A product without elements, as a matmul: multiply would leave its operands' gradients unwritten."""
@@ -254,7 +287,10 @@ class MxnetAdapter(Adapter):
         return self.reshape(self.matmul(rows, cols, False, False), shape).astype(dtype)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.mx.npx.batch_dot(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
+        return self.calls.batch_dot(transpose_lhs, transpose_rhs)(lhs, rhs)
+
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        return self.calls.einsum(equation, len(arrays))(*arrays)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return self._native(equation, *arrays)

@@ -348,6 +348,23 @@ def test_a_pure_rearrangement_does_not_alias_its_operand():
         assert not operand.asnumpy().any()
 
 
+def test_the_native_kernel_is_reached_whatever_mx_np_einsum_stands_for(monkeypatch):
+    monkeypatch.setattr(mx.np, "einsum", pytest.fail)
+    monkeypatch.setattr(mx.ndarray.numpy, "einsum", pytest.fail)
+    operand = array(np.arange(6).reshape(2, 3), "float32")
+    result = einsumx.einsum("ij,ij->i", operand, operand)
+    assert ops(einsumx.plan("ij,ij->i", operand, operand), Native)
+    assert result.asnumpy().tolist() == [5, 50]
+    assert ADAPTER.native("ij->j", [operand]).asnumpy().tolist() == [3, 5, 7]
+
+
+def test_what_mxnet_refuses_of_a_primitive_is_its_own_error():
+    with pytest.raises(mx.base.MXNetError, match=r"einsum|dimension|shape"):
+        ADAPTER.native("ij,jk->ik", [array(np.ones((2, 3))), array(np.ones((2, 3)))])
+    with pytest.raises(mx.base.MXNetError, match="shape"):
+        ADAPTER.matmul(array(np.ones((1, 2, 3))), array(np.ones((1, 2, 3))), False, False)
+
+
 # -- out= -------------------------------------------------------------------------------------------------------
 
 
@@ -663,6 +680,31 @@ def test_the_threads_np_shape_switch_is_left_as_it_was(active):
     with mx.util.np_array(active), mx.util.np_shape(active):
         einsumx.einsum("ij->", array(np.ones((2, 3)), "float32"))
         assert mx.util.is_np_shape() is active
+
+
+def test_threads_that_share_prepared_calls_do_not_see_each_others_arrays():
+    """Eight threads run the same plans at once, each on a matrix of its own number."""
+    equations = {"ij,jk->ik": 2, "ij->ji": 1, "ij,ij->ij": 2, "ii->i": 1, "ij->i": 1, "ij,jk,kl->li": 3}
+    values = [np.full((3, 3), number + 1.0) for number in range(8)]
+    expected = [
+        {
+            equation: plain_sum(
+                equation.partition("->")[0].split(","), equation[equation.index(">") + 1 :], [own] * many
+            )
+            for equation, many in equations.items()
+        }
+        for own in values
+    ]
+
+    def work(number):
+        own = array(values[number])
+        for _ in range(100):
+            for equation, many in equations.items():
+                result = einsumx.einsum(equation, *[own] * many).asnumpy()
+                np.testing.assert_array_equal(result, expected[number][equation])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(work, range(8))] == [None] * 8
 
 
 # -- arrays to and from the host ----------------------------------------------------------------------------------
