@@ -359,7 +359,7 @@ def test_the_native_kernel_is_reached_whatever_mx_np_einsum_stands_for(monkeypat
 
 
 def test_what_mxnet_refuses_of_a_primitive_is_its_own_error():
-    with pytest.raises(mx.base.MXNetError, match=r"einsum|dimension|shape"):
+    with pytest.raises(mx.base.MXNetError, match="Size of label 'j'"):
         ADAPTER.native("ij,jk->ik", [array(np.ones((2, 3))), array(np.ones((2, 3)))])
     with pytest.raises(mx.base.MXNetError, match="shape"):
         ADAPTER.matmul(array(np.ones((1, 2, 3))), array(np.ones((1, 2, 3))), False, False)
