@@ -292,18 +292,6 @@ class MxnetAdapter(Adapter):
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return self.calls.einsum(equation, len(arrays))(*arrays)
 
-    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        return self._native(equation, *arrays)
-
-    @cached_property
-    def _native(self) -> Callable[..., Array]:
-        """The kernel behind ``mx.np.einsum``, which may be replaced by einsumx."""
-        if self._is_first:
-            kernel = self.mx.nd.np._internal.einsum
-            return lambda equation, *arrays: kernel(*arrays, subscripts=equation, optimize=0)
-        kernel = import_module("mxnet.ndarray.numpy._api_internal").einsum
-        return lambda equation, *arrays: kernel(*arrays, equation, None, 0)
-
     def prepare(self, run: Run, plan: Plan) -> Run:
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
         if all(shape and 0 not in shape for shape in shapes):
