@@ -10,11 +10,13 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.backends.mxnet_calls import Calls
+from einsumx.backends.mxnet_graph import recorded, signatures
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.mxnet import load
 from einsumx.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
+from einsumx.prepare import Written
 from einsumx.rates import Rates
 from einsumx.traits import Traits
 from einsumx.verify import replay
@@ -78,6 +80,11 @@ class MxnetAdapter(Adapter):
         return self.mx.np
 
     @cached_property
+    def npx(self) -> Any:
+        """What ``mx.np`` has beyond NumPy."""
+        return self.mx.npx
+
+    @cached_property
     def _is_first(self) -> bool:
         """Whether this is MXNet 1: it transposes slowly, and its cast has a gradient that overwrites."""
         return str(self.mx.__version__).startswith("1.")
@@ -96,9 +103,14 @@ class MxnetAdapter(Adapter):
             advice = "einsum takes mx.np arrays; convert it with .as_np_ndarray(), which copies nothing"
             if kind is not self.mx.nd.NDArray:
                 advice = "einsum takes mx.np arrays; convert it with .tostype('default').as_np_ndarray()"
+        elif issubclass(kind, self.mx.sym.np._Symbol):
+            return
         else:
-            advice = "einsum takes mx.np arrays; call it outside of hybridized blocks, which MXNet 1 shows symbols"
+            advice = "einsum takes mx.np arrays and mx.sym.np symbols; convert it with .as_np_ndarray()"
         raise BackendError(f"an operand is a {kind.__module__}.{kind.__qualname__}: {advice}")
+
+    def serving(self, kind: type) -> Adapter:
+        return self if issubclass(kind, self.xp.ndarray) else SYMBOLS
 
     def needs_gradient(self, array: Array) -> bool:
         return array.grad is not None or bool(self.mx.autograd.is_recording())
@@ -163,21 +175,9 @@ class MxnetAdapter(Adapter):
         if dtype == "bool":
             turn = self._transposing(axes, "int8")
             return lambda array: turn(array.astype("int8")).astype("bool")
-        # Where the last axis stays, swaps of two axes copy whole rows, several times faster than MXNet 1's
-        # transpose, and than MXNet 2's beyond four axes.
-        if axes[-1] == len(axes) - 1 and (self._is_first or len(axes) > 4):
-            return self._swapping(axes)
-        return self.calls.transpose(axes)
-
-    def _swapping(self, axes: tuple[int, ...]) -> Callable[..., Array]:
-        """A transpose by as few swaps of two axes as do it."""
-        order = list(range(len(axes)))
-        swaps = []
-        for place, axis in enumerate(axes):
-            other = order.index(axis)
-            if other != place:
-                swaps.append(self.calls.swapaxes(place, other))
-                order[place], order[other] = order[other], order[place]
+        swaps = [self.calls.swapaxes(*pair) for pair in self.swaps(axes)]
+        if not swaps:
+            return self.calls.transpose(axes)
         if len(swaps) == 1:
             return swaps[0]
 
@@ -187,6 +187,22 @@ class MxnetAdapter(Adapter):
             return array
 
         return swapped
+
+    def swaps(self, axes: tuple[int, ...]) -> list[tuple[int, int]]:
+        """As few swaps of two axes as a transpose takes, where they are faster than it is.
+
+        Where the last axis stays, they copy whole rows, several times faster than MXNet 1's transpose, and than MXNet
+        2's beyond four axes.
+        """
+        if axes[-1] != len(axes) - 1 or not (self._is_first or len(axes) > 4):
+            return []
+        order, found = list(range(len(axes))), []
+        for place, axis in enumerate(axes):
+            other = order.index(axis)
+            if other != place:
+                found.append((place, other))
+                order[place], order[other] = order[other], order[place]
+        return found
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         # reshape_view shares memory, but takes a size of 0 for "as before"; nothing is copied where there is nothing.
@@ -293,6 +309,25 @@ class MxnetAdapter(Adapter):
         return self.calls.einsum(equation, len(arrays))(*arrays)
 
     def prepare(self, run: Run, plan: Plan) -> Run:
+        return self._in_np_shape(run if self._is_first else self._or_recorded(run, plan), plan)
+
+    def _or_recorded(self, run: Run, plan: Plan) -> Run:
+        """``run``, but where MXNet 2 traces a block: what is recorded there is for later calls of other sizes too."""
+        is_tracing = self.mx._deferred_compute.is_deferred_compute
+
+        def either(*operands: Array) -> Array:
+            if not is_tracing():
+                return run(*operands)
+            if len(operands) < len(plan.operands):
+                raise BackendError(
+                    "an expression with constants cannot be traced: MXNet records what is computed of a block's inputs "
+                    "and parameters alone; call einsum, with the constant as one of these"
+                )
+            return recorded(plan, self)(*operands)
+
+        return either
+
+    def _in_np_shape(self, run: Run, plan: Plan) -> Run:
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
         if all(shape and 0 not in shape for shape in shapes):
             return run
@@ -357,4 +392,26 @@ class MxnetAdapter(Adapter):
         array.wait_to_read()
 
 
+class SymbolAdapter(MxnetAdapter):
+    """The symbols that MXNet 1 shows a block which it traces: what they stand for has sizes only when it is run."""
+
+    @cached_property
+    def xp(self) -> Any:
+        return self.mx.sym.np
+
+    @cached_property
+    def npx(self) -> Any:
+        return self.mx.sym.npx
+
+    def signature(self, array: Array) -> Signature:
+        raise BackendError("MXNet's symbols have no sizes yet: einsum alone takes them, and without out=")
+
+    def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
+        return signatures(written, arrays)
+
+    def prepare(self, run: Run, plan: Plan) -> Run:
+        return recorded(plan, self)
+
+
 ADAPTER = MxnetAdapter()
+SYMBOLS = SymbolAdapter()

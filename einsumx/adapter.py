@@ -64,7 +64,7 @@ class Adapter:
     # -- which arrays -----------------------------------------------------------------------------------
 
     def serving(self, kind: type) -> Adapter:
-        """The adapter for arrays of this type: this one, but for a backend that is one for several libraries."""
+        """The adapter for arrays of this type: this one, but for a backend that is one for several kinds of them."""
         return self
 
     def check_type(self, kind: type) -> None:
@@ -94,6 +94,14 @@ class Adapter:
         It may fail, with AttributeError or TypeError, for what is no array of the framework.
         """
         return type(array), tuple(array.shape), array.dtype, self.device(array)
+
+    def signatures(self, written: Any, arrays: Sequence[Array]) -> tuple[Signature, ...]:
+        """The signatures of a contraction's operands.
+
+        Overridden where arrays do not show all that they are planned by, and the equation, which ``written`` is as
+        text or sublists, tells more.
+        """
+        return tuple(map(self.signature, arrays))
 
     def device(self, array: Array) -> str:
         """The device that holds ``array``, by name."""

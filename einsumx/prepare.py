@@ -131,7 +131,7 @@ def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
 
 def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Prepared:
     """A plan for these arrays, made ready to run; from the cache where the same was asked before."""
-    signatures = tuple(map(adapter.signature, arrays))
+    signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
         return _by_signature(adapter, written, signatures, options)
     return _from_signatures(adapter, written, signatures, options)
@@ -208,11 +208,12 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
 
 @lru_cache(maxsize=1024)
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
-    return bind(_equation(written, len(shapes)), shapes)
+    return bind(parsed(written, len(shapes)), shapes)
 
 
 @lru_cache(maxsize=1024)
-def _equation(written: Written, count: int) -> Equation:
+def parsed(written: Written, count: int) -> Equation:
+    """The equation for that many operands, from the cache where it was read before."""
     if isinstance(written, str):
         return parse_text(written, count)
     return parse_sublists(*written)
@@ -281,7 +282,7 @@ _CACHES = {
     "options": _by_signature,
     "plans": _by_layout,
     "sizes": _sized,
-    "equations": _equation,
+    "equations": parsed,
     "stored": _executable,
 }
 

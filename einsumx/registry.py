@@ -124,7 +124,7 @@ def serving(kind: type) -> Adapter:
         adapter = _of_package(_top(base.__module__))
         if adapter is not None:
             adapter.check_type(kind)
-            return adapter
+            return adapter.serving(kind)
     if hasattr(kind, "__array_namespace__"):
         return get_backend("array_api").serving(kind)
     raise BackendError(

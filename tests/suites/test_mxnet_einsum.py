@@ -151,14 +151,6 @@ def test_values_and_gradients(equation, plain, shapes, dtype, optimize, hybridiz
             np.testing.assert_allclose(operand.grad.asnumpy(), wanted, relative, absolute)
 
 
-@pytest.mark.skipif(not FIRST, reason="only MXNet 1 hybridizes with symbols")
-def test_a_hybridized_block_of_mxnet_1_is_refused_with_advice():
-    block = Hybrid("ij->ji", optimize=True)
-    block.hybridize()
-    with pytest.raises(einsumx.BackendError, match="symbols"):
-        block(mx.np.ones((2, 3)))
-
-
 def test_the_expected_gradients_agree_with_some_worked_out_by_hand():
     first, second = np.array([[1.0, 2, 3, 4]]), np.arange(8.0).reshape(2, 4)
     assert gradient("ij,ij->i", [first, second], 0).tolist() == [[4, 6, 8, 10]]
