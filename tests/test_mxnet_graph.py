@@ -253,3 +253,41 @@ def test_an_expression_with_constants_is_refused_in_a_trace():
     block.hybridize()
     with pytest.raises(einsumx.BackendError, match="constants"):
         block(mx.np.ones((2, 3)))
+
+
+# -- where mx.np.einsum is replaced -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not FIRST, reason="MXNet 2 traces blocks with arrays")
+def test_a_rank_that_nothing_tells_falls_back_to_mxnets_own_and_says_so_once(recwarn):
+    equation = "...ab,...bc->...ac"
+    with einsumx.mxnet.replace_einsum():
+        for _ in range(2):
+            graph = mx.sym.np.einsum(equation, symbol("a"), symbol("b"))
+            assert operators(graph) == ["_npi_einsum"]
+    (said,) = [str(warning.message) for warning in recwarn]
+    assert equation in said
+    assert "labels in its place" in said
+
+
+@pytest.mark.skipif(not FIRST, reason="MXNet 2 traces blocks with arrays")
+@pytest.mark.parametrize("options", [{"dtype": "float64"}, {"no_such": 1}])
+def test_the_fallback_ignores_no_keyword(options):
+    with einsumx.mxnet.replace_einsum(), pytest.raises((einsumx.BackendError, TypeError)):
+        mx.sym.np.einsum("...ab,...bc->...ac", symbol("a"), symbol("b"), **options)
+
+
+@pytest.mark.skipif(not FIRST, reason="MXNet 2 traces blocks with arrays")
+def test_in_a_block_the_replacement_knows_ranks_sizes_of_1_and_dtypes():
+    class Block(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, first, second):  # noqa: N803  MXNet's name
+            return F.np.einsum("...i,...i->...", first, second)
+
+    block = Block()
+    block.hybridize()
+    block.equation = "...i,...i->..."
+    before = mx.gluon.HybridBlock._get_graph
+    with einsumx.mxnet.replace_einsum():
+        for batch in (2, 5):
+            is_right(block, drawn([(batch, 1, 4), (1, 3, 4)], "float16"))
+    assert mx.gluon.HybridBlock._get_graph is before

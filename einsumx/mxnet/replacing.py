@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import lru_cache, partial, wraps
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from warnings import warn
 
 from einsumx.api import einsum
 from einsumx.errors import EinsumxError
 from einsumx.mxnet.importing import load
+from einsumx.mxnet.tracing import UnknownRankError, with_known_inputs
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,12 +125,15 @@ def _put() -> None:
 def _found() -> Iterator[_Place]:
     """The names under which MXNet calls its einsum functions, with what is there now."""
     mx = load()
-    functions = [(mx.nd.np, mx.np.ndarray)]
+
+    def place(owner: Any, name: str, ours: Callable[[Function], Function]) -> _Place:
+        native = getattr(owner, name)
+        return _Place(owner, name, native, replacing := ours(native), _chosen(native, replacing))
+
+    yield place(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
     if mx.__version__.startswith("1."):  # MXNet 2 traces blocks with arrays
-        functions.append((mx.sym.np, mx.sym.np._Symbol))
-    for owner, operand in functions:
-        ours = _replacing(owner.einsum, operand)
-        yield _Place(owner, "einsum", owner.einsum, ours, _chosen(owner.einsum, ours))
+        yield place(mx.sym.np, "einsum", partial(_replacing, operand=mx.sym.np._Symbol))
+        yield place(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
 
 
 def _chosen(native: Function, ours: Function) -> Function:
@@ -150,10 +155,25 @@ def _replacing(native: Function, operand: type) -> Function:
             if options or not operands or not isinstance(operands[-1], operand):
                 return einsum(*operands, **_asked(options))
             return einsum(*operands)
+        except UnknownRankError as error:
+            if not isinstance(operands[0], str) or not set(options) <= {"optimize", "out"}:
+                raise as_mxnet_error(error) from None
+            _say_native(operands[0])
+            return native(*operands, **options)
         except EinsumxError as error:
             raise as_mxnet_error(error) from error.__cause__
 
     return function
+
+
+@lru_cache(maxsize=1024)
+def _say_native(equation: str) -> None:
+    """Warn, once an equation, that MXNet's own einsum is used."""
+    warn(
+        f"MXNet's own, slow einsum is recorded for {equation!r}: how many axes the ellipsis stands for is not known of "
+        "symbols without shapes; write labels in its place, or declare the variable's shape",
+        stacklevel=4,
+    )
 
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:
