@@ -31,6 +31,14 @@ assert einsumx.einsum("ij,j->i", einsumx_example.asarray([[1, 2], [3, 4]]), [5, 
 PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
 """Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
 
+MXNET_TESTS = (
+    "tests/test_mxnet_load.py",
+    "tests/test_mxnet_page.py",
+    "tests/suites/test_mxnet_einsum.py",
+    "tests/suites/test_gluonnlp_attention.py",
+)
+"""What holds for either version of MXNet beside any NumPy."""
+
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
@@ -81,10 +89,10 @@ def together(session: nox.Session) -> None:
     """MXNet under the current NumPy, in one process with PyTorch and JAX."""
     install(session, *TESTING, TORCH, "jax==0.10.*", "numpy>=2.4", "requests", "graphviz")
     session.install("--no-deps", "mxnet==1.9.1")  # which asks for an older NumPy than it works with
-    session.run("pytest", "tests/test_mxnet_load.py", "tests/test_mxnet.py", "tests/suites/test_mxnet_einsum.py")
+    session.run("pytest", "tests/test_mxnet.py", *MXNET_TESTS)
     session.run("einsumx", "conformance", "--backend", "mxnet")
     session.install("--no-deps", "mxnet==2.0.0b1")
-    session.run("pytest", "tests/test_mxnet_load.py", "tests/suites/test_mxnet_einsum.py")
+    session.run("pytest", *MXNET_TESTS)
     session.run("einsumx", "conformance", "--backend", "mxnet")
 
 

@@ -1,0 +1,172 @@
+"""A transformer encoder layer in MXNet, before and after ``einsumx.mxnet.replace_einsum()``.
+
+``python docs/examples/mxnet_attention.py`` runs one layer, forward and backward, imperative and hybridized, first on
+MXNet's own einsum and then on einsumx, and trains it for some steps on either. It prints how long each takes, and
+checks that both give the same results and gradients but for rounding. ``--small`` takes a size that runs at once.
+
+The layer is what an MXNet user writes: nothing in it knows of einsumx.
+"""
+
+import argparse
+import time
+from contextlib import nullcontext
+from statistics import median
+
+import numpy as np
+
+import einsumx.mxnet
+
+mx = einsumx.mxnet.load()  # `import mxnet as mx` does, with the NumPy that MXNet was built for
+mx.npx.set_np()
+
+EPS = 2.0**-23
+BOUND = 256 * EPS
+"""How far results may differ, as a part of the largest: some hundred roundings, one after another."""
+
+
+class EncoderLayer(mx.gluon.HybridBlock):
+    """Self-attention and a feed-forward network, each added to its input and normalized."""
+
+    def __init__(self, units, heads):
+        super().__init__()
+        self.units, self.heads = units, heads
+        self.query, self.key, self.value = (self.dense(units, use_bias=False) for _ in range(3))
+        self.output, self.shrink = self.dense(units), self.dense(units)
+        self.grow, self.activation = self.dense(4 * units), mx.gluon.nn.GELU()
+        self.first_norm, self.second_norm = (mx.gluon.nn.LayerNorm(in_channels=units) for _ in range(2))
+
+    def dense(self, units, **options):
+        """A layer that maps the last axis."""
+        return mx.gluon.nn.Dense(units, flatten=False, **options)
+
+    def compute(self, F, data):  # noqa: N803
+        """What the layer makes of data with axes batch, position and unit."""
+
+        def by_heads(projected):
+            return F.npx.reshape(projected, (-2, -2, self.heads, -1))
+
+        query, key, value = (by_heads(project(data)) for project in (self.query, self.key, self.value))
+        scores = F.np.einsum("bind,bjnd->bnij", query, key) / (self.units // self.heads) ** 0.5
+        weights = F.npx.softmax(scores, axis=-1)
+        context = F.npx.reshape(F.np.einsum("bnij,bjnd->bind", weights, value), (-2, -2, -1))
+        data = self.first_norm(data + self.output(context))
+        return self.second_norm(data + self.shrink(self.activation(self.grow(data))))
+
+    if mx.__version__.startswith("1."):
+
+        def hybrid_forward(self, F, data):  # noqa: N803
+            """MXNet 1 calls this with arrays, or, once the layer is hybridized, with symbols."""
+            return self.compute(F, data)
+
+    else:
+
+        def forward(self, data):
+            """MXNet 2 calls this with arrays, also to record what the layer does."""
+            return self.compute(mx, data)
+
+
+class Problem:
+    """A layer's size, its weights at the beginning, and data for it."""
+
+    def __init__(self, batch, length, heads, units):
+        random = np.random.default_rng(0)
+        self.heads, self.units = heads, units
+        self.data, self.target = (
+            mx.np.array(random.normal(size=(batch, length, units)).astype("float32")) for _ in range(2)
+        )
+        layer = EncoderLayer(units, heads)
+        layer.initialize()
+        layer(self.data[:1, :1])  # shapes of weights are known from the first call on
+        self.weights = {
+            name: parameter.data().asnumpy() for name, parameter in layer._collect_params_with_prefix().items()
+        }
+        for name, values in self.weights.items():
+            if values.ndim == 2:
+                values[:] = random.normal(size=values.shape) / values.shape[1] ** 0.5
+            assert np.isfinite(values).all(), name
+
+    def layer(self, hybridized):
+        """A new layer with these weights."""
+        layer = EncoderLayer(self.units, self.heads)
+        layer.initialize()
+        layer(self.data[:1, :1])
+        for name, parameter in layer._collect_params_with_prefix().items():
+            parameter.set_data(mx.np.array(self.weights[name]))
+        layer.hybridize(hybridized)
+        return layer
+
+
+def forward(layer, problem):
+    """The layer's result."""
+    return {"result": layer(problem.data).asnumpy()}
+
+
+def forward_and_backward(layer, problem):
+    """The layer's result, and the gradients of the data and of all weights."""
+    problem.data.attach_grad()
+    with mx.autograd.record():
+        result = layer(problem.data)
+    result.backward(problem.target)
+    parameters = layer._collect_params_with_prefix()
+    gradients = {name: parameter.grad().asnumpy() for name, parameter in parameters.items()}
+    return {"result": result.asnumpy(), "data": problem.data.grad.asnumpy(), **gradients}
+
+
+def train(layer, problem, steps=3):
+    """The loss at each of some steps of stochastic gradient descent."""
+    trainer = mx.gluon.Trainer(layer.collect_params(), "sgd", {"learning_rate": 0.1})
+    square = mx.gluon.loss.L2Loss()
+    losses = []
+    for _ in range(steps):
+        with mx.autograd.record():
+            loss = square(layer(problem.data), problem.target)
+        loss.backward()
+        trainer.step(len(problem.data))
+        losses.append(loss.asnumpy())
+    return {"loss": np.stack(losses)}
+
+
+def timed(function, layer, problem, seconds):
+    """What a function returns, and the median of its times within some seconds, after the first call."""
+    found, times = function(layer, problem), []
+    while not times or (sum(times) < seconds and len(times) < 20):
+        start = time.perf_counter()
+        function(layer, problem)
+        times.append(time.perf_counter() - start)
+    return found, median(times)
+
+
+def difference(found, expected):
+    """The largest difference of any array, as a part of its largest element."""
+    return max(float(np.abs(found[name] - values).max() / np.abs(values).max()) for name, values in expected.items())
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="A transformer encoder layer on mx.np.einsum, and on einsumx.")
+    parser.add_argument("--small", action="store_true", help="a size that runs at once, for tests")
+    small = parser.parse_args().small
+    sizes = {"batch": 2, "length": 24, "heads": 4, "units": 64} if small else {
+        "batch": 4, "length": 100, "heads": 8, "units": 512,
+    }  # fmt: skip
+    problem, seconds = Problem(**sizes), 0.01 if small else 1
+
+    print(f"MXNet {mx.__version__}, NumPy {np.__version__};", ", ".join(f"{name} {n}" for name, n in sizes.items()))
+    print(f"{'':31}{'mx.np.einsum':>14}{'einsumx':>12}{'ratio':>8}{'difference':>14}")
+    for hybridized in (False, True):
+        for function in (forward, forward_and_backward, train):
+            found, times = {}, {}
+            for name, einsum in (("native", nullcontext()), ("einsumx", einsumx.mxnet.replace_einsum())):
+                with einsum:
+                    found[name], times[name] = timed(function, problem.layer(hybridized), problem, seconds)
+            what = f"{'hybridized' if hybridized else 'imperative'} {function.__name__.replace('_', ' ')}"
+            apart = difference(found["einsumx"], found["native"])
+            ratio = times["native"] / times["einsumx"]
+            print(
+                f"{what:31}{times['native'] * 1e3:11.1f} ms{times['einsumx'] * 1e3:9.1f} ms{ratio:7.1f}x{apart:14.1e}"
+            )
+            assert apart <= BOUND, f"{what}: results differ by more than rounding"
+
+
+if __name__ == "__main__":
+    main()
