@@ -1,0 +1,131 @@
+"""Time MXNet's own einsum, einsumx in its place, and what one would write by hand, forward and with gradients.
+
+Under `replace_einsum` the very same call, `mx.np.einsum`, is einsumx. Results and gradients are checked before they are
+timed. A call ends when its results are there, but the tiny ones end when they return: waiting for another thread takes
+longer than all that they do. Nothing is asserted about times.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from contenders import EINSUMX, HAND_WRITTEN, Framework, Function
+from measure import Row, make_case, measure
+from problems import Problem, sized
+from show import console, data, print_tables
+from summary import Table
+
+from einsumx.adapter import Array
+from einsumx.mxnet import load, replace_einsum
+from einsumx.report import duration
+
+NATIVE = "mx.np.einsum"
+
+TINY = (
+    ("ij,jk->ik", {"i": 2, "j": 3, "k": 4}),
+    ("bij,bjk->bik", {"b": 2, "i": 2, "j": 3, "k": 4}),
+    ("bnid,bnjd->bnij", {"b": 2, "n": 2, "i": 3, "j": 2, "d": 4}),
+    ("ij,jk,kl->il", {"i": 2, "j": 3, "k": 4, "l": 5}),
+    ("ij,ij->ij", {"i": 2, "j": 3}),
+    ("i,i->", {"i": 5}),
+    ("ij->ji", {"i": 2, "j": 3}),
+    ("ij->i", {"i": 2, "j": 3}),
+    ("ii->", {"i": 3}),
+)
+"""Calls in which nothing is to be computed."""
+
+FORWARD = ("ij->i", "ii->")
+"""Whose gradients are no contractions: what they are checked against has none."""
+
+REPORTED = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
+"""Contractions that users reported as slow."""
+
+ATTENTION = (
+    "bnij,bnjc->binc",
+    "binc,bjnc->bnij",
+    "ibnc,jbnc->bnij",
+    "bnij,jbnc->ibnc",
+    "bnid,jnd->ijbn",
+    "bind,jnd->ijbn",
+    "ibnd,jnd->ijbn",
+)
+"""Those of GluonNLP's attention cells."""
+
+SIZES = {"n": 8, "i": 100, "j": 50, "c": 128, "d": 128}
+"""Heads, positions of the queries and of the keys, units a head."""
+
+
+@dataclass(frozen=True)
+class Replaced(Framework):
+    """MXNet while its einsum is replaced.
+
+    Attributes:
+        kernel: the function of MXNet's that ``mx.np.einsum`` calls where it is not.
+    """
+
+    kernel: Function = field(kw_only=True)
+
+    def functions(self, problem: Problem) -> dict[str, Function]:
+        """The replaced function, what it was before, and the hand-written line, where there is one."""
+
+        def native(*operands: Array, **options: Any) -> Array:  # as mx.np.einsum does it
+            return self.kernel(*operands, **options)
+
+        written = {name: line for name, line in super().functions(problem).items() if name == HAND_WRITTEN}
+        return {EINSUMX: self.adapter.xp.einsum, NATIVE: native, **written}
+
+
+def main() -> None:
+    """Measure what the command line asks for, and print it."""
+    parser = ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--batch", type=int, default=8, metavar="N", help="of the contractions of attention (default: 8)")
+    add("--filter", default="", metavar="TEXT", help="only equations that have this in them")
+    add("--seconds", type=float, default=0.5, help="of rounds for each line of the table (default: 0.5)")
+    add("--markdown", action="store_true", help="print the table as Markdown")
+    asked = parser.parse_args()
+    mx = load()
+    framework = Replaced("mxnet", "mxnet", {}, waits=True, kernel=mx.nd.np.einsum)
+    framework.start()
+    with replace_einsum():
+        rows = list(_measured(framework, asked.batch, asked.filter, asked.seconds))
+    if not rows:
+        parser.error("no equation has this in it")
+    about = data(rows)
+    settings = "".join(f", {name}={value}" for name, value in about["environment"].items())
+    title = f"MXNet {mx.__version__} on {about['machine']}, {about['cores']} cores{settings}"
+    columns = ("problem", "", NATIVE, "einsumx", "by hand", "native / einsumx", "by hand / einsumx")
+    table = Table(title, columns, [_cells(row) for row in rows])
+    if asked.markdown:
+        console.print(table.markdown(), soft_wrap=True)
+    else:
+        print_tables([table])
+
+
+def _measured(framework: Framework, batch: int, wanted: str, seconds: float) -> Iterator[Row]:
+    """Each contraction, forward and then with its gradients."""
+    hasty = replace(framework, waits=False)
+    found = [(hasty, equation, sizes) for equation, sizes in TINY]
+    found += [(framework, equation, {**SIZES, "b": batch}) for equation in (*REPORTED, *ATTENTION)]
+    for timed, equation, sizes in found:
+        for gradient in (False, True)[: 1 if equation in FORWARD else 2]:
+            problem = sized("mxnet", equation, sizes, gradient=gradient)
+            if wanted in equation:
+                with console.status(str(problem)):
+                    row = measure(timed, make_case(problem), seconds)
+                if row is not None:
+                    yield row
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    names = (NATIVE, EINSUMX, HAND_WRITTEN)
+    times = [duration(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:5] for name in names]
+    ratios = [f"{ratio:.3g}" if ratio else "" for ratio in (row.ratio, row.by_hand)]
+    return (str(row.problem), "with gradients" if row.problem.gradient else "forward", *times, *ratios)
+
+
+if __name__ == "__main__":
+    main()
