@@ -8,8 +8,9 @@ longer than all that they do. Nothing is asserted about times.
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from contenders import EINSUMX, HAND_WRITTEN, Framework, Function
@@ -54,6 +55,8 @@ ATTENTION = (
 )
 """Those of GluonNLP's attention cells."""
 
+GROUPS = ("tiny", "reported", "attention")
+
 SIZES = {"n": 8, "i": 100, "j": 50, "c": 128, "d": 128}
 """Heads, positions of the queries and of the keys, units a head."""
 
@@ -83,6 +86,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--batch", type=int, default=8, metavar="N", help="of the contractions of attention (default: 8)")
+    add("--group", nargs="+", choices=GROUPS, default=list(GROUPS), help="some of the problems")
     add("--filter", default="", metavar="TEXT", help="only equations that have this in them")
     add("--seconds", type=float, default=0.5, help="of rounds for each line of the table (default: 0.5)")
     add("--markdown", action="store_true", help="print the table as Markdown")
@@ -91,9 +95,9 @@ def main() -> None:
     framework = Replaced("mxnet", "mxnet", {}, waits=True, kernel=mx.nd.np.einsum)
     framework.start()
     with replace_einsum():
-        rows = list(_measured(framework, asked.batch, asked.filter, asked.seconds))
+        rows = list(_measured(framework, asked.group, asked.batch, asked.filter, asked.seconds))
     if not rows:
-        parser.error("no equation has this in it")
+        parser.error("no equation of these groups has this in it")
     about = data(rows)
     settings = "".join(f", {name}={value}" for name, value in about["environment"].items())
     title = f"MXNet {mx.__version__} on {about['machine']}, {about['cores']} cores{settings}"
@@ -105,12 +109,15 @@ def main() -> None:
         print_tables([table])
 
 
-def _measured(framework: Framework, batch: int, wanted: str, seconds: float) -> Iterator[Row]:
+def _measured(framework: Framework, groups: Iterable[str], batch: int, wanted: str, seconds: float) -> Iterator[Row]:
     """Each contraction, forward and then with its gradients."""
-    hasty = replace(framework, waits=False)
-    found = [(hasty, equation, sizes) for equation, sizes in TINY]
-    found += [(framework, equation, {**SIZES, "b": batch}) for equation in (*REPORTED, *ATTENTION)]
-    for timed, equation, sizes in found:
+    hasty, attention = replace(framework, waits=False), {**SIZES, "b": batch}
+    found = {
+        "tiny": [(hasty, equation, sizes) for equation, sizes in TINY],
+        "reported": [(framework, equation, attention) for equation in REPORTED],
+        "attention": [(framework, equation, attention) for equation in ATTENTION],
+    }
+    for timed, equation, sizes in chain.from_iterable(found[group] for group in groups):
         for gradient in (False, True)[: 1 if equation in FORWARD else 2]:
             problem = sized("mxnet", equation, sizes, gradient=gradient)
             if wanted in equation:
