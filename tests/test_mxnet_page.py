@@ -214,8 +214,10 @@ def test_the_example_finds_the_same_results_before_and_after(tmp_path):
     command = [sys.executable, str(EXAMPLE), "--small"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^(?:imperative|hybridized) .* ms .* ms .*x .*$", done.stdout, re.MULTILINE)
-    assert len(rows) == 6
+    differences = re.findall(r"^(?:imperative|hybridized) .* ms .* ms .*x +(\S+)$", done.stdout, re.MULTILINE)
+    assert len(differences) == 6
+    # Forward, and forward and backward: two ways to sum do not round alike in every place.
+    assert all(float(differences[row]) > 0 for row in (0, 1, 3, 4))
 
 
 def test_the_layer_of_the_example_is_hybridized_to_batched_products(tmp_path):
