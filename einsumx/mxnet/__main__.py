@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -36,7 +37,8 @@ def main() -> None:
                 sys.exit(2)
             if not getattr(sys.flags, "safe_path", sys.flags.isolated):
                 sys.path[0] = str(Path(path).resolve().parent)
-            _replaced([path, *arguments], partial(_run_script, str(Path(path).absolute())))
+            # As Python names it: absolute, and not normalized.
+            _replaced([path, *arguments], partial(_run_script, os.path.join(Path.cwd(), path)))  # noqa: PTH118
         case _:
             print(_USAGE, end="", file=sys.stderr)  # noqa: T201
             sys.exit(2)

@@ -1,4 +1,4 @@
-"""The cases of MXNet's own test of ``mx.np.einsum`` (``test_np_einsum``), with einsumx in the place of MXNet's einsum.
+"""The cases of MXNet's own test of ``mx.np.einsum`` (``test_np_einsum``), which is einsumx by ``replace_einsum``.
 
 The equations, shapes, dtypes and tolerances are that test's; values and gradients are compared with NumPy's einsum.
 Where its int32 operands, drawn from (-0.3, 0.3), are all zero, here they are not. Blocks are run as they are and
@@ -11,7 +11,6 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-import einsumx
 import einsumx.mxnet
 
 if not find_spec("mxnet"):
@@ -60,40 +59,25 @@ DTYPES = ["float16", "float32", "float64", "int32"]
 TOLERANCES = {"float16": (1e-2, 1e-4)}  # relative, absolute; for every other dtype:
 TOLERANCE = (1e-3, 1e-5)
 
-# The one exception: hybridized blocks of MXNet 1 call with symbols, which have no shapes yet to plan for.
 FIRST = mx.__version__.startswith("1.")
 
 
-class Eager(mx.gluon.Block):
-    """A block whose forward is one einsum."""
+class Einsum(mx.gluon.HybridBlock):
+    """A block of one einsum, as MXNet's users write it; hybridized, MXNet 1 calls ``hybrid_forward`` with symbols."""
 
     def __init__(self, equation, optimize):
         super().__init__()
         self.equation, self.optimize = equation, optimize
-
-    def forward(self, *operands):
-        return einsumx.einsum(self.equation, *operands, optimize=self.optimize)
-
-
-class Hybrid(mx.gluon.HybridBlock):
-    """The same, to be hybridized: MXNet 2 traces ``forward`` with arrays, MXNet 1 ``hybrid_forward`` with symbols."""
-
-    def __init__(self, equation, optimize):
-        super().__init__()
-        self.equation, self.optimize = equation, optimize
-
-    def contract(self, *operands):
-        return einsumx.einsum(self.equation, *operands, optimize=self.optimize)
 
     if FIRST:
 
-        def hybrid_forward(self, _, *operands):
-            return self.contract(*operands)
+        def hybrid_forward(self, F, *operands):  # noqa: N803
+            return F.np.einsum(self.equation, *operands, optimize=self.optimize)
 
     else:
 
         def forward(self, *operands):
-            return self.contract(*operands)
+            return mx.np.einsum(self.equation, *operands, optimize=self.optimize)
 
 
 def gradient(equation, arrays, place):
@@ -116,12 +100,12 @@ def gradient(equation, arrays, place):
 
 
 @pytest.fixture(autouse=True)
-def np_semantics():
-    with mx.util.np_shape(True), mx.util.np_array(True):
+def replaced():
+    with mx.util.np_shape(True), mx.util.np_array(True), einsumx.mxnet.replace_einsum():
         yield
 
 
-@pytest.mark.parametrize("hybridized", [False] if FIRST else [False, True])
+@pytest.mark.parametrize("hybridized", [False, True])
 @pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("equation", "plain", "shapes"), CASES, ids=[f"{case[0]} {case[2]}" for case in CASES])
@@ -133,7 +117,7 @@ def test_values_and_gradients(equation, plain, shapes, dtype, optimize, hybridiz
         values = [random.uniform(-1, 1, shape).astype(dtype) for shape in shapes]
     exact = [array.astype("int64" if dtype == "int32" else "float64") for array in values]
     relative, absolute = TOLERANCES.get(dtype, TOLERANCE)
-    block = (Hybrid if hybridized else Eager)(equation, optimize)
+    block = Einsum(equation, optimize)
     block.hybridize(hybridized)
     expected = np.einsum(equation, *exact, optimize=len(exact) > 2)
     gradients = [gradient(plain, exact, place) for place in range(len(exact))]
