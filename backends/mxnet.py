@@ -331,19 +331,9 @@ class MxnetAdapter(Adapter):
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
         if all(shape and 0 not in shape for shape in shapes):
             return run
-        set_np_shape = self.mx.util.set_np_shape
-
         # Shapes with no axes or with sizes of 0 mean what they say only under "np shape" semantics, which is a switch
         # of the thread: off by default in MXNet 1, and off in all threads but the main one in MXNet 2.
-        def in_np_shape(*operands: Array) -> Array:
-            before = set_np_shape(True)
-            try:
-                return run(*operands)
-            finally:
-                if not before:
-                    set_np_shape(False)
-
-        return in_np_shape
+        return self.calls.in_np_shape(run)
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p, cast
 from functools import cached_property, lru_cache
 from typing import Any
 
-from einsumx.adapter import Array
+from einsumx.adapter import Array, Run
 
 __all__ = ["Calls"]
 
@@ -165,3 +165,18 @@ class Calls:
             return kind(handle, array.writable)
 
         return viewed
+
+    def in_np_shape(self, run: Run) -> Run:
+        """``run`` as in ``with mx.util.np_shape(True)``, which leaves the thread's switch as it was."""
+        switch, check = self._library.MXSetIsNumpyShape, self._check
+
+        def switched(*arrays: Array) -> Array:
+            before = c_int()
+            check(switch(1, byref(before)))
+            try:
+                return run(*arrays)
+            finally:
+                if not before.value:
+                    check(switch(0, byref(before)))
+
+        return switched
