@@ -33,6 +33,7 @@ PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contrac
 
 MXNET_TESTS = (
     "tests/test_mxnet_load.py",
+    "tests/test_mxnet_graph.py",
     "tests/test_mxnet_page.py",
     "tests/test_mxnet_replace.py",
     "tests/suites/test_mxnet_einsum.py",
