@@ -517,6 +517,8 @@ def test_a_hundred_thousand_calls_take_no_more_memory_than_twenty_thousand():
 
 PROGRAM = """
 import sys
+from einsumx.mxnet import load, replace_einsum
+load()  # so that Python alone runs it as well, beside any NumPy
 from mxnet import np
 import mxnet
 import neighbour
@@ -531,8 +533,7 @@ try:
     print(result.tolist())
 except (AssertionError, TypeError, mxnet.base.MXNetError):
     print("native")
-from einsumx.mxnet import replace_einsum
-with replace_einsum() as replaced:
+with replace_einsum():
     print(mxnet.nd.np.einsum.__wrapped__.__module__)
 if "fail" in sys.argv:
     fails()
@@ -563,6 +564,11 @@ def test_a_program_sees_what_python_shows_it_and_einsumx(command, program):
     # But for the value of einsum in a form that MXNet lacks, they print the same.
     assert usual.stdout.splitlines()[2] == "native"
     assert ours.stdout.splitlines() == usual.stdout.replace("native", "[3.0, 3.0]").splitlines()
+
+
+def test_a_program_that_names_einsumx_nowhere_has_it_beside_any_numpy(program):
+    (program / "program.py").write_text("import mxnet\nprint(mxnet.np.einsum('...j->j', mxnet.np.ones((2, 3))))\n")
+    assert printed("-m", "einsumx.mxnet", "program.py") == ["[2.", "2.", "2.]"]
 
 
 def test_a_program_that_fails_shows_its_own_traceback(program):
