@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
@@ -91,6 +92,34 @@ def test_names_that_mxnet_reads_mean_what_they_meant():
     assert not stand_in("alltrue")([1, 0])
     assert np.isnan(stand_in("NaN"))
     assert np.signbit(stand_in("NZERO"))
+
+
+KERNELS = """
+import os, einsumx.mxnet
+mx = einsumx.mxnet.load()
+from threadpoolctl import threadpool_info
+own = [info["architecture"] for info in threadpool_info() if "mxnet" in info["filepath"] and "architecture" in info]
+print(*own, os.environ.get("OPENBLAS_CORETYPE"))
+"""
+
+
+@needs_mxnet
+def test_mxnet_1_computes_with_kernels_for_avx2_where_there_is_avx2_and_the_environment_is_as_it_was():
+    if not version("mxnet").startswith("1."):
+        pytest.skip("MXNet 2 brings no OpenBLAS")
+    if not {"avx2", "fma"} <= importing._processor_features():
+        pytest.skip("the processor has no AVX2")
+    kernels, variable = run(KERNELS)
+    assert kernels not in ("Prescott", "Core2", "Nehalem", "Sandybridge")
+    assert variable == "None"
+
+
+@needs_mxnet
+def test_kernels_that_the_user_chose_stay_chosen(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    *kernels, variable = run(KERNELS)
+    assert variable == "Nehalem"
+    assert kernels in ([], ["Nehalem"])
 
 
 @needs_mxnet

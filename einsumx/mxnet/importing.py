@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any
@@ -31,6 +34,10 @@ def load() -> ModuleType:
     MXNet as it is: ``pip install --no-deps mxnet==1.9.1``. Where MXNet is imported already, that is what is returned;
     ``import mxnet`` after it gives the same module.
 
+    MXNet 1.9.1 brings an OpenBLAS that runs on processors newer than itself as on very old ones. Where there is AVX2
+    and ``OPENBLAS_CORETYPE`` is not set, it is set to ``Haswell`` during the import, which doubles the speed of
+    matrix products there.
+
     Raises:
         BackendError: MXNet is not installed, or what else it needs is not.
 
@@ -42,7 +49,7 @@ def load() -> ModuleType:
             return sys.modules["mxnet"]
         before = set(sys.modules)
         try:
-            with _old_names(import_module("numpy")):
+            with _old_names(import_module("numpy")), _known_processor():
                 return import_module("mxnet")
         except ImportError as error:
             # What was imported of it would be taken for all of it by the next import.
@@ -51,6 +58,44 @@ def load() -> ModuleType:
                     del sys.modules[name]
             missing = f"{type(error).__name__}: {error}"
             raise BackendError(f"MXNet cannot be imported ({missing}): {_INSTALL}") from error
+
+
+_CORETYPE = "OPENBLAS_CORETYPE"
+"""The variable by which OpenBLAS is told for which processor to choose its kernels, read when it is loaded."""
+
+
+@contextmanager
+def _known_processor() -> Iterator[None]:
+    """A processor that MXNet 1's OpenBLAS knows, for one that it may not; afterwards the environment is as it was.
+
+    It came before processors of today, and computes on those that it does not know with kernels for SSE3, at half the
+    speed of those for AVX2. For others it would choose kernels like these by itself.
+    """
+    if _CORETYPE in os.environ or not _version().startswith("1.") or not {"avx2", "fma"} <= _processor_features():
+        yield
+        return
+    os.environ[_CORETYPE] = "Haswell"
+    try:
+        yield
+    finally:
+        del os.environ[_CORETYPE]
+
+
+def _version() -> str:
+    """MXNet's version, before it is imported."""
+    try:
+        return version("mxnet")
+    except PackageNotFoundError:
+        return ""
+
+
+def _processor_features() -> set[str]:
+    """What the processor has, as Linux names it; nothing is known elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
 
 
 @contextmanager
