@@ -118,7 +118,12 @@ class MxnetAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        return type(array), *self.calls.describe(array), self.device(array)
+        shape, dtype = self._describe(array)
+        return type(array), shape, dtype, self.device(array)
+
+    @cached_property
+    def _describe(self) -> Callable[[Array], tuple[tuple[int, ...], Any]]:
+        return self.calls.describe
 
     @cached_property
     def _has_gpus(self) -> bool:
@@ -313,11 +318,8 @@ class MxnetAdapter(Adapter):
 
     def _or_recorded(self, run: Run, plan: Plan) -> Run:
         """``run``, but where MXNet 2 traces a block: what is recorded there is for later calls of other sizes too."""
-        is_tracing = self.mx._deferred_compute.is_deferred_compute
 
-        def either(*operands: Array) -> Array:
-            if not is_tracing():
-                return run(*operands)
+        def record(*operands: Array) -> Array:
             if len(operands) < len(plan.operands):
                 raise BackendError(
                     "an expression with constants cannot be traced: MXNet records what is computed of a block's inputs "
@@ -325,7 +327,7 @@ class MxnetAdapter(Adapter):
                 )
             return recorded(plan, self)(*operands)
 
-        return either
+        return self.calls.unless_tracing(run, record)
 
     def _in_np_shape(self, run: Run, plan: Plan) -> Run:
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()

@@ -8,7 +8,7 @@ its own, so that prepared calls may run in any number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p, cast
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int64, c_void_p, cast
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -91,7 +91,7 @@ class Calls:
         """A call as the functions that MXNet makes for its operators do it, which name their arguments in text."""
         library = self._library
         invoke = library.MXImperativeInvokeEx if self._is_first else library.MXImperativeInvoke
-        check, kind, handles, results = self._check, self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
+        kind, handles, results = self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
         given, new_handle = len(arguments), self._mx.base.NDArrayHandle
         texts = c_char_p * given
         keys = texts(*(key.encode() for key in arguments))
@@ -100,14 +100,16 @@ class Calls:
         def call(*arrays: Array) -> Array:
             number, found, storage = c_int(), results(), c_void_p()
             operands = handles(*[array.handle for array in arrays])
-            check(invoke(operator, count, operands, byref(number), byref(found), given, keys, values, byref(storage)))
+            made = byref(number), byref(found)
+            if failed := invoke(operator, count, operands, *made, given, keys, values, byref(storage)):
+                self._check(failed)
             return kind(new_handle(found[0]))
 
         return call
 
     def _function(self, function: c_void_p, count: int, arguments: list[Any]) -> Callable[..., Array]:
         """A call as those of MXNet 2's functions do it, whose arguments are numbers, texts and objects after arrays."""
-        invoke, check, kind = self._library.MXNetFuncCall, self._check, self._mx.np.ndarray
+        invoke, kind = self._library.MXNetFuncCall, self._mx.np.ndarray
         new_handle, total = self._mx.base.NDArrayHandle, count + len(arguments)
         kinds, constants = zip(*map(self._packed, arguments))
         values, codes = c_void_p * total, (c_int * total)(*[_ARRAY] * count, *kinds)
@@ -115,7 +117,8 @@ class Calls:
         def call(*arrays: Array) -> Array:
             result, code = new_handle(), c_int()
             operands = values(*[array.handle for array in arrays], *constants)
-            check(invoke(function, operands, codes, total, byref(result), byref(code)))
+            if failed := invoke(function, operands, codes, total, byref(result), byref(code)):
+                self._check(failed)
             return kind(result)
 
         return call
@@ -140,16 +143,19 @@ class Calls:
     @cached_property
     def describe(self) -> Callable[[Array], tuple[tuple[int, ...], Any]]:
         """A function that gives an array's shape and its dtype, a scalar type of NumPy's."""
-        library, check, sizes = self._library, self._check, POINTER(c_int64)
+        library, sizes = self._library, POINTER(c_int64)
         shape_of = library.MXNDArrayGetShapeEx64 if self._is_first else library.MXNDArrayGetShape64
         dtype_of = library.MXNDArrayGetDType
         dtypes = self._mx.ndarray.ndarray._DTYPE_MX_TO_NP
 
         def described(array: Array) -> tuple[tuple[int, ...], Any]:
             handle, number, shape = array.handle, c_int(), sizes()
-            check(shape_of(handle, byref(number), byref(shape)))
+            where = byref(number)
+            if failed := shape_of(handle, where, byref(shape)):
+                self._check(failed)
             found = tuple(shape[: number.value])
-            check(dtype_of(handle, byref(number)))
+            if failed := dtype_of(handle, where):
+                self._check(failed)
             return found, dtypes[number.value]
 
         return described
@@ -165,6 +171,18 @@ class Calls:
             return kind(handle, array.writable)
 
         return viewed
+
+    def unless_tracing(self, run: Run, otherwise: Run) -> Run:
+        """``run``, but ``otherwise`` where MXNet 2 traces a block."""
+        is_tracing = self._library.MXNDArrayIsDeferredCompute
+
+        def either(*arrays: Array) -> Array:
+            answer = c_bool()
+            if failed := is_tracing(byref(answer)):
+                self._check(failed)
+            return otherwise(*arrays) if answer.value else run(*arrays)
+
+        return either
 
     def in_np_shape(self, run: Run) -> Run:
         """``run`` as in ``with mx.util.np_shape(True)``, which leaves the thread's switch as it was."""
