@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from typing import Any
 
@@ -69,6 +71,17 @@ class MxnetAdapter(Adapter):
     module = "mxnet"
     install = "pip install mxnet==1.9.1 numpy==1.23.5"
     cpu = TRAITS
+
+    def traits(self, device: str) -> Traits:
+        return replace(self.cpu, inner_batch=True) if device in ("", "cpu") and self._first_installed else self.cpu
+
+    @cached_property
+    def _first_installed(self) -> bool:
+        """Whether MXNet 1 is there, as plans of shapes ask it, which import nothing."""
+        try:
+            return version(self.module).startswith("1.")
+        except PackageNotFoundError:
+            return False
 
     @cached_property
     def mx(self) -> Any:
@@ -233,6 +246,8 @@ class MxnetAdapter(Adapter):
                 return super().kernel(op, shapes, dtype)
 
     def _multiplying(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if op.inner_batch:
+            return self._multiplying_apart(op, shapes)
         if dtype == "float32" and shapes[0][0] == 1 and self._is_first:
             rows, inner = shapes[0][:0:-1] if op.transpose_lhs else shapes[0][1:]
             cols = shapes[1][1] if op.transpose_rhs else shapes[1][2]
@@ -240,6 +255,13 @@ class MxnetAdapter(Adapter):
             if rows * inner * cols >= _LAYER and copies_pay:
                 return self._layer(cols, inner, op.transpose_lhs, op.transpose_rhs)
         return self.calls.batch_dot(op.transpose_lhs, op.transpose_rhs)
+
+    def _multiplying_apart(self, op: Matmul, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+        """Products of matrices whose rows lie apart, by the matmul of MXNet's linear algebra."""
+        total = self.calls.gemm(op.transpose_lhs, op.transpose_rhs)
+        # Its gradient overwrites where it should add, that of a view adds.
+        view_lhs, view_rhs = map(self.calls.view, shapes)
+        return lambda lhs, rhs: total(view_lhs(lhs), view_rhs(rhs))
 
     def _layer(self, cols: int, inner: int, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
         """A single product as the layer ``x @ weights.T``, which MXNet 1 gives to oneDNN, and batch_dot to its BLAS."""

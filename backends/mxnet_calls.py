@@ -50,6 +50,10 @@ class Calls:
         flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
         return self._operator("_npx", "batch_dot", 2, **flags, forward_stype="default")
 
+    def gemm(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.nd.linalg.gemm2``, of matrices that lie along the axes 1 and 3 of four."""
+        return self._operator("_linalg", "gemm2", 2, transpose_a=transpose_lhs, transpose_b=transpose_rhs, axis=1)
+
     def multiply(self) -> Callable[..., Array]:
         """``mx.np.multiply`` of two arrays."""
         return self._operator("_npi", "multiply", 2, out=None)

@@ -102,7 +102,8 @@ def recorded(plan: Plan, adapter: MxnetAdapter) -> Run:
         plan.path,
         backend=plan.backend,
         # MXNet's own einsum would be recorded for the large problems of later calls too.
-        traits=replace(adapter.traits(plan.device), native_dtypes=frozenset()),
+        # A batch axis between the others is MXNet 1's for arrays alone.
+        traits=replace(adapter.traits(plan.device), native_dtypes=frozenset(), inner_batch=False),
         dtype=plan.dtype,
         device=plan.device,
     )

@@ -232,10 +232,10 @@ class Builder:
         self.ops.append(Multiply(out, lhs, rhs))
         return out
 
-    def matmul(self, lhs: int, rhs: int, transpose_lhs: bool = False, transpose_rhs: bool = False) -> int:
+    def matmul(self, lhs: int, rhs: int, transpose_lhs: bool, transpose_rhs: bool, inner_batch: bool) -> int:
         """The slot of a matrix product."""
         out = self.new_slot()
-        self.ops.append(Matmul(out, lhs, rhs, transpose_lhs, transpose_rhs))
+        self.ops.append(Matmul(out, lhs, rhs, transpose_lhs, transpose_rhs, inner_batch))
         return out
 
     def native(self, operands: tuple[int, ...], equation: str) -> int:

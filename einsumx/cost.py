@@ -127,7 +127,7 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
         case Multiply():
             return OpCost(prod(shape), 0, nbytes, shape, dtype)
         case Matmul():
-            inner = shapes[op.lhs][-2 if op.transpose_lhs else -1]
+            inner = shapes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]
             return OpCost(prod(shape) * inner, 0, nbytes, shape, dtype)
         case Native():
             terms = op.equation.partition("->")[0].split(",")

@@ -76,7 +76,7 @@ def _call(op: Op) -> str:
         case Matmul():
             lhs = f"%{op.lhs}{' transposed' if op.transpose_lhs else ''}"
             rhs = f"%{op.rhs}{' transposed' if op.transpose_rhs else ''}"
-            return f"matmul {lhs} {rhs}"
+            return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}"
         case Native():
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
 

@@ -118,7 +118,8 @@ class Matmul:
     """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped.
 
     The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts. Where there are
-    none, an operand may be a vector, of axis ``k`` alone.
+    none, an operand may be a vector, of axis ``k`` alone. With ``inner_batch`` the last batch axis lies between
+    the two axes of the matrices, in the result too: ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
     """
 
     out: int
@@ -126,6 +127,7 @@ class Matmul:
     rhs: int
     transpose_lhs: bool = False
     transpose_rhs: bool = False
+    inner_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,8 @@ class Choice:
     """Everything that is chosen for one product.
 
     Attributes:
-        batch: the batch axes in order, each a run of labels.
+        batch: the batch axes that come first, in order, each a run of labels.
+        inner: the labels of the batch axis between rows and columns, where there is one.
         contracted: the labels summed by the product itself, in order.
         summed: batch labels that are summed afterwards.
         lhs, rhs: how each operand is read.
@@ -88,6 +89,7 @@ class Choice:
     """
 
     batch: tuple[Labels, ...]
+    inner: Labels
     contracted: Labels
     summed: Labels
     lhs: Reading
@@ -106,7 +108,7 @@ def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
     rhs_slot = _operand(builder, second, right, choice, turned=True)
     # Without strides, each comes as it lies packed, and a flag says so where that is not how the product wants it.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.matmul(lhs_slot, rhs_slot, *flags)
+    out = builder.matmul(lhs_slot, rhs_slot, *flags, bool(choice.inner))
     found = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(found, choice.summed)
 
@@ -119,7 +121,7 @@ def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice, tur
     lying = straight[::-1] if reading.transposed else straight
     if reading.copied:
         reason = _reason(builder, term, reading.rows, choice.contracted)
-        term = builder.pack(term, (*batch, *lying[0], *lying[1]), reason)
+        term = builder.pack(term, (*batch, *lying[0], *choice.inner, *lying[1]), reason)
     first, last = lying
     if builder.traits.strided:
         first, last = straight[::-1] if turned else straight
@@ -127,7 +129,8 @@ def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice, tur
     if choice.by_vector and not reading.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
     ones = (1,) * (builder.traits.min_batch_axes - len(runs))
-    shape = (*ones, *(builder.size(run) for run in runs), builder.size(first), builder.size(last))
+    between = (choice.inner,) if choice.inner else ()
+    shape = (*ones, *(builder.size(axis) for axis in (*runs, first, *between, last)))
     return builder.reshape(term.slot, shape)
 
 
@@ -159,17 +162,21 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
     nbytes = itemsize(dtype)
     vectors = traits.strided and not traits.min_batch_axes and kind(dtype) in "fc"
     result_bytes = size(classes.kept) * nbytes
+    is_matmul = bool(classes.contracted) and dtype in traits.matmul_dtypes
+    may_part = traits.inner_batch and is_matmul and 0 not in builder.sizes
     for contracted, summed in _contracted(builder, lhs, rhs, classes):
-        for shared in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim):
-            lefts = _readings(builder, lhs, shared, classes.lhs_free, contracted, nbytes, aim)
-            rights = _readings(builder, rhs, shared, classes.rhs_free, contracted, nbytes, aim)
+        for shared, inner in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim, may_part):
+            lefts = _readings(builder, lhs, shared, inner, classes.lhs_free, contracted, nbytes, aim)
+            rights = _readings(builder, rhs, shared, inner, classes.rhs_free, contracted, nbytes, aim)
             for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, aim):
-                matrices = prod(map(size, batch))
+                first = prod(map(size, batch))
+                matrices = first * size(inner)
                 sizes = (size(left.rows), size(right.rows), size(contracted))
                 labels = tuple(label for run in batch for label in run)
                 by_vector = vectors and not labels
                 seconds = _product_seconds(traits.rates, dtype, nbytes, matrices, *sizes)
-                calls = matrices // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
+                seconds *= _APART if inner else 1.0
+                calls = first // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
                 views = sum(
                     _views(builder, term, batch, reading, contracted, by_vector)
                     for term, reading in ((lhs, left), (rhs, right))
@@ -182,11 +189,12 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                     as_they_lie = not traits.strided and not traits.transpose_flags
                     if as_they_lie and (left.transposed, right.transposed) != (swapped, not swapped):
                         continue
-                    result = (*labels, *right.rows, *left.rows) if swapped else (*labels, *left.rows, *right.rows)
+                    rows, cols = (right.rows, left.rows) if swapped else (left.rows, right.rows)
+                    result = (*labels, *rows, *inner, *cols)
                     kept = tuple(label for label in result if label not in summed)
-                    extra = _turn_seconds(builder, kept, aim, result_bytes)
-                    extra += _slowdown(traits, left, right, swapped, *sizes) * seconds
-                    yield Choice(batch, contracted, summed, left, right, swapped, by_vector, result, cost + extra)
+                    total = cost + _turn_seconds(builder, kept, aim, result_bytes)
+                    total += _slowdown(traits, left, right, swapped, *sizes) * seconds
+                    yield Choice(batch, inner, contracted, summed, left, right, swapped, by_vector, result, total)
 
 
 def _views(
@@ -210,6 +218,9 @@ def arithmetic(dtype: str) -> float:
     """The cost of a multiply-add in units of one of float32."""
     return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)
 
+
+_APART = 1.3
+"""The time of a product with a batch axis between its rows and columns, in times of one with packed matrices."""
 
 _BOTH_TURNED = 0.1
 _TALL = 0.25
@@ -244,7 +255,14 @@ def _common_runs(builder: Builder, order: Labels, terms: tuple[Term, ...]) -> li
 
 
 def _readings(
-    builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels, nbytes: int, aim: Aim
+    builder: Builder,
+    term: Term,
+    shared: Labels,
+    inner: Labels,
+    free: Labels,
+    contracted: Labels,
+    nbytes: int,
+    aim: Aim,
 ) -> list[Reading]:
     """The ways to get a term: where it lies, if the product can read it so, and copied."""
     traits = builder.traits
@@ -261,16 +279,16 @@ def _readings(
         orders.append(wanted)
     if not traits.strided:
         for rows in orders:
-            if builder.is_packed(term, (*shared, *rows, *contracted)):
+            if builder.is_packed(term, (*shared, *rows, *inner, *contracted)):
                 found.append(Reading(0.0, rows))
-            if builder.is_packed(term, (*shared, *contracted, *rows)):
+            if builder.is_packed(term, (*shared, *contracted, *inner, *rows)):
                 found.append(Reading(0.0, rows, transposed=True))
         if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
             orders = [rows for rows in orders if all(rows != reading.rows for reading in found)]
     source = term.in_memory_order(term.labels)
     amount = builder.size(term.labels) * nbytes
     for rows in orders:
-        straight, turned = (*shared, *rows, *contracted), (*shared, *contracted, *rows)
+        straight, turned = (*shared, *rows, *inner, *contracted), (*shared, *contracted, *inner, *rows)
         cost = _copy_seconds(builder, source, straight, amount)
         turned_cost = _copy_seconds(builder, source, turned, amount)
         copies = [Reading(cost, rows, copied=True), Reading(turned_cost, rows, copied=True, transposed=True)]
@@ -313,15 +331,22 @@ def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool
 # -- batch axes -----------------------------------------------------------------------------------------------------
 
 
-def _shared(builder: Builder, lhs: Term, rhs: Term, labels: Labels, aim: Aim) -> list[Labels]:
-    """Orders of the labels that both terms keep; without strides, these are the orders in which they may lie packed."""
+def _shared(
+    builder: Builder, lhs: Term, rhs: Term, labels: Labels, aim: Aim, may_part: bool
+) -> list[tuple[Labels, Labels]]:
+    """Orders of the labels that both terms keep: those that come first, and those between rows and columns.
+
+    Without strides, these are the orders in which they may lie packed.
+    """
     orders = [lhs.in_memory_order(labels)]
     if not builder.traits.strided:
         orders.append(rhs.in_memory_order(labels))
         target = aim.target(labels)
         if target is not None:
             orders.insert(0, target)
-    return list(dict.fromkeys(orders))
+    # Some stay first: else each matrix lies strewn over a whole array, and its product waits for memory.
+    ends = range(len(labels), 0, -1) if may_part and labels else [len(labels)]
+    return [(order[:end], order[end:]) for end in ends for order in dict.fromkeys(orders)]
 
 
 def _arranged(

@@ -42,6 +42,10 @@ class Traits:
     transpose_flags: bool = False
     """Matmul reads a packed operand transposed when told so by a flag; set where a transpose is no view."""
 
+    inner_batch: bool = False
+    """A further batch axis may lie between the rows and the columns of a matmul, in both operands and in the result.
+    Read only where there are no strides, and not for arrays without elements."""
+
     short_rows: bool = False
     """A matmul that sums a long axis is faster with few rows and many columns than the other way round."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,9 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
             need(all(a == b or 1 in (a, b) for a, b in zip(lhs, rhs)))
             return broadcast(lhs, rhs)
+        case Matmul(inner_batch=True):
+            need(all(len(shape) >= 3 for shape in shapes))
+            return _between(result_shape(replace(op, inner_batch=False), list(map(_between, shapes))))
         case Matmul():
             lhs, rhs = shapes
             if min(len(lhs), len(rhs)) == 1:
@@ -126,3 +130,8 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             need(all(sizes[label] == size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)))
             need(set(output) <= set(sizes))
             return tuple(sizes[label] for label in output)
+
+
+def _between(shape: Shape) -> Shape:
+    """A shape with the first axis of its matrices and the axis before, or between, in each other's places."""
+    return (*shape[:-3], shape[-2], shape[-3], shape[-1])

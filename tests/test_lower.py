@@ -8,6 +8,7 @@ import pytest
 import einsumx
 from einsumx import Traits
 from einsumx.bind import bind
+from einsumx.cost import plan_cost
 from einsumx.lower import lower
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
 from einsumx.parse import parse_text
@@ -222,6 +223,32 @@ def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():
 
     assert arithmetic_with(traits) == [Native]
     assert arithmetic_with(dataclasses.replace(traits, native_dtypes=frozenset())) == [Multiply, Sum]
+
+
+def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_and_there_are_elements():
+    apart = Traits(
+        strided=False,
+        min_batch_axes=1,
+        max_batch_axes=1,
+        batch_strides=False,
+        transpose_flags=True,
+        inner_batch=True,
+        matmul_dtypes=frozenset({"float32"}),
+    )
+
+    def planned(batch, traits):
+        shapes = [(batch, 20, 8, 64), (batch, 10, 8, 64)]
+        operands = [einsumx.Operand(shape, "float32") for shape in shapes]
+        sized = bind(parse_text("bind,bjnd->binj", 2), shapes)
+        return lower(sized, operands, ((0, 1),), backend="test", traits=traits, dtype="float32")
+
+    plan = planned(64, apart)
+    assert plan.ops == (Matmul(2, 0, 1, transpose_rhs=True, inner_batch=True),)
+    assert "matmul %0 %1 transposed with a batch axis inside" in str(plan)
+    assert plan_cost(plan).multiply_adds == 64 * 20 * 10 * 8 * 64
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    for other in (planned(0, apart), planned(64, dataclasses.replace(apart, inner_batch=False))):
+        assert not any(op.inner_batch for op in ops_of(other, Matmul))
 
 
 def test_a_large_product_is_never_native():

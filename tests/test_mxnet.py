@@ -76,11 +76,11 @@ def test_heads_before_positions_are_one_batch_dot_without_a_copy():
     assert ops(plan) == [Matmul(4, 2, 3, transpose_rhs=True)]
 
 
-def test_positions_before_heads_swap_two_axes_of_each_operand_and_none_of_the_result():
+def test_positions_before_heads_swap_two_axes_of_each_operand_and_none_of_a_large_result():
     plan = einsumx.plan(
         "bind,bjnd->bnij",
-        (64, ROWS, HEADS, UNITS),
-        (64, COLS, HEADS, UNITS),
+        (8, 512, HEADS, 16),
+        (8, 512, HEADS, 16),
         backend="mxnet",
         dtypes="float32",
     )
@@ -88,6 +88,18 @@ def test_positions_before_heads_swap_two_axes_of_each_operand_and_none_of_the_re
     assert [(op.src, op.axes) for op in swaps] == [(0, (0, 2, 1, 3)), (1, (0, 2, 1, 3))]
     assert isinstance(product, Matmul)
     assert (product.transpose_lhs, product.transpose_rhs) == (False, True)
+
+
+def test_mxnet_1_reads_positions_before_heads_where_they_lie_and_swaps_two_axes_of_a_small_result():
+    plan = einsumx.plan(
+        "bind,bjnd->bnij",
+        (64, ROWS, HEADS, UNITS),
+        (64, COLS, HEADS, UNITS),
+        backend="mxnet",
+        dtypes="float32",
+    )
+    assert ([type(op) for op in ops(plan)] == [Matmul, Transpose]) == FIRST
+    assert [op.inner_batch for op in ops(plan, Matmul)] == [FIRST]
 
 
 def test_a_shared_key_is_contracted_with_all_batches_at_once():
@@ -500,6 +512,7 @@ DIFFERENTIATED = {
     "ij,jk->ik": [(2, 3), (3, 4)],
     "bnid,bnjd->bnij": [(2, 2, 3, 4), (2, 2, 2, 4)],
     "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
+    "bnij,bjnd->bind": [(2, 2, 3, 2), (2, 2, 2, 4)],
     "bind,jnd->bnij": [(2, 3, 2, 2), (2, 2, 2)],
     "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
     "ijk,ikl->jl": [(2, 3, 2), (2, 2, 3)],

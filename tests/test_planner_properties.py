@@ -251,8 +251,13 @@ class Interpreter:
             assert traits.strided
             assert max(lhs.ndim, rhs.ndim) <= 2
             return np.matmul(lhs, rhs)
-        batch = lhs.ndim - 2
+        batch = lhs.ndim - 2 - op.inner_batch
         assert batch >= traits.min_batch_axes
+        if op.inner_batch:
+            assert traits.inner_batch
+            assert lhs.size
+            assert rhs.size
+            lhs, rhs = (np.ascontiguousarray(side.swapaxes(-3, -2)) for side in (lhs, rhs))
         assert traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes
         assert traits.batch_strides or lhs.shape[:-2] == rhs.shape[:-2]
         assert traits.transpose_flags or not (op.transpose_lhs or op.transpose_rhs)
@@ -263,7 +268,8 @@ class Interpreter:
         lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
         rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
         wide = "float32" if lhs.dtype.name in traits.wide_matmul else lhs.dtype
-        return np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
+        product = np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
+        return product.swapaxes(-3, -2) if op.inner_batch else product
 
 
 def in_elements(array):
@@ -309,6 +315,7 @@ STRICT = einsumx.Traits(
 TRAITS = {
     **all_traits(),
     "the least": STRICT,
+    "the least with a batch axis inside": dataclasses.replace(STRICT, inner_batch=True),
     "the least with strides": dataclasses.replace(STRICT, strided=True, max_transpose_axes=None),
 }
 
