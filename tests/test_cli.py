@@ -453,6 +453,7 @@ def test_explain_counts_what_a_matrix_product_costs(capsys):
                 "rhs": 1,
                 "transpose_lhs": False,
                 "transpose_rhs": False,
+                "inner_batch": False,
                 "shape": [1000, 1200],
                 "dtype": "float32",
                 "multiply_adds": 1000 * 800 * 1200,
@@ -590,7 +591,7 @@ def test_output_that_goes_to_a_file_has_every_column_and_no_colours():
 @pytest.mark.parametrize("width", [40, 60])
 def test_a_plan_fits_the_terminal(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    main(["explain", "bind,bjnd->bnij", "64,100,8,128", "64,50,8,128", "--backend", "mxnet"])
+    main(["explain", "ibnd,jbnd->bnij", "100,64,8,128", "50,64,8,128", "--backend", "mxnet"])
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     assert "its axes in the order" in " ".join(text.split())
