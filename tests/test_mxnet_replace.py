@@ -502,7 +502,7 @@ def calls(rounds):  # of ten
     mx.nd.waitall()
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 before = calls(2000)
-print(calls(3000 if kept else 8000) - before)
+print(calls(8000) - before)
 """
 
 
@@ -510,7 +510,7 @@ print(calls(3000 if kept else 8000) - before)
 def test_a_hundred_thousand_calls_take_no_more_memory_than_twenty_thousand():
     # Without the threads of an engine, so that nothing waits in a queue while memory is measured.
     taken = {what: int(printed("-c", MEMORY, what, MXNET_ENGINE_TYPE="NaiveEngine")[0]) for what in ("leak", "all")}
-    assert taken["all"] < 1e6 < taken["leak"]  # what one array left behind in ten calls takes, in 30,000 calls
+    assert taken["all"] < 1e6 < taken["leak"]  # what one array left behind in ten calls takes
 
 
 # -- the command ------------------------------------------------------------------------------------------------
