@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.backends.mxnet_calls import Calls
-from einsumx.backends.mxnet_graph import recorded, signatures
+from einsumx.backends.mxnet_graph import recorded, signatures, through_int8
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
-from einsumx.mxnet import load
+from einsumx.mxnet.importing import installed_version, load
 from einsumx.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
 from einsumx.prepare import Written
@@ -78,10 +77,7 @@ class MxnetAdapter(Adapter):
     @cached_property
     def _first_installed(self) -> bool:
         """Whether MXNet 1 is there, as plans of shapes ask it, which import nothing."""
-        try:
-            return version(self.module).startswith("1.")
-        except PackageNotFoundError:
-            return False
+        return installed_version().startswith("1.")
 
     @cached_property
     def mx(self) -> Any:
@@ -191,8 +187,7 @@ class MxnetAdapter(Adapter):
 
     def _transposing(self, axes: tuple[int, ...], dtype: str) -> Callable[..., Array]:
         if dtype == "bool":
-            turn = self._transposing(axes, "int8")
-            return lambda array: turn(array.astype("int8")).astype("bool")
+            return through_int8(self._transposing(axes, "int8"))
         swaps = [self.calls.swapaxes(*pair) for pair in self.swaps(axes)]
         if not swaps:
             return self.calls.transpose(axes)
@@ -275,9 +270,8 @@ class MxnetAdapter(Adapter):
         return product
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        if array.dtype == bool:
-            return self.diagonal(array.astype("int8"), axis1, axis2).astype("bool")
-        return self.calls.diagonal(axis1, axis2)(array)
+        take = self.calls.diagonal(axis1, axis2)
+        return through_int8(take)(array) if array.dtype == bool else take(array)
 
     def copy(self, array: Array) -> Array:
         return array.reshape(array.shape)  # array.copy() has a gradient that overwrites where it should add

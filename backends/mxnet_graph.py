@@ -26,7 +26,7 @@ from einsumx.prepare import Written, parsed, sized_equation
 if TYPE_CHECKING:
     from einsumx.backends.mxnet import MxnetAdapter
 
-__all__ = ["recorded", "signatures"]
+__all__ = ["recorded", "signatures", "through_int8"]
 
 Axis: TypeAlias = tuple[int, ...]
 """The labels that are merged in one axis; none in an axis of size 1."""
@@ -51,29 +51,24 @@ def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...
                 f"operand {number} is a symbol without a shape, so how many axes its ellipsis stands for is not known; "
                 f"write labels in its place, or declare the shape of the variable\n  {written}"
             )
-    axes = [_axes(term, about.shape) for term, about in zip(terms, found)]
+    shapes = [(None,) * len(term) if about.shape is None else about.shape for term, about in zip(terms, found)]
+    axes = list(map(_axes, terms, shapes))
     sizes: dict[Any, int] = {}
-    for labels, about in zip(axes, found):
-        sizes.update((label, size) for label, size in zip(labels, about.shape or ()) if size not in (None, 1))
+    for labels, shape in zip(axes, shapes):
+        sizes.update((label, size) for label, size in zip(labels, shape) if size not in (None, 1))
+    assumed = [
+        tuple(sizes.get(label, _ASSUMED) if size is None else size for label, size in zip(labels, shape))
+        for labels, shape in zip(axes, shapes)
+    ]
     return tuple(
-        (
-            type(symbol),
-            tuple(
-                sizes.get(label, _ASSUMED) if size is None else size
-                for label, size in zip(labels, about.shape if about.shape is not None else (None,) * len(labels))
-            ),
-            _dtype(about, found),
-            "",
-        )
-        for symbol, labels, about in zip(symbols, axes, found)
+        (type(symbol), shape, _dtype(about, found), "") for symbol, shape, about in zip(symbols, assumed, found)
     )
 
 
-def _axes(term: Sequence[Any], shape: Sequence[int | None] | None) -> tuple[Any, ...]:
+def _axes(term: Sequence[Any], shape: Sequence[int | None]) -> tuple[Any, ...]:
     """What tells the axes of a symbol apart: labels, and places from the right in what an ellipsis stands for."""
-    if shape is None or ... not in term:
-        rank = len(term) if shape is None else len(shape)
-        return (*term, *range(len(term), rank))  # where the rank does not fit, binding says so
+    if ... not in term:
+        return (*term, *range(len(term), len(shape)))  # where the rank does not fit, binding says so
     place, span = term.index(...), max(len(shape) - len(term) + 1, 0)
     return (*term[:place], *((..., k) for k in range(span, 0, -1)), *term[place + 1 :])
 
@@ -120,6 +115,11 @@ def recorded(plan: Plan, adapter: MxnetAdapter) -> Run:
     return record
 
 
+def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``rearrange`` for bools, of which MXNet takes neither transposes nor diagonals."""
+    return lambda array: rearrange(array.astype("int8")).astype("bool")
+
+
 def _shape(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(sizes[label] for label in axis) for axis in axes)
 
@@ -158,11 +158,11 @@ class _Values:
                 self._reshape(op)
             case Transpose():
                 axes = self.axes[op.src]
-                array = self._through_int8(op.src, lambda array: self._transposed(array, op.axes))
+                array = self._rearranged(op.src, lambda array: self._transposed(array, op.axes))
                 self.put(op.out, array, [axes[axis] for axis in op.axes])
             case Diagonal():
                 axes = self.axes[op.src]
-                array = self._through_int8(op.src, lambda array: xp.diagonal(array, 0, op.axis1, op.axis2))
+                array = self._rearranged(op.src, lambda array: xp.diagonal(array, 0, op.axis1, op.axis2))
                 kept = [axis for place, axis in enumerate(axes) if place not in (op.axis1, op.axis2)]
                 self.put(op.out, array, [*kept, axes[op.axis1]])
             case Sum():
@@ -180,12 +180,10 @@ class _Values:
     def _same(self, slot: int) -> Array:
         return self.adapter.npx.reshape(self.arrays[slot], (_REST,))
 
-    def _through_int8(self, slot: int, rearrange: Callable[[Array], Array]) -> Array:
-        """What MXNet does for all dtypes but bool."""
-        array = self.arrays[slot]
+    def _rearranged(self, slot: int, rearrange: Callable[[Array], Array]) -> Array:
         if self.dtypes[slot] == "bool":
-            return rearrange(array.astype("int8")).astype("bool")
-        return rearrange(array)
+            rearrange = through_int8(rearrange)
+        return rearrange(self.arrays[slot])
 
     def _transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         for pair in (swaps := self.adapter.swaps(axes)):

@@ -16,7 +16,7 @@ from typing import Any
 
 from einsumx.errors import BackendError
 
-__all__ = ["load"]
+__all__ = ["installed_version", "load"]
 
 _importing = RLock()
 
@@ -71,7 +71,11 @@ def _known_processor() -> Iterator[None]:
     It came before processors of today, and computes on those that it does not know with kernels for SSE3, at half the
     speed of those for AVX2. For others it would choose kernels like these by itself.
     """
-    if _CORETYPE in os.environ or not _version().startswith("1.") or not {"avx2", "fma"} <= _processor_features():
+    if (
+        _CORETYPE in os.environ
+        or not installed_version().startswith("1.")
+        or not {"avx2", "fma"} <= _processor_features()
+    ):
         yield
         return
     os.environ[_CORETYPE] = "Haswell"
@@ -81,8 +85,8 @@ def _known_processor() -> Iterator[None]:
         del os.environ[_CORETYPE]
 
 
-def _version() -> str:
-    """MXNet's version, before it is imported."""
+def installed_version() -> str:
+    """The version of MXNet that is installed, without importing it; empty where none is."""
     try:
         return version("mxnet")
     except PackageNotFoundError:
