@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation
+from einsumx.conformance.deviations.opt_einsum import READ_UNCHECKED
 
 __all__ = ["DEVIATIONS"]
 
@@ -73,19 +74,9 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             "JAX reads equations and paths with opt_einsum, and the errors are those of Python's dicts and lists.",
         ),
         Deviation(
-            """
+            f"""
             known faults/* a diagonal of sizes 1 and 3
-            wrong equations/'ij' *
-            wrong equations/. ..ij->ij *
-            wrong equations/i1->i *
-            wrong equations/i_->i *
-            wrong equations/ij,j!->i *
-            wrong equations/ij- >i *
-            wrong equations/ij->. ..ji *
-            wrong equations/ij->...i... *
-            wrong equations/{0, 1} *
-            wrong paths/* optimize=[(0, 0), (0, 1)]
-            wrong paths/* optimize=[(0, 1)]
+            {READ_UNCHECKED}
             wrong sizes/ii *
             !wrong sizes/ii->i (3,4) float32
             !wrong sizes/ii->i (3,4) float32 optimize=True

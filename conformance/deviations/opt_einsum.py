@@ -6,7 +6,7 @@ from einsumx.conformance.deviations.deviation import Deviation
 from einsumx.conformance.deviations.numpy import VIEWS
 from einsumx.conformance.deviations.torch import INTEGER_SUMS, MATRIX_PRODUCTS, MIXED_PRODUCTS
 
-__all__ = ["DEVIATIONS"]
+__all__ = ["DEVIATIONS", "READ_UNCHECKED"]
 
 _ON_BOTH = (
     Deviation(
@@ -61,8 +61,7 @@ _LOOKED_UP = """
 """
 """Wrong labels and paths, which opt_einsum looks up without a check."""
 
-_UNCHECKED = """
-    known faults/i,i->i *
+READ_UNCHECKED = """
     wrong equations/'ij' *
     wrong equations/. ..ij->ij *
     wrong equations/i1->i *
@@ -74,6 +73,12 @@ _UNCHECKED = """
     wrong equations/{0, 1} *
     wrong paths/* optimize=[(0, 0), (0, 1)]
     wrong paths/* optimize=[(0, 1)]
+"""
+"""What is wrong in an equation or a path, and what opt_einsum reads, which others read them with."""
+
+_UNCHECKED = f"""
+    known faults/i,i->i *
+    {READ_UNCHECKED}
 """
 """What is wrong in an equation, a path or an operand, and what opt_einsum takes."""
 
