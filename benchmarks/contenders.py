@@ -319,6 +319,11 @@ def _batch_first(xp: Any, array: Array) -> Array:
     return found.reshape_view((*array.shape[1:3], -1, array.shape[3]))
 
 
+def _mxnet_scores(xp: Any, a: Array, b: Array) -> Array:
+    """``bind,bjnd->bnij``: attention scores of positions that lie before heads."""
+    return _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2), transpose_b=True)
+
+
 def _mxnet_shared(xp: Any, a: Array, b: Array) -> Array:
     """``xynd,jnd->nxyj``: keys without a batch, as a batch over the heads alone."""
     found = _batch_dot(_heads_first(xp, a), xp.swapaxes(b, 0, 1), transpose_b=True)
@@ -341,8 +346,8 @@ OWN_LINES: dict[str, dict[str, Function]] = {
         "ij,jk->ik": lambda xp, a, b: xp.dot(a, b),
         "bij,bjk->bik": lambda _, a, b: _batch_dot(a, b),
         "bnid,bnjd->bnij": lambda _, a, b: _batch_dot(a, b, transpose_b=True),
-        "bind,bjnd->bnij": lambda xp, a, b: _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2), transpose_b=True),
-        "binc,bjnc->bnij": lambda xp, a, b: _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2), transpose_b=True),
+        "bind,bjnd->bnij": _mxnet_scores,
+        "binc,bjnc->bnij": _mxnet_scores,
         "bind,jnd->bnij": lambda xp, a, b: xp.swapaxes(_mxnet_shared(xp, a, b), 0, 1),
         "bnij,bnjc->binc": lambda xp, a, b: xp.swapaxes(_batch_dot(a, b), 1, 2),
         "ibnc,jbnc->bnij": lambda xp, a, b: _batch_dot(_batch_first(xp, a), _batch_first(xp, b), transpose_b=True),
