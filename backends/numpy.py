@@ -13,6 +13,7 @@ from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import Casting, kind
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
+from einsumx.memory import free_host_bytes
 from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
@@ -196,6 +197,12 @@ class NumpyAdapter(Adapter):
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if not out.flags.writeable:
             raise BackendError("out= is a read-only array")
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self.xp.add(total, part, out=total) if total.ndim else total + part
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
         self.xp.copyto(out, result, casting="unsafe")

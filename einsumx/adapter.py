@@ -262,6 +262,28 @@ class Adapter:
         """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
         raise NotImplementedError
 
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def add(self, total: Array, part: Array) -> Array:
+        """``total + part`` of arrays that nothing else sees: in the memory of ``total``, where the framework can.
+
+        Bools are or-ed, integers wrap.
+        """
+        return total + part
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        """An array whose blocks are all going to be written."""
+        return self.xp.empty(shape, dtype=self.dtype(dtype))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        """``out`` with a block written into the part that lies in ``box``: itself, where arrays can be written to."""
+        out[box] = block
+        return out
+
+    def free_bytes(self, device: str) -> int | None:
+        """Bytes of memory that are free on the device; None where that is not known."""
+        return None
+
     # -- to and from the host, for people's eyes, tests and benchmarks -------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from einsumx.adapter import Adapter, Array
+from einsumx.blocked import BlockedPlan
 from einsumx.cost import plan_cost
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.explain import quantity
+from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
+from einsumx.limited import plan_within, run_blocks
 from einsumx.path import Optimize
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import (
     DEFAULT,
     Options,
     Prepared,
+    Written,
     arrays_of,
     as_optimize,
     make_plan,
@@ -60,6 +64,8 @@ def einsum(
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     backend: str | None = None,
+    memory_limit: MemoryLimit | None = None,
+    device: str = "",
 ) -> Array:
     """Einstein summation on the operands' own framework, by its fast primitives.
 
@@ -74,7 +80,11 @@ def einsum(
         optimize: the path: ``"auto"``, another optimizer's name (``"greedy"``, ``"optimal"``, ``"dp"``,
             ``"cotengra"``, ...), True for ``"auto"``, False for left to right, a path as ``einsum_path``
             returns it, or an optimizer object of opt_einsum or cotengra.
-        backend: the framework for operands that are Python lists and scalars alone; NumPy by default.
+        backend: the framework for operands that are Python lists and scalars, or are stored, alone; NumPy by default.
+        memory_limit: what the contraction may have in memory at once, the result included but for ``out``: bytes, a
+            text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
+            be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
+        device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``.
 
     Returns:
         The result, on the operands' framework and device.
@@ -85,6 +95,7 @@ def einsum(
         PathError: the path does not fit the operands.
         BackendError: arrays of two frameworks or devices, dtypes that do not cast, a keyword that the
             framework cannot honour.
+        MemoryLimitError: nothing fits; it names the smallest limit under which something does.
 
     Each of these comes before any work, and leaves ``out`` as it was.
 
@@ -94,6 +105,16 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
+    if memory_limit is not None:
+
+        def asked(adapter: Adapter) -> Options:
+            return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
+
+        return _within(memory_limit, written, given, asked, out, order, backend, device)
+    if device:
+        raise ValueError(
+            f"device={device!r} says where a contraction under memory_limit= is computed, and there is none"
+        )
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     if dtype is not None or casting != "safe" or optimize != "auto":
@@ -102,6 +123,25 @@ def einsum(
     if out is None and order == "K":
         return prepared.run(*arrays)
     return deliver(adapter, prepared, arrays, out, order, casting)
+
+
+def _within(
+    limit: MemoryLimit,
+    written: Written,
+    given: list[Any],
+    options: Callable[[Adapter], Options],
+    out: Any,
+    order: Order,
+    backend: str | None,
+    device: str,
+) -> Array:
+    """:func:`einsum` under a memory limit."""
+    if str(order).upper() not in ("K", "C"):
+        raise BackendError(
+            f"under memory_limit= results come in C order, not in order={order!r}; pass an out= that has it"
+        )
+    plan, adapter, operands = plan_within(written, given, options, limit, backend=backend, device=device, out=out)
+    return run_blocks(plan, adapter, operands, out)
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:
@@ -170,6 +210,7 @@ def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
     return adapter.dtype_name(adapter.dtype(name))
 
 
+@overload
 def plan(
     *operands: Any,
     backend: str | None = None,
@@ -178,7 +219,33 @@ def plan(
     dtype: Any = None,
     casting: Casting = "safe",
     optimize: Optimize = "auto",
-) -> Plan:
+    memory_limit: None = None,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    *operands: Any,
+    backend: str | None = None,
+    device: str = "",
+    dtypes: str | Sequence[str] = "float64",
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    memory_limit: MemoryLimit,
+) -> BlockedPlan: ...
+
+
+def plan(
+    *operands: Any,
+    backend: str | None = None,
+    device: str = "",
+    dtypes: str | Sequence[str] = "float64",
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    memory_limit: MemoryLimit | None = None,
+) -> Plan | BlockedPlan:
     """The plan that :func:`einsum` would run, from shapes or from arrays.
 
     Args:
@@ -188,6 +255,7 @@ def plan(
         device: the kind of device, where shapes are given: ``"cpu"``, ``"cuda"``; the backend's default if empty.
         dtypes: of the operands, where shapes are given: one for all or one each.
         dtype, casting, optimize: as for :func:`einsum`.
+        memory_limit: as for :func:`einsum`; what comes back says how the contraction is cut into blocks.
 
     Raises:
         EinsumxError: as :func:`einsum` does.
@@ -212,7 +280,18 @@ def plan(
             raise BackendError(f"dtypes= has {unknown[0]!r}; dtypes are named as NumPy names them, such as 'float32'")
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
-        return make_plan(adapter, written, described, device, Options(name, casting, as_optimize(optimize)))
+        options = Options(name, casting, as_optimize(optimize))
+        if memory_limit is not None:
+            there = [True] * len(described)
+            limit = limit_bytes(memory_limit, adapter.free_bytes(device))
+            return blocked_plan(adapter, written, described, device, options, limit, there, has_out=False)
+        return make_plan(adapter, written, described, device, options)
+    if memory_limit is not None:
+
+        def asked(adapter: Adapter) -> Options:
+            return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
+
+        return plan_within(written, given, asked, memory_limit, backend=backend, device=device)[0]
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     return prepare(adapter, written, arrays, options).plan

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from math import inf, prod
 
 from einsumx.builder import Builder, Labels, Term
-from einsumx.dtypes import itemsize
+from einsumx.dtypes import arithmetic, itemsize
 from einsumx.parse import symbol
-from einsumx.product import Aim, Choice, Classes, arithmetic, choose, matmul
+from einsumx.product import Aim, Choice, Classes, choose, matmul
 
 __all__ = ["contract", "native_equation"]
 

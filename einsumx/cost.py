@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from einsumx.dtypes import itemsize
+from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ops import (
     Cast,
     Copy,
@@ -22,9 +22,10 @@ from einsumx.ops import (
     sources,
 )
 from einsumx.plan import Plan
+from einsumx.traits import Traits
 from einsumx.verify import replay
 
-__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "slot_dtypes"]
+__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "plan_seconds", "slot_dtypes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,36 @@ def plan_cost(plan: Plan) -> PlanCost:
         prod(plan.shape) * itemsize(plan.dtype),
         inputs + _peak(plan, costs),
     )
+
+
+def plan_seconds(plan: Plan, traits: Traits) -> float:
+    """Seconds that a plan is expected to take, by the rates that it was chosen with."""
+    rates = traits.rates
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    types = slot_dtypes(plan)
+    seconds = 0.0
+    for op in plan.ops:
+        entry = _op_cost(op, shapes, types[op.out])
+        read = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in sources(op))
+        touched = read + prod(entry.shape) * itemsize(entry.dtype)
+        match op:
+            case Reshape() | Expand() | First():
+                seconds += rates.view
+            case Transpose() | Diagonal() if not entry.copied:
+                seconds += rates.view
+            case Transpose() | Diagonal() | Copy() | Cast():
+                seconds += rates.call + touched / rates.permute
+            case Matmul():
+                work = entry.multiply_adds * arithmetic(entry.dtype) / rates.gemm
+                matrices = prod(entry.shape[:-2])
+                seconds += rates.call + max(work, touched / rates.stream) + matrices * rates.matrix
+            case Native():
+                seconds += rates.call + max(
+                    entry.multiply_adds / (rates.native or rates.stream), touched / rates.stream
+                )
+            case _:
+                seconds += rates.call + touched / rates.stream
+    return seconds
 
 
 def slot_dtypes(plan: Plan) -> dict[int, str]:

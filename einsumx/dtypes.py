@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from einsumx.errors import BackendError
 
-__all__ = ["Casting", "can_cast", "check_casting", "itemsize", "kind"]
+__all__ = ["Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind"]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
@@ -111,3 +111,8 @@ def check_cast(source: str, target: str, casting: Casting, what: str) -> None:
             f"cannot cast {what} from {source} to {target} under casting={casting!r}; "
             "pass a looser casting= or a wider dtype="
         )
+
+
+def arithmetic(dtype: str) -> float:
+    """The cost of a multiply-add in units of one of float32."""
+    return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)

@@ -190,7 +190,7 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
     check_casting(options.casting)
     sized = _sized(written, tuple(operand.shape for operand in operands))
-    dtype = _result_dtype(adapter, operands, options)
+    dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
     for name in (dtype, *(operand.dtype for operand in operands)):
         if traits.dtypes is not None and name not in traits.dtypes:
@@ -224,7 +224,7 @@ def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> Sized
     return _sized(written, tuple(shapes))
 
 
-def _result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options) -> str:
+def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options) -> str:
     """The dtype asked for, or the framework's promotion; every operand must be castable to it."""
     dtype = options.dtype
     if dtype is None:

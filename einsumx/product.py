@@ -13,11 +13,11 @@ from itertools import product as combinations
 from math import prod
 
 from einsumx.builder import Builder, Labels, Term, cut
-from einsumx.dtypes import itemsize, kind
+from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.rates import Rates
 from einsumx.traits import Traits
 
-__all__ = ["Aim", "Choice", "Classes", "arithmetic", "choose", "matmul"]
+__all__ = ["Aim", "Choice", "Classes", "choose", "matmul"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +212,6 @@ def _product_seconds(rates: Rates, dtype: str, nbytes: int, matrices: int, rows:
     work = max(rows, 8) * max(cols, 8) * inner * arithmetic(dtype) / rates.gemm
     traffic = (rows * inner + inner * cols + 2 * rows * cols) * nbytes / rates.stream
     return matrices * (rates.matrix + work + traffic)
-
-
-def arithmetic(dtype: str) -> float:
-    """The cost of a multiply-add in units of one of float32."""
-    return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)
 
 
 _APART = 1.3

@@ -1,0 +1,124 @@
+"""A memory limit: what it says, and the blocked plan that keeps it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from einsumx.adapter import Adapter
+from einsumx.blocked import BlockedPlan
+from einsumx.blocking import Body, Stage, block
+from einsumx.cost import plan_cost, plan_seconds
+from einsumx.dtypes import itemsize
+from einsumx.errors import MemoryLimitError
+from einsumx.explain import quantity
+from einsumx.lower import lower
+from einsumx.path import find_path
+from einsumx.plan import Operand
+from einsumx.prepare import Options, Written, result_dtype, sized_equation
+from einsumx.rates import calibrated
+
+__all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
+
+MemoryLimit: TypeAlias = int | float | str
+"""Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{binary}B": (1024 if binary else 1000) ** power
+    for power, prefix in enumerate("KMGTP", 1)
+    for binary in ("i", "")
+}
+
+
+def limit_bytes(limit: MemoryLimit, free: int | None) -> int:
+    """A memory limit in bytes.
+
+    Args:
+        limit: as the user gave it.
+        free: bytes that are free on the device; None where that is not known.
+
+    Raises:
+        ValueError: it is no limit.
+        TypeError: it is neither a number nor a text.
+
+    >>> limit_bytes("8GiB", None), limit_bytes("1.5 MB", None), limit_bytes(0.5, 2000)
+    (8589934592, 1500000, 1000)
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int | float | str):
+        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {limit!r}")
+    if isinstance(limit, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", limit)
+        unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
+        if not found or unit is None:
+            raise ValueError(f"memory_limit={limit!r} is no amount of memory; write '8GiB', '500MB', or bytes")
+        return int(float(found[1]) * unit)
+    if not limit > 0:
+        raise ValueError(f"memory_limit={limit!r} must be positive")
+    if isinstance(limit, float) and limit < 1:
+        if free is None:
+            raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
+        return int(limit * free)
+    return int(limit)
+
+
+def blocked_plan(
+    adapter: Adapter,
+    written: Written,
+    operands: tuple[Operand, ...],
+    device: str,
+    options: Options,
+    limit: int,
+    lies_there: Sequence[bool],
+    has_out: bool,
+) -> BlockedPlan:
+    """The contraction in blocks that stay within ``limit`` bytes.
+
+    Args:
+        lies_there: of each operand, whether it lies on the device, and blocks of it are views.
+        has_out: whether the result is written into an array that is there already.
+
+    Raises:
+        MemoryLimitError: there are none; the error names the smallest limit for which there are.
+    """
+    sized = sized_equation(written, [operand.shape for operand in operands])
+    dtype = result_dtype(adapter, operands, options)
+    traits = calibrated(adapter, device)
+    compute = dict(traits.widen).get(dtype, dtype)
+    path = find_path(sized, options.optimize)
+
+    def body(stage: Stage, sizes: tuple[int, ...]) -> Body:
+        described, read = [], []
+        for source, term in zip(stage.inputs, stage.terms):
+            if isinstance(source, Stage):
+                described.append(Operand(tuple(sizes[label] for label in term), compute))
+                read.append(0)
+                continue
+            operand = operands[source]
+            shape = tuple(
+                sizes[label] if size == sized.sizes[label] else size for label, size in zip(term, operand.shape)
+            )
+            there = lies_there[source]
+            described.append(Operand(shape, operand.dtype, operand.strides if there else None))
+            read.append(0 if there else prod(shape) * itemsize(operand.dtype))
+        equation = sized_equation(stage.equation, [operand.shape for operand in described])
+        plan = lower(equation, described, stage.path, backend=adapter.name, traits=traits, dtype=compute, device=device)
+        cost = plan_cost(plan)
+        seconds = plan_seconds(plan, traits)
+        return Body(
+            prod(plan.shape) * itemsize(compute),
+            cost.peak_bytes - cost.input_bytes,
+            seconds,
+            tuple(read),
+            tuple(nbytes / traits.rates.copy for nbytes in read),
+        )
+
+    result = 0 if has_out else prod(sized.shape) * itemsize(dtype)
+    blocking, fits = block(sized, path, limit, result, body)
+    if not fits:
+        raise MemoryLimitError(
+            f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
+            f"{blocking.peak_bytes} bytes\n  {sized.text}"
+        )
+    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, blocking)
