@@ -14,6 +14,7 @@ from einsumx.cost import plan_cost, plan_seconds
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.explain import quantity
+from einsumx.layout import contiguous, layout_class
 from einsumx.lower import lower
 from einsumx.path import find_path
 from einsumx.plan import Operand
@@ -100,7 +101,8 @@ def blocked_plan(
                 sizes[label] if size == sized.sizes[label] else size for label, size in zip(term, operand.shape)
             )
             there = lies_there[source]
-            described.append(Operand(shape, operand.dtype, operand.strides if there else None))
+            strides = layout_class(shape, operand.strides or contiguous(operand.shape)) if there else None
+            described.append(Operand(shape, operand.dtype, strides))
             read.append(0 if there else prod(shape) * itemsize(operand.dtype))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
         plan = lower(equation, described, stage.path, backend=adapter.name, traits=traits, dtype=compute, device=device)
