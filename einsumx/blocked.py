@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from einsumx.adapter import Adapter, Array
+from einsumx.adapter import Array
 from einsumx.bind import SizedEquation
-from einsumx.blocking import Blocking, Stage, ranges
+from einsumx.blocking import Blocking, Stage, carried, ranges, truncated
 from einsumx.plan import Operand
 
-__all__ = ["BlockedPlan", "Blocks"]
+__all__ = ["BlockedPlan", "Blocks", "Box", "Place", "Read", "compute"]
+
+Box: TypeAlias = tuple[slice, ...]
+"""A part of an array: a range of each axis."""
+
+Read: TypeAlias = tuple[int, Box]
+"""The number of an operand, and the part of it that is needed."""
+
+Steps: TypeAlias = Generator[Read, Array, Array]
+"""A computation that yields what it has to read, and takes what was read."""
 
 Place: TypeAlias = dict[int, int]
 """The number of the block that each cut label is at."""
@@ -56,73 +65,100 @@ class BlockedPlan:
 
 
 class Blocks:
-    """Computes the values of a blocked contraction, and keeps those that more than one block needs.
+    """The values of a blocked contraction, computed step by step; those that more than one block needs are kept.
+
+    A step yields what has to be read and takes the block that was read, so that the same walk tells beforehand, with
+    functions that compute nothing, in which order operands are going to be read.
 
     Args:
         plan: how it is cut.
-        adapter: adds partial sums up.
-        read: gives the part of an operand that lies in a box.
         contract: runs a stage.
+        add: adds partial sums up.
     """
 
-    def __init__(
-        self,
-        plan: BlockedPlan,
-        adapter: Adapter,
-        read: Callable[[int, tuple[slice, ...]], Array],
-        contract: Contract,
-    ) -> None:
-        self._plan, self._adapter, self._read, self._contract = plan, adapter, read, contract
+    def __init__(self, plan: BlockedPlan, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
+        self._plan, self._contract, self._add = plan, contract, add
         self._ranges = [ranges(size, count) for size, count in zip(plan.equation.sizes, plan.blocking.counts)]
-        self._kept: dict[Stage, tuple[tuple[int, ...], Array]] = {}
+        self._carried = carried(plan.equation)
+        self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
-    def results(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """Each block of the result, and where it belongs."""
-        root = self._plan.blocking.root
-        for place in self._places(root.nest):
-            box = self._box(root.output, place)
-            yield box, self._value(root, place)
+    @classmethod
+    def reads(cls, plan: BlockedPlan, places: Iterable[Place]) -> Iterator[Read]:
+        """What is read, in this order, for the blocks of the result at ``places``."""
+        walk = cls(plan, lambda *_: None, lambda *_: None)
+        for place in places:
+            yield from walk.value(place)
+
+    def places(self) -> Iterator[Place]:
+        """Where the blocks of the result are, in the order in which they are best computed."""
+        return self._places(self._plan.blocking.root.nest)
+
+    def box(self, place: Place) -> Box:
+        """The part of the result that a block is."""
+        return self._box(self._plan.blocking.root.output, place)
+
+    def value(self, place: Place) -> Steps:
+        """The steps to a block of the result, which they return."""
+        return self._value(self._plan.blocking.root, place)
 
     def _places(self, loops: Sequence[int]) -> Iterator[Place]:
         for numbers in product(*(range(len(self._ranges[label])) for label in loops)):
             yield dict(zip(loops, numbers))
 
-    def _box(self, labels: Sequence[int], place: Place, shape: Sequence[int] | None = None) -> tuple[slice, ...]:
+    def _box(self, labels: Sequence[int], place: Place, shape: Sequence[int] | None = None) -> Box:
         """The part of an array that lies in the blocks of ``place``; axes of size 1 that broadcast are whole."""
+        sizes = self._plan.equation.sizes
         return tuple(
-            slice(None) if label not in place or (shape and shape[axis] != self._plan.equation.sizes[label])
-            else self._ranges[label][place[label]]
+            self._ranges[label][place[label]] if label in place and (not shape or shape[axis] == sizes[label])
+            else slice(0, shape[axis] if shape else sizes[label])
             for axis, label in enumerate(labels)
         )  # fmt: skip
 
-    def _value(self, stage: Stage, place: Place) -> Array:
+    def _value(self, stage: Stage, place: Place) -> Steps:
         """The value of a stage at a place, summed over the cut labels that it sums."""
         total = None
-        for inner in self._places(stage.loops):
+        for number, inner in enumerate(self._places(stage.loops)):
             here = {**place, **inner}
-            inputs = [self._input(stage, number, here) for number in range(len(stage.inputs))]
-            part = self._contract(stage, inputs)
-            del inputs
-            total = part if total is None else self._adapter.add(total, part)
-        self._forget(stage, stage.nest)
+            inputs: dict[int, Array] = {}
+            # What is computed comes first: nothing that is read for this stage alone lies beside it.
+            for slot in sorted(range(len(stage.inputs)), key=lambda slot: not isinstance(stage.inputs[slot], Stage)):
+                inputs[slot] = yield from self._input(stage, slot, here)
+            part = self._contract(stage, [inputs.pop(slot) for slot in range(len(stage.inputs))])
+            total = part if number == 0 else self._add(total, part)
+            del part
+        for slot in range(len(stage.inputs)):  # what the loops around this stage do not come back to
+            if len(self._nest(stage, slot)) >= len(stage.nest):
+                self._kept.pop((stage, slot), None)
         return total
 
-    def _input(self, stage: Stage, number: int, place: Place) -> Array:
-        source, term = stage.inputs[number], stage.terms[number]
-        if not isinstance(source, Stage):
+    def _nest(self, stage: Stage, slot: int) -> tuple[int, ...]:
+        """The loops that change an input of a stage."""
+        source = stage.inputs[slot]
+        if isinstance(source, Stage):
+            return source.nest
+        return truncated((*stage.nest, *stage.loops), self._carried[source])
+
+    def _input(self, stage: Stage, slot: int, place: Place) -> Steps:
+        source, nest, key = stage.inputs[slot], self._nest(stage, slot), (stage, slot)
+        at = tuple(place[label] for label in nest)
+        if key in self._kept and self._kept[key][0] == at:
+            return self._kept[key][1]
+        self._kept.pop(key, None)
+        if isinstance(source, Stage):
+            value = yield from self._value(source, {label: place[label] for label in nest})
+        else:
             shape = self._plan.operands[source].shape
-            return self._read(source, self._box(term, place, shape))
-        at = tuple(place[label] for label in source.nest)
-        if source in self._kept and self._kept[source][0] == at:
-            return self._kept[source][1]
-        self._kept.pop(source, None)
-        value = self._value(source, {label: place[label] for label in source.nest})
-        if len(source.nest) < len(stage.nest) + len(stage.loops):
-            self._kept[source] = at, value
+            value = yield source, self._box(stage.terms[slot], place, shape)
+        if len(nest) < len(stage.nest) + len(stage.loops):
+            self._kept[key] = at, value
         return value
 
-    def _forget(self, stage: Stage, nest: Sequence[int]) -> None:
-        """Let go what the loops around ``stage`` do not come back to."""
-        for source in stage.inputs:
-            if isinstance(source, Stage) and len(source.nest) >= len(nest):
-                self._kept.pop(source, None)
+
+def compute(steps: Steps, read: Callable[[int, Box], Array]) -> Array:
+    """What ``steps`` return, with what they ask for brought by ``read``."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(read(*wanted))
+    except StopIteration as end:
+        return end.value

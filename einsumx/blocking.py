@@ -19,7 +19,7 @@ from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Blocking", "Stage", "ranges", "stages"]
+__all__ = ["Blocking", "Body", "Stage", "block", "carried", "ranges", "stages", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -110,7 +110,7 @@ def stages(equation: SizedEquation, path: Path, order: Labels) -> Stage:
                 inputs.append(node.operand)
                 terms.append(equation.inputs[node.operand])
                 return len(inputs) - 1
-            around = _truncated(inside, node.labels)
+            around = truncated(inside, node.labels)
             if node is not top and (around != inside or summed(node)):
                 labels = tuple(sorted(node.labels))
                 inputs.append(stage(node, around, labels))
@@ -127,7 +127,7 @@ def stages(equation: SizedEquation, path: Path, order: Labels) -> Stage:
     return stage(root, nest, equation.output)
 
 
-def _truncated(nest: Labels, labels: frozenset[int]) -> Labels:
+def truncated(nest: Labels, labels: frozenset[int]) -> Labels:
     """The loops up to the last that a value with ``labels`` depends on."""
     while nest and nest[-1] not in labels:
         nest = nest[:-1]
@@ -305,24 +305,28 @@ class _Search:
             body = self.bodies(stage, sizes)
             inside = (*stage.nest, *stage.loops)
             seconds = runs(inside) * body.seconds
+            kept_reads = stay = 0
             for place, source in enumerate(stage.inputs):
                 if not isinstance(source, Stage):
-                    times = runs(_truncated(inside, self.carried[source]))
+                    nest = truncated(inside, self.carried[source])
+                    times = runs(nest)
                     own = prod(counts[label] for label in self.carried[source])
                     reads[source] = -(-times // own)
                     seconds += times * body.read_seconds[place]
+                    kept_reads += body.read[place] if len(nest) < len(inside) else 0
+                    stay += body.read[place] if len(nest) < len(stage.nest) else 0
             parts = [cost(source) for source in stage.inputs if isinstance(source, Stage)]
             kept = [source for source in stage.inputs if isinstance(source, Stage)]
             total = body.value if stage.loops else 0
             peak = sum(held for _, _, held in parts) + sum(body.read) + body.peak
             for number, (_, high, _) in enumerate(parts):
-                beside = sum(
+                beside = kept_reads + sum(
                     parts[other][2]
                     for other in range(len(parts))
                     if other < number or (other > number and len(kept[other].nest) < len(inside))
                 )
                 peak = max(peak, beside + high)
-            stay = sum(held for source, (_, _, held) in zip(kept, parts) if len(source.nest) < len(stage.nest))
+            stay += sum(held for source, (_, _, held) in zip(kept, parts) if len(source.nest) < len(stage.nest))
             return seconds + sum(part[0] for part in parts), total + peak, body.value + stay
 
         seconds, peak, _ = cost(root)

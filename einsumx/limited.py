@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
-from einsumx.blocked import BlockedPlan, Blocks
+from einsumx.blocked import BlockedPlan, Blocks, compute
 from einsumx.blocking import Stage
 from einsumx.dtypes import check_casting
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
@@ -63,11 +63,13 @@ def run_blocks(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Source], 
         options = Options(plan.compute_dtype, "unsafe", stage.path)
         return adapter.plain(prepare(adapter, stage.equation, arrays, options).run(*arrays))
 
-    blocks = Blocks(plan, adapter, lambda number, box: operands[number].read(box), contract)
+    blocks = Blocks(plan, contract, adapter.add)
     target = adapter.dtype_name(out.dtype) if out is not None else plan.dtype
     whole = out is None and not plan.blocking.root.nest
     result = out if out is not None or whole else adapter.empty(plan.shape, plan.dtype, plan.device)
-    for box, block in blocks.results():
+    for place in blocks.places():
+        box = blocks.box(place)
+        block = compute(blocks.value(place), lambda number, box: operands[number].read(box))
         if plan.compute_dtype != target:
             block = adapter.cast(block, target)
         if whole:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from einsumx.adapter import Adapter, Array
+from einsumx.blocked import Box
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.plan import Operand
 from einsumx.registry import get_backend, is_builtin, serving
 
-__all__ = ["Box", "Source", "Stored", "host_array", "is_stored", "sources"]
-
-Box: TypeAlias = tuple[slice, ...]
-"""A part of an array: a range of each axis."""
+__all__ = ["Source", "Stored", "host_array", "is_stored", "sources"]
 
 
 @runtime_checkable
