@@ -23,6 +23,9 @@ __all__ = ["ADAPTER", "NumpyAdapter"]
 
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
+_WORK = 10_000
+"""Candidates that are tried to prove that two arrays do not overlap."""
+
 TRAITS = Traits(
     matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
     | _INTEGERS,
@@ -199,7 +202,22 @@ class NumpyAdapter(Adapter):
             raise BackendError("out= is a read-only array")
 
     def add(self, total: Array, part: Array) -> Array:
-        return self.xp.add(total, part, out=total) if total.ndim else total + part
+        with self.xp.errstate(all="ignore"):
+            return self.xp.add(total, part, out=total) if total.ndim else total + part
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        with self.xp.errstate(all="ignore"):
+            self.xp.copyto(out[box], block, casting="unsafe")
+        return out
+
+    def in_place(self, array: Any) -> Array:
+        return array
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        try:
+            return bool(self.xp.shares_memory(out, array, max_work=_WORK))
+        except RuntimeError:  # it would take too long to find out
+            return True
 
     def free_bytes(self, device: str) -> int | None:
         return free_host_bytes()

@@ -203,6 +203,19 @@ class TorchAdapter(Adapter):
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
 
+    # -- blocks ------------------------------------------------------------------------------------------
+
+    def in_place(self, array: Any) -> Array | None:
+        if array.dtype.name not in _DTYPES or not array.dtype.isnative or min(array.strides, default=0) < 0:
+            return None
+        try:
+            return self.xp.as_tensor(array if array.flags.writeable else _Writeable(array).view())
+        except (TypeError, ValueError):  # a dtype that this torch does not have, or strides between elements
+            return None
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return _may_share(out, array)
+
     # -- to and from the host ----------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
@@ -214,6 +227,18 @@ class TorchAdapter(Adapter):
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
             self.xp.cuda.synchronize(array.device)
+
+
+class _Writeable:
+    """A read-only NumPy array as one that torch takes without a warning, for tensors that are only read."""
+
+    def __init__(self, array: Any) -> None:
+        pointer, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (pointer, False)}
+        self._array = array  # whose memory it is
+
+    def view(self) -> Any:
+        return import_module("numpy").asarray(self)
 
 
 def _as_stored(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

@@ -280,6 +280,14 @@ class Adapter:
         out[box] = block
         return out
 
+    def in_place(self, array: Any) -> Array | None:
+        """The memory of a plain NumPy array as an array of the framework, to be read alone; None where it is copied."""
+        return None
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        """Whether what is written to ``out`` can change ``array``, both arrays of the framework; True if unknown."""
+        return True
+
     def free_bytes(self, device: str) -> int | None:
         """Bytes of memory that are free on the device; None where that is not known."""
         return None

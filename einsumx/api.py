@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan
+from einsumx.blocking import Landing
 from einsumx.cost import plan_cost
-from einsumx.dtypes import Casting, check_casting, kind
+from einsumx.dtypes import Casting, check_casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.explain import quantity
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
@@ -20,14 +23,16 @@ from einsumx.prepare import (
     DEFAULT,
     Options,
     Prepared,
-    Written,
     arrays_of,
     as_optimize,
     make_plan,
     prepare,
     ready,
+    result_dtype,
+    sized_equation,
     split,
 )
+from einsumx.progress import Progress
 from einsumx.registry import backend_of, get_backend, serving
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
@@ -66,6 +71,8 @@ def einsum(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
     device: str = "",
+    progress: Progress = False,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, by its fast primitives.
 
@@ -85,6 +92,13 @@ def einsum(
             text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
             be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
         device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``.
+        progress: under a limit, True for a progress bar, or a function that is called with the steps done and all.
+        resume: under a limit, the name of a small file in which the blocks of ``out`` that are done are written down.
+            Where a run was cut off, the same call computes those that are missing; at the end the file is removed.
+
+    Under a limit ``out`` may be anything that is written to by slices, and is written block by block: an error that an
+    operand raises when it is read leaves in it the blocks that were done. One that shares memory with an operand is
+    written when all is read.
 
     Returns:
         The result, on the operands' framework and device.
@@ -110,11 +124,13 @@ def einsum(
         def asked(adapter: Adapter) -> Options:
             return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
 
-        return _within(memory_limit, written, given, asked, out, order, backend, device)
-    if device:
-        raise ValueError(
-            f"device={device!r} says where a contraction under memory_limit= is computed, and there is none"
+        limited = plan_within(
+            written, given, asked, memory_limit, backend=backend, device=device, out=out, order=order, resume=resume
         )
+        return run_blocks(limited, progress)
+    for name, value in (("device", device), ("progress", progress), ("resume", resume)):
+        if value:
+            raise ValueError(f"{name}={value!r} is for a contraction under memory_limit=, and there is none")
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     if dtype is not None or casting != "safe" or optimize != "auto":
@@ -123,25 +139,6 @@ def einsum(
     if out is None and order == "K":
         return prepared.run(*arrays)
     return deliver(adapter, prepared, arrays, out, order, casting)
-
-
-def _within(
-    limit: MemoryLimit,
-    written: Written,
-    given: list[Any],
-    options: Callable[[Adapter], Options],
-    out: Any,
-    order: Order,
-    backend: str | None,
-    device: str,
-) -> Array:
-    """:func:`einsum` under a memory limit."""
-    if str(order).upper() not in ("K", "C"):
-        raise BackendError(
-            f"under memory_limit= results come in C order, not in order={order!r}; pass an out= that has it"
-        )
-    plan, adapter, operands = plan_within(written, given, options, limit, backend=backend, device=device, out=out)
-    return run_blocks(plan, adapter, operands, out)
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:
@@ -284,14 +281,16 @@ def plan(
         if memory_limit is not None:
             there = [True] * len(described)
             limit = limit_bytes(memory_limit, adapter.free_bytes(device))
-            return blocked_plan(adapter, written, described, device, options, limit, there, has_out=False)
+            sized = sized_equation(written, [operand.shape for operand in described])
+            result = prod(sized.shape) * itemsize(result_dtype(adapter, described, options))
+            return blocked_plan(adapter, written, described, device, options, limit, there, Landing(cut=result))
         return make_plan(adapter, written, described, device, options)
     if memory_limit is not None:
 
         def asked(adapter: Adapter) -> Options:
             return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
 
-        return plan_within(written, given, asked, memory_limit, backend=backend, device=device)[0]
+        return plan_within(written, given, asked, memory_limit, backend=backend, device=device).plan
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     return prepare(adapter, written, arrays, options).plan

@@ -89,6 +89,20 @@ class Blocks:
         for place in places:
             yield from walk.value(place)
 
+    @classmethod
+    def steps(cls, plan: BlockedPlan, places: Iterable[Place]) -> int:
+        """How often a stage runs for the blocks of the result at ``places``."""
+        count = 0
+
+        def counted(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        walk = cls(plan, counted, lambda *_: None)
+        for place in places:
+            compute(walk.value(place), lambda *_: None)
+        return count
+
     def places(self) -> Iterator[Place]:
         """Where the blocks of the result are, in the order in which they are best computed."""
         return self._places(self._plan.blocking.root.nest)

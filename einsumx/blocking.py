@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, permutations
 from math import inf, prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from einsumx.bind import SizedEquation
 from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Blocking", "Body", "Stage", "block", "carried", "ranges", "stages", "truncated"]
+__all__ = ["Blocking", "Body", "Landing", "Stage", "block", "carried", "ranges", "stages", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -187,6 +187,7 @@ class Blocking:
         peak_bytes: the most bytes that are alive at once, the result's own among them where it is cut.
         seconds: that it is expected to take.
         reads: how often each operand is read, all its blocks together.
+        read_ahead: bytes of blocks that may be read before they are needed; they are counted in ``peak_bytes``.
     """
 
     counts: tuple[int, ...]
@@ -195,6 +196,21 @@ class Blocking:
     peak_bytes: int
     seconds: float
     reads: tuple[int, ...]
+    read_ahead: int
+
+
+class Landing(NamedTuple):
+    """The memory that it takes to bring a result where it belongs.
+
+    Attributes:
+        cut: bytes of the whole result, where it is computed in more than one block.
+        whole: bytes of a copy of it, where it is computed in one.
+        copied: bytes an element of a copy of each block that is written.
+    """
+
+    cut: int = 0
+    whole: int = 0
+    copied: int = 0
 
 
 Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
@@ -202,7 +218,7 @@ Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
 
 
 def block(
-    equation: SizedEquation, path: Path, limit: float, result_bytes: int, bodies: Bodies
+    equation: SizedEquation, path: Path, limit: float, landing: Landing, bodies: Bodies, *, read_ahead: bool = False
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
 
@@ -212,10 +228,11 @@ def block(
     Args:
         equation, path: what is computed.
         limit: bytes.
-        result_bytes: that the whole result has where it must be held beside a block of it; 0 where it is elsewhere.
+        landing: what the result takes besides the blocks of it.
         bodies: what stages cost.
+        read_ahead: whether the blocks for the next run of a stage are read during one.
     """
-    search = _Search(equation, path, result_bytes, lru_cache(maxsize=None)(bodies))
+    search = _Search(equation, path, landing, lru_cache(maxsize=None)(bodies), read_ahead)
     best = smallest = search.blocking((1,) * len(equation.sizes), ())
     while best.peak_bytes > limit:
         steps = list(search.finer(best))
@@ -248,8 +265,9 @@ def _with_count(blocking: Blocking, label: int, count: int) -> tuple[int, ...]:
 class _Search:
     """Blockings of one contraction, and what they cost."""
 
-    def __init__(self, equation: SizedEquation, path: Path, result_bytes: int, bodies: Bodies) -> None:
-        self.equation, self.path, self.result_bytes, self.bodies = equation, path, result_bytes, bodies
+    def __init__(self, equation: SizedEquation, path: Path, landing: Landing, bodies: Bodies, read_ahead: bool) -> None:
+        self.equation, self.path, self.landing, self.bodies = equation, path, landing, bodies
+        self.read_ahead = read_ahead
         self.carried = [frozenset(labels) for labels in carried(equation)]
 
     def finer(self, blocking: Blocking) -> Iterator[Blocking]:
@@ -296,6 +314,7 @@ class _Search:
         root = stages(self.equation, self.path, order)
         sizes = tuple(-(-size // count) if size else 0 for size, count in zip(self.equation.sizes, counts))
         reads = [0] * len(self.equation.inputs)
+        ahead = 0
 
         def runs(loops: Labels) -> int:
             return prod(counts[label] for label in loops)
@@ -306,6 +325,8 @@ class _Search:
             inside = (*stage.nest, *stage.loops)
             seconds = runs(inside) * body.seconds
             kept_reads = stay = 0
+            nonlocal ahead
+            ahead = max(ahead, sum(body.read)) if self.read_ahead and order else 0
             for place, source in enumerate(stage.inputs):
                 if not isinstance(source, Stage):
                     nest = truncated(inside, self.carried[source])
@@ -330,5 +351,7 @@ class _Search:
             return seconds + sum(part[0] for part in parts), total + peak, body.value + stay
 
         seconds, peak, _ = cost(root)
-        whole = self.result_bytes if root.nest else 0
-        return Blocking(counts, order, root, peak + whole, seconds, tuple(reads))
+        landing = self.landing
+        landed = landing.cut if root.nest else landing.whole
+        landed += landing.copied * prod(sizes[label] for label in root.output)
+        return Blocking(counts, order, root, peak + landed + ahead, seconds, tuple(reads), ahead)

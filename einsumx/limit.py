@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.blocked import BlockedPlan
-from einsumx.blocking import Body, Stage, block
+from einsumx.blocking import Body, Landing, Stage, block
 from einsumx.cost import plan_cost, plan_seconds
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
@@ -25,6 +25,9 @@ __all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
 
 MemoryLimit: TypeAlias = int | float | str
 """Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
+
+_WORTH = 1.25
+"""How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
 
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{binary}B": (1024 if binary else 1000) ** power
@@ -72,13 +75,13 @@ def blocked_plan(
     options: Options,
     limit: int,
     lies_there: Sequence[bool],
-    has_out: bool,
+    landing: Landing,
 ) -> BlockedPlan:
     """The contraction in blocks that stay within ``limit`` bytes.
 
     Args:
         lies_there: of each operand, whether it lies on the device, and blocks of it are views.
-        has_out: whether the result is written into an array that is there already.
+        landing: what the result takes besides the blocks of it.
 
     Raises:
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
@@ -116,8 +119,11 @@ def blocked_plan(
             tuple(nbytes / traits.rates.copy for nbytes in read),
         )
 
-    result = 0 if has_out else prod(sized.shape) * itemsize(dtype)
-    blocking, fits = block(sized, path, limit, result, body)
+    blocking, fits = block(sized, path, limit, landing, body)
+    if fits and blocking.order and not all(lies_there):
+        ahead, fits_too = block(sized, path, limit, landing, body, read_ahead=True)
+        if fits_too and ahead.seconds < _WORTH * blocking.seconds:
+            blocking = ahead
     if not fits:
         raise MemoryLimitError(
             f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
-from einsumx.blocked import BlockedPlan, Blocks, compute
+from einsumx.blocked import BlockedPlan, Blocks, Place, compute
 from einsumx.blocking import Stage
 from einsumx.dtypes import check_casting
+from einsumx.errors import BackendError
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
-from einsumx.prepare import Options, Written, arrays_of, prepare
+from einsumx.prepare import Options, Written, prepare, result_dtype, sized_equation
+from einsumx.progress import Journal, Progress, reported
+from einsumx.rates import calibrated
+from einsumx.reading import Reader
 from einsumx.registry import get_backend
-from einsumx.sources import Source, is_stored, sources
+from einsumx.sources import Source, framework_of, sources
+from einsumx.targets import Target, landing, target
 
-__all__ = ["plan_within", "run_blocks"]
+__all__ = ["Limited", "plan_within", "run_blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A contraction that is ready to run under a limit.
+
+    Attributes:
+        plan: how it is cut.
+        adapter: of the framework that computes.
+        sources: how each operand is read.
+        target: where the result goes.
+        journal: where the blocks that are done are written down; None where they are not.
+    """
+
+    plan: BlockedPlan
+    adapter: Adapter
+    sources: tuple[Source, ...]
+    target: Target
+    journal: Journal | None = None
 
 
 def plan_within(
@@ -26,54 +52,94 @@ def plan_within(
     backend: str | None = None,
     device: str = "",
     out: Any = None,
-) -> tuple[BlockedPlan, Adapter, list[Source]]:
-    """How a contraction of these operands runs under a limit, and how each is read."""
-    adapter, operands = _framework(list(given), get_backend(backend) if backend is not None else None)
+    order: str = "K",
+    resume: str | os.PathLike[str] | None = None,
+) -> Limited:
+    """How a contraction of these operands runs under a limit; nothing is computed or written but the journal's start.
+
+    Raises:
+        EinsumxError: as :func:`einsumx.einsum` does.
+        ValueError: ``order`` or ``resume`` make no sense here.
+    """
+    adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
     asked = options(adapter)
     check_casting(asked.casting)
-    found = sources(operands, adapter, device)
+    found, device = sources(operands, adapter, device)
+    described = tuple(source.operand for source in found)
+    dtype = result_dtype(adapter, described, asked)
+    traits = calibrated(adapter, device)
+    for name in (dtype, *(operand.dtype for operand in described)):
+        if traits.dtypes is not None and name not in traits.dtypes:
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
+    order = _order(order, out, adapter, operands)
+    shape = sized_equation(written, [operand.shape for operand in described]).shape
+    lands, late = landing(out, given, adapter, shape, dict(traits.widen).get(dtype, dtype), dtype, order)
     plan = blocked_plan(
         adapter,
         written,
-        tuple(source.operand for source in found),
+        described,
         device,
         asked,
         limit_bytes(limit, adapter.free_bytes(device)),
         [source.lies_there for source in found],
-        out is not None,
+        lands,
     )
-    return plan, adapter, found
+    goes = target(plan, adapter, given, out, order, asked.casting, late)
+    if resume is None:
+        return Limited(plan, adapter, tuple(found), goes)
+    if late or not goes.outlives:
+        raise ValueError(
+            "resume= goes on with an out= that outlives the process, a memory map or a stored array, and that shares "
+            "no memory with an operand"
+        )
+    return Limited(plan, adapter, tuple(found), goes, Journal(resume, plan))
 
 
-def _framework(given: list[Any], wanted: Adapter | None) -> tuple[Adapter, list[Any]]:
-    """The framework that computes, and the operands as its plain arrays, but for those that are only stored."""
-    stored = {slot: array for slot, array in enumerate(given) if is_stored(array)}
-    arrays = [array for slot, array in enumerate(given) if slot not in stored]
-    if not arrays:
-        return wanted or get_backend("numpy"), given
-    adapter, plain = arrays_of(arrays, wanted)
-    rest = iter(plain)
-    return adapter, [stored[slot] if slot in stored else next(rest) for slot in range(len(given))]
+def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
+    """The memory order of a fresh result: ``"C"``, ``"F"``, or ``"K"`` for any."""
+    order = str(order).upper()
+    if order not in ("K", "C", "F", "A"):
+        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
+    if order != "K" and out is not None:
+        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
+    if order != "K" and not adapter.cpu.memory_order:
+        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+    if order == "A":
+        return "F" if all(map(adapter.is_fortran, operands)) else "C"
+    return order
 
 
-def run_blocks(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Source], out: Any = None) -> Array:
-    """Run a blocked plan; into ``out``, where it is given."""
+def run_blocks(limited: Limited, progress: Progress = False) -> Array:
+    """Run a blocked plan, one block after another, while the next ones are read.
+
+    Args:
+        limited: the plan, and what it reads and writes.
+        progress: how far it is is told there, in runs of a stage.
+    """
+    plan, adapter, journal = limited.plan, limited.adapter, limited.journal
+    done = journal.done if journal is not None else ()
 
     def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
         options = Options(plan.compute_dtype, "unsafe", stage.path)
-        return adapter.plain(prepare(adapter, stage.equation, arrays, options).run(*arrays))
+        value = adapter.plain(prepare(adapter, stage.equation, arrays, options).run(*arrays))
+        step()
+        return value
 
     blocks = Blocks(plan, contract, adapter.add)
-    target = adapter.dtype_name(out.dtype) if out is not None else plan.dtype
-    whole = out is None and not plan.blocking.root.nest
-    result = out if out is not None or whole else adapter.empty(plan.shape, plan.dtype, plan.device)
-    for place in blocks.places():
-        box = blocks.box(place)
-        block = compute(blocks.value(place), lambda number, box: operands[number].read(box))
-        if plan.compute_dtype != target:
-            block = adapter.cast(block, target)
-        if whole:
-            return block if plan.shape else adapter.element(block)
-        result = adapter.put(result, box, block)
-        del block
-    return result
+
+    def left() -> Iterator[tuple[int, Place]]:
+        return (numbered for numbered in enumerate(blocks.places()) if numbered[0] not in done)
+
+    reads = Blocks.reads(plan, (place for _, place in left()))
+    with (
+        reported(progress, lambda: Blocks.steps(plan, (place for _, place in left()))) as step,
+        Reader(limited.sources, reads, plan.blocking.read_ahead) as read,
+    ):
+        for number, place in left():
+            limited.target.put(blocks.box(place), compute(blocks.value(place), read))
+            if journal is not None:
+                limited.target.flush()
+                journal.add(number)
+    if journal is not None:
+        journal.finish()
+    return limited.target.done()

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from einsumx.adapter import Adapter
 from einsumx.errors import BackendError
 
-__all__ = ["backend_of", "backends", "get_backend", "register", "serving"]
+__all__ = ["backend_of", "backends", "get_backend", "is_known", "owner", "register", "serving"]
 
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """Names of our own backends, which are also the modules under ``einsumx.backends``."""
@@ -43,7 +43,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Forget which types belong to which backend, and which packages are installed."""
-    for cache in (backend_of, serving, get_backend, _entry_points):
+    for cache in (backend_of, serving, is_known, get_backend, _entry_points):
         cache.cache_clear()
 
 
@@ -114,6 +114,14 @@ def is_builtin(kind: type) -> bool:
 
 
 @lru_cache(maxsize=1024)
+def is_known(kind: type) -> bool:
+    """Whether a framework defines this type or a base class of it, whatever its backend says of it."""
+    return hasattr(kind, "__array_namespace__") or any(
+        _of_package(_top(base.__module__)) is not None for base in kind.__mro__
+    )
+
+
+@lru_cache(maxsize=1024)
 def serving(kind: type) -> Adapter:
     """The backend for arrays of one type: that of the first of its base classes which a framework defines.
 
@@ -131,6 +139,16 @@ def serving(kind: type) -> Adapter:
         f"einsumx knows no framework for operands of type {_named(kind)}; convert them to arrays first "
         "(numpy.asarray), or register a backend for them"
     )
+
+
+def owner(array: object) -> Adapter | None:
+    """The backend that serves an array; None where no framework defines its type.
+
+    Raises:
+        BackendError: its framework's backend refuses it.
+    """
+    kind: type = type(array)
+    return serving(kind) if is_known(kind) else None
 
 
 def _of_package(package: str) -> Adapter | None:

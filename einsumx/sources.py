@@ -1,22 +1,29 @@
-"""Where a blocked contraction reads its operands and writes its result: arrays on the device, on the host, in files."""
+"""Where a blocked contraction reads its operands: arrays on the device, on the host, and in files."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import Box
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.dtypes import itemsize
+from einsumx.errors import BackendError
 from einsumx.plan import Operand
-from einsumx.registry import get_backend, is_builtin, serving
+from einsumx.prepare import arrays_of, one_device
+from einsumx.registry import get_backend, is_builtin, is_known, owner
 
-__all__ = ["Source", "Stored", "host_array", "is_stored", "sources"]
+__all__ = ["Source", "Stored", "framework_of", "host_array", "is_host_array", "is_stored", "mapping", "sources"]
 
 
 @runtime_checkable
 class Stored(Protocol):
-    """What is read and written by slices: a dataset of HDF5, an array of Zarr, or anything of the kind."""
+    """What is read by slices: a dataset of HDF5, an array of Zarr, or anything of the kind."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -30,14 +37,23 @@ class Source:
     Attributes:
         operand: its shape, dtype and layout, as the planner sees them.
         lies_there: whether blocks of it are views on the device.
+        can_expect: whether to tell it what is read soon is of use.
     """
 
     operand: Operand
     lies_there: bool
+    can_expect: bool = False
 
     def read(self, box: Box) -> Array:
         """The part of it that lies in ``box``, on the device."""
         raise NotImplementedError
+
+    def read_bytes(self, box: Box) -> int:
+        """The memory that the block of ``box`` takes; none where it is a view."""
+        return 0 if self.lies_there else prod(part.stop - part.start for part in box) * itemsize(self.operand.dtype)
+
+    def expect(self, box: Box) -> None:
+        """Hear that ``box`` is read soon: where blocks are views of a mapped file, the system is told to load it."""
 
 
 class _OnDevice(Source):
@@ -52,65 +68,33 @@ class _OnDevice(Source):
         return self._array[box]
 
 
+class _Mapped(_OnDevice):
+    """A file that is mapped to memory, which the framework reads where it lies."""
+
+    can_expect = True
+
+    def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
+        super().__init__(array, adapter)
+        self._mapped = mapped
+
+    def expect(self, box: Box) -> None:
+        _will_need(self._mapped[box])
+
+
 class _OnHost(Source):
     """Anything that gives NumPy arrays by slices, of which blocks are brought to the device."""
 
-    def __init__(self, array: Any, adapter: Adapter, device: str) -> None:
+    def __init__(self, array: Any, operand: Operand, adapter: Adapter, device: str) -> None:
         self._array, self._adapter, self._device = array, adapter, device
-        numpy = get_backend("numpy")
-        self.operand = Operand(tuple(array.shape), numpy.dtype_name(numpy.xp.dtype(array.dtype)))
+        self.operand = operand
         self.lies_there = False
 
     def read(self, box: Box) -> Array:
         return self._adapter.from_numpy(host_array(self._array[box]), self._device)
 
 
-def host_array(array: Any) -> Any:
-    """A block as a NumPy array of its own kind: in C order, of no subclass."""
-    return get_backend("numpy").xp.ascontiguousarray(array) if array.ndim else get_backend("numpy").xp.asarray(array)
-
-
-def is_stored(array: Any) -> bool:
-    """Whether it is no framework's array, but is read by slices."""
-    if is_builtin(type(array)) or not isinstance(array, Stored):
-        return False
-    try:
-        serving(type(array))
-    except BackendError:
-        return True
-    return False
-
-
-def sources(arrays: Sequence[Any], adapter: Adapter, device: str) -> list[Source]:
-    """How each operand is read.
-
-    Args:
-        arrays: plain arrays of the framework, NumPy arrays, or stored ones.
-        adapter: of the framework that computes.
-        device: where it computes; empty where the framework's arrays lie.
-
-    Raises:
-        BackendError: an operand lies on another device than the others.
-    """
-    found: list[Source] = []
-    for number, array in enumerate(arrays):
-        kind: type = type(array)
-        try:
-            owner = serving(kind)
-        except EinsumxError:
-            found.append(_OnHost(array, adapter, device))
-            continue
-        if owner is adapter and (not device or adapter.device(array) == device):
-            found.append(_OnDevice(array, adapter))
-        elif owner.device(array) == "cpu":
-            found.append(_OnHost(array if owner.name == "numpy" else _Reader(array, owner), adapter, device))
-        else:
-            raise BackendError(f"operand {number} lies on {owner.device(array)}, which blocks are not brought from")
-    return found
-
-
-class _Reader:
-    """An array of another framework in the host's memory, which gives NumPy arrays."""
+class _OfAnother:
+    """An array of another framework in the host's memory, which gives NumPy arrays by slices."""
 
     def __init__(self, array: Array, owner: Adapter) -> None:
         self._array, self._owner = array, owner
@@ -118,3 +102,156 @@ class _Reader:
 
     def __getitem__(self, box: Box) -> Any:
         return self._owner.to_numpy(self._array[box])
+
+
+def host_array(block: Any) -> Any:
+    """What was read, as a plain NumPy array in the byte order of the machine.
+
+    Raises:
+        BackendError: it has masked elements, which would be lost.
+    """
+    np = get_backend("numpy").xp
+    if isinstance(block, np.ma.MaskedArray) and block.mask.any():
+        raise BackendError("a block that was read has masked elements, which einsum would not leave out; fill them")
+    found = np.asarray(block)
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+
+
+def is_host_array(array: Any) -> bool:
+    """Whether it is a NumPy array, a memory map among them, or a scalar of NumPy's."""
+    found = owner(array)
+    return found is not None and found.name == "numpy"
+
+
+def is_stored(array: Any) -> bool:
+    """Whether it is no framework's array, but is read by slices."""
+    kind: type = type(array)
+    return not is_builtin(kind) and not is_known(kind) and isinstance(array, Stored)
+
+
+def framework_of(given: Sequence[Any], wanted: Adapter | None) -> tuple[Adapter, list[Any]]:
+    """The framework that computes, and the operands: its own as plain arrays, the others as they came.
+
+    It is ``wanted``; else that of the arrays, where NumPy's count as stored beside those of another; else NumPy.
+
+    Raises:
+        BackendError: the operands belong to two frameworks besides NumPy, or to none.
+    """
+    if wanted is None:
+        others = [array for array in given if not is_stored(array) and not is_host_array(array)]
+        others = [array for array in others if not is_builtin(type(array))]
+        wanted = arrays_of(others, None)[0] if others else get_backend("numpy")
+    own = [number for number, array in enumerate(given) if is_builtin(type(array)) or owner(array) is wanted]
+    operands = list(given)
+    if own:
+        _, plain = arrays_of([given[number] for number in own], wanted)
+        for number, array in zip(own, plain):
+            operands[number] = array
+    return wanted, operands
+
+
+def sources(arrays: Sequence[Any], adapter: Adapter, device: str) -> tuple[list[Source], str]:
+    """How each operand is read, and where it is computed.
+
+    Args:
+        arrays: as :func:`framework_of` gives them.
+        adapter: of the framework that computes.
+        device: where it computes; empty where the framework's arrays lie.
+
+    Raises:
+        BackendError: an operand cannot be read; the error names it.
+    """
+    if not device:
+        own = [array for array in arrays if owner(array) is adapter]
+        device = one_device(adapter, map(adapter.signature, own))
+    return [_source(number, array, adapter, device) for number, array in enumerate(arrays)], device
+
+
+def _source(number: int, array: Any, adapter: Adapter, device: str) -> Source:
+    theirs = owner(array)
+    if theirs is None:
+        return _OnHost(array, _described(number, array, adapter), adapter, device)
+    if theirs is not adapter and theirs.needs_gradient(array):
+        raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
+    if theirs is adapter:
+        if not device or adapter.device(array) in (device, ""):
+            is_mapped = theirs.name == "numpy" and mapping(array) is not None
+            return _Mapped(array, adapter, array) if is_mapped else _OnDevice(array, adapter)
+    elif theirs.name == "numpy":
+        array = theirs.plain(array)
+        shared = adapter.in_place(array) if _is_host(device) else None
+        if shared is not None:
+            is_mapped = mapping(array) is not None
+            return _Mapped(shared, adapter, array) if is_mapped else _OnDevice(shared, adapter)
+        return _OnHost(array, _described(number, array, adapter), adapter, device)
+    if not _is_host(theirs.device(array)):
+        raise BackendError(
+            f"operand {number} lies on {theirs.device(array)}, but {adapter.name} computes on {device or 'the host'}; "
+            "move it there or to the host first"
+        )
+    stored = _OfAnother(array, theirs)
+    return _OnHost(stored, _described(number, stored, adapter), adapter, device)
+
+
+def _described(number: int, array: Any, adapter: Adapter) -> Operand:
+    """What the planner needs to know of something stored; an empty part of it is read, to see that it can be."""
+    numpy = get_backend("numpy")
+    name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
+    try:
+        shape = tuple(map(int, array.shape))
+        dtype = numpy.dtype_name(array.dtype)
+        adapter.dtype(dtype)
+    except (BackendError, TypeError, ValueError) as error:
+        raise BackendError(f"{name} cannot be read: {error}") from error
+    try:
+        empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
+    except Exception as error:
+        raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
+    if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
+        raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
+    return Operand(shape, dtype)
+
+
+def _is_host(device: str) -> bool:
+    return device.partition(":")[0] in ("", "cpu")
+
+
+# -- files that are mapped to memory ------------------------------------------------------------------------------
+
+
+def mapping(array: Any) -> Any:
+    """The memory map that a NumPy array is a view of, as NumPy made it; None where it is of none."""
+    memmap = get_backend("numpy").xp.memmap
+    found = array
+    while found is not None and not (isinstance(found, memmap) and isinstance(found.base, mmap.mmap)):
+        found = getattr(found, "base", None)
+    return found
+
+
+_MANY = 4096
+"""Runs of bytes beyond which a block is not announced: the calls would take longer than they save."""
+
+
+def _will_need(block: Any) -> None:
+    """Ask the system to load the pages of a mapped file that a block lies in, without waiting for them."""
+    advise = _madvise()
+    axes = sorted(zip(map(abs, block.strides), block.shape), reverse=True)
+    run = block.itemsize
+    while axes and axes[-1][0] == run:
+        run *= axes.pop()[1]
+    if advise is None or not block.size or prod(size for _, size in axes) > _MANY:
+        return
+    lowest = block.__array_interface__["data"][0]
+    lowest += sum(stride * (size - 1) for stride, size in zip(block.strides, block.shape) if stride < 0)
+    for place in product(*(range(size) for _, size in axes)):
+        start = lowest + sum(stride * number for (stride, _), number in zip(axes, place))
+        page = start - start % mmap.PAGESIZE
+        advise(ctypes.c_void_p(page), ctypes.c_size_t(start + run - page), mmap.MADV_WILLNEED)
+
+
+@lru_cache(maxsize=1)
+def _madvise() -> Any:
+    """The system's own call, which other threads do not wait for; None where there is none."""
+    if not hasattr(mmap, "MADV_WILLNEED"):
+        return None
+    return getattr(ctypes.CDLL(None), "madvise", None)

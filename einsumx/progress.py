@@ -1,0 +1,133 @@
+"""How far a blocked contraction is: told to people, and written down for a run that goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from einsumx.blocked import BlockedPlan
+from einsumx.errors import BackendError
+
+__all__ = ["Journal", "Progress", "reported"]
+
+Progress: TypeAlias = bool | Callable[[int, int], object]
+"""True for a bar of tqdm's; or what is called with the steps that are done, and with how many there are."""
+
+
+@contextmanager
+def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
+    """A function to call after each step, of which there are ``total``.
+
+    Raises:
+        BackendError: a bar was asked for, but tqdm is not installed.
+        TypeError: ``progress`` is neither a bool nor to be called.
+    """
+    if progress is False or progress is None:
+        yield lambda: None
+        return
+    if progress is True:
+        bar = _tqdm()(total=total(), unit="step")
+        try:
+            yield bar.update
+        finally:
+            bar.close()
+        return
+    if not callable(progress):
+        raise TypeError(f"progress= is True, or a function of the steps done and of all, not {progress!r}")
+    done, every = 0, total()
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(done, every)
+
+    progress(0, every)
+    yield step
+
+
+def _tqdm() -> Any:
+    try:
+        return import_module("tqdm.auto").tqdm
+    except ImportError as error:
+        raise BackendError(
+            "progress=True draws with tqdm, which is not installed: pip install 'einsumx[progress]'; or pass a "
+            "function of the steps done and of all"
+        ) from error
+
+
+class Journal:
+    """The blocks of a result that are done, in a file: a line that tells the plan, then a line a block.
+
+    Args:
+        path: of the file; where there is one, it is gone on with.
+        plan: whose blocks they are.
+
+    Attributes:
+        done: the numbers of the blocks that are done.
+
+    Raises:
+        ValueError: the file is of another plan, or is no journal.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], plan: BlockedPlan) -> None:
+        self._path = Path(path)
+        self.done: set[int] = set()
+        header = _identity(plan)
+        if self._path.exists():
+            first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
+            self._check(first, header)
+            self.done = set(map(int, lines[:-1]))
+            if lines[-1]:  # a line that the end of the process cut off
+                os.truncate(self._path, self._path.stat().st_size - len(lines[-1]))
+        else:
+            part = self._path.with_name(f"{self._path.name}.part")
+            _write(part, "w", json.dumps(header) + "\n")
+            part.replace(self._path)
+
+    def add(self, number: int) -> None:
+        """Write down that a block is done; it is on the disk when this returns."""
+        _write(self._path, "a", f"{number}\n")
+        self.done.add(number)
+
+    def finish(self) -> None:
+        """Remove the file: there is nothing left to go on with."""
+        self._path.unlink()
+
+    def _check(self, first: str, header: dict[str, Any]) -> None:
+        try:
+            found = json.loads(first)
+            theirs = {name: found[name] for name in header}
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"resume={str(self._path)!r} is a file, but no journal of a contraction") from None
+        for name, value in header.items():
+            if theirs[name] != value:
+                raise ValueError(
+                    f"resume={str(self._path)!r} is the journal of another plan: its {name} is {theirs[name]!r}, but "
+                    f"this one's is {value!r}; ask for the same, or remove the file to start anew"
+                )
+
+
+def _write(path: Path, mode: str, text: str) -> None:
+    """Write to a file, and wait until it is on the disk."""
+    with path.open(mode, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _identity(plan: BlockedPlan) -> dict[str, Any]:
+    """What must be the same for a run to go on where another one stopped."""
+    return {
+        "equation": plan.equation.text,
+        "shapes": [list(operand.shape) for operand in plan.operands],
+        "dtypes": [operand.dtype for operand in plan.operands],
+        "dtype": plan.dtype,
+        "memory_limit": plan.limit,
+        "blocks": list(plan.blocking.counts),
+        "loops": list(plan.blocking.order),
+    }
