@@ -52,6 +52,7 @@ class ArrayApiAdapter(Adapter):
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
         self._libraries: dict[str, ArrayApiAdapter] = {}
+        self._devices: dict[str, Any] = {}  # that arrays lie on, by name
 
     @property
     def xp(self) -> Any:
@@ -93,7 +94,9 @@ class ArrayApiAdapter(Adapter):
         return type(array), array.shape, array.dtype, self.device(array)
 
     def device(self, array: Array) -> str:
-        return str(array.device)
+        name = str(array.device)
+        self._devices.setdefault(name, array.device)
+        return name
 
     def dtype_name(self, dtype: Any) -> str:
         try:
@@ -164,10 +167,8 @@ class ArrayApiAdapter(Adapter):
     # -- results ----------------------------------------------------------------------------------------
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        # The standard leaves it to libraries whether arrays can be written to; writing no elements shows it.
-        none = (slice(0), ...) if out.shape else ...
         try:
-            out[none] = out[none]
+            self._write_nothing(out)
         except Exception as error:
             kind = type(out)
             raise BackendError(
@@ -175,8 +176,33 @@ class ArrayApiAdapter(Adapter):
                 "leave out= away and use the result"
             ) from error
 
+    def _write_nothing(self, out: Array) -> None:
+        """Fails where arrays cannot be written to.
+
+        The standard leaves it to libraries whether they can be; writing no elements shows it.
+        """
+        none = (slice(0), ...) if out.shape else ...
+        out[none] = out[none]
+
     def write(self, out: Array, result: Array) -> None:
         out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, so that it may be a view of out
+
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self.xp.logical_or(total, part) if total.dtype == self.xp.bool else self.xp.add(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        out = self.xp.empty(shape, dtype=self.dtype(dtype), device=self._devices.get(device))
+        try:
+            self._write_nothing(out)
+        except Exception as error:
+            kind = type(out)
+            raise BackendError(
+                f"a {kind.__module__}.{kind.__qualname__} cannot be written to ({error}), so that no result is put "
+                "together of blocks under this memory_limit=; with a larger one it comes in one"
+            ) from error
+        return out
 
 
 ADAPTER = ArrayApiAdapter()

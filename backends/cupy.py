@@ -93,8 +93,29 @@ class CupyAdapter(NumpyAdapter):
         with out.device:
             super().write(out, result)
 
+    def add(self, total: Array, part: Array) -> Array:
+        with total.device:
+            return super().add(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        with self._device(device):
+            return self.xp.empty(shape, self.dtype(dtype))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        with out.device:
+            return super().put(out, box, block)
+
+    def free_bytes(self, device: str) -> int | None:
+        with self._device(device):
+            # What CuPy's pool keeps of what it has freed is free for it, too.
+            return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
+
+    def _device(self, name: str) -> Any:
+        """The device of that name; the first where it is empty."""
+        return self.xp.cuda.Device(int(name.partition(":")[2] or 0))
+
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        with self.xp.cuda.Device(int(device.partition(":")[2] or 0)):
+        with self._device(device):
             return self.xp.asarray(array)
 
     def to_numpy(self, array: Array) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
+from einsumx.memory import free_host_bytes
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -144,12 +145,55 @@ class JaxAdapter(Adapter):
         compiled: Run = self._jax.jit(run, inline=True)
         return compiled
 
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def check_eager(self, array: Array) -> None:
+        if self._is_traced(type(array)):
+            raise BackendError(
+                "memory_limit= is kept for arrays, and not where jax.jit, jax.grad or jax.vmap traces them: XLA decides "
+                "there what is in memory; call einsum outside of the trace, or leave memory_limit= away"
+            )
+        if len(array.sharding.device_set) > 1:
+            raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.device(array)}")
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self._added(total, part).block_until_ready()
+
+    @cached_property
+    def _added(self) -> Callable[[Array, Array], Array]:
+        """The sum in the memory of the first."""
+        compiled: Callable[[Array, Array], Array] = self._jax.jit(self.xp.add, donate_argnums=0)
+        return compiled
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.xp.empty(shape, self.dtype(dtype), device=self._device(device))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        starts = tuple(part.start or 0 for part in box)
+        return self._updated(out, block, starts).block_until_ready()
+
+    @cached_property
+    def _updated(self) -> Callable[..., Array]:
+        """An array with a block written into it, in its own memory."""
+        compiled: Callable[..., Array] = self._jax.jit(self._jax.lax.dynamic_update_slice, donate_argnums=0)
+        return compiled
+
+    def free_bytes(self, device: str) -> int | None:
+        place = self._device(device) or self._jax.devices()[0]
+        if place.platform == "cpu":
+            return free_host_bytes()
+        found = place.memory_stats() or {}
+        return found["bytes_limit"] - found["bytes_in_use"] if "bytes_limit" in found else None
+
     # -- to and from the host ---------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        platform, _, index = device.partition(":")
-        place = self._jax.devices(platform)[int(index or 0)] if device else None
-        return self._jax.device_put(self.xp.asarray(array), place)
+        return self._jax.device_put(self.xp.asarray(array), self._device(device))
+
+    def _device(self, name: str) -> Any:
+        """The device of that name; None, for the default one, where it is empty."""
+        platform, _, index = name.partition(":")
+        return self._jax.devices(platform)[int(index or 0)] if name else None
 
     def synchronize(self, array: Array) -> None:
         array.block_until_ready()

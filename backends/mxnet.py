@@ -14,6 +14,7 @@ from einsumx.backends.mxnet_calls import Calls
 from einsumx.backends.mxnet_graph import recorded, signatures, through_int8
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
+from einsumx.memory import free_host_bytes
 from einsumx.mxnet.importing import installed_version, load
 from einsumx.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
@@ -382,6 +383,50 @@ class MxnetAdapter(Adapter):
         with self.mx.util.np_shape(True):
             self.cast(result, self.dtype_name(out.dtype)).copyto(out)
 
+    # -- blocks -------------------------------------------------------------------------------------------
+
+    def check_eager(self, array: Array) -> None:
+        if not self._is_first and self.mx._deferred_compute.is_deferred_compute():
+            raise _untraced()
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        if array.dtype == bool:  # which MXNet neither slices nor writes slices of
+            return self.from_numpy(self._memory(array)[box], self.device(array))
+        with self.mx.util.np_shape(True):
+            return array[box]
+
+    def add(self, total: Array, part: Array) -> Array:
+        if total.dtype == bool:
+            self.xp.logical_or(total, part, out=total)
+        else:
+            total += part
+        total.wait_to_read()
+        return total
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        with self.mx.util.np_shape(True):
+            return self.xp.empty(shape, dtype=self.dtype(dtype), ctx=self._context(device))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        if out.dtype == bool:
+            self._memory(out)[box] = block.asnumpy()
+            return out
+        with self.mx.util.np_shape(True):
+            out[box] = block
+        out.wait_to_read()
+        return out
+
+    def _memory(self, array: Array) -> Any:
+        """The memory of an array on the CPU, as a NumPy array."""
+        array.wait_to_read()
+        return self.calls.memory(array)
+
+    def free_bytes(self, device: str) -> int | None:
+        kind, _, number = device.partition(":")
+        if kind != "gpu":
+            return free_host_bytes()
+        return int(self.mx.context.gpu_memory_info(int(number or 0))[0])
+
     # -- to and from the host -----------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
@@ -414,11 +459,21 @@ class SymbolAdapter(MxnetAdapter):
     def signature(self, array: Array) -> Signature:
         raise BackendError("MXNet's symbols have no sizes yet: einsum alone takes them, and without out=")
 
+    def check_eager(self, array: Array) -> None:
+        raise _untraced()
+
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         return recorded(plan, self)
+
+
+def _untraced() -> BackendError:
+    return BackendError(
+        "memory_limit= is kept for arrays, and not where MXNet traces a block that is hybridized; call einsum outside of "
+        "it, or leave memory_limit= away"
+    )
 
 
 ADAPTER = MxnetAdapter()

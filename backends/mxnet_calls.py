@@ -8,8 +8,10 @@ its own, so that prepared calls may run in any number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int64, c_void_p, cast
+from ctypes import POINTER, byref, c_bool, c_byte, c_char_p, c_int, c_int64, c_void_p, cast
 from functools import cached_property, lru_cache
+from importlib import import_module
+from math import prod
 from typing import Any
 
 from einsumx.adapter import Array, Run
@@ -163,6 +165,16 @@ class Calls:
             return found, dtypes[number.value]
 
         return described
+
+    def memory(self, array: Array) -> Any:
+        """The memory of an array of one byte an element that lies on the CPU, as a NumPy array of bools."""
+        address = c_void_p()
+        self._check(self._library.MXNDArrayGetData(array.handle, byref(address)))
+        np = import_module("numpy")
+        shape, _ = self.describe(array)
+        if not address.value:
+            return np.empty(shape, bool)
+        return np.frombuffer((c_byte * prod(shape)).from_address(address.value), bool).reshape(shape)
 
     def view(self, shape: tuple[int, ...]) -> Callable[[Array], Array]:
         """``array.reshape_view(shape)``, for shapes without sizes of 0."""

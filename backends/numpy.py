@@ -203,7 +203,7 @@ class NumpyAdapter(Adapter):
 
     def add(self, total: Array, part: Array) -> Array:
         with self.xp.errstate(all="ignore"):
-            return self.xp.add(total, part, out=total) if total.ndim else total + part
+            return self._array(self.xp.add(total, part, out=total if total.ndim else None))
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         with self.xp.errstate(all="ignore"):

@@ -11,6 +11,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
+from einsumx.memory import free_host_bytes
 from einsumx.ops import Matmul, Op
 from einsumx.plan import Operand
 from einsumx.rates import Rates
@@ -203,7 +204,36 @@ class TorchAdapter(Adapter):
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
 
-    # -- blocks ------------------------------------------------------------------------------------------
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def check_eager(self, array: Array) -> None:
+        try:
+            array.data_ptr()
+        except RuntimeError as error:
+            raise BackendError(
+                "memory_limit= is kept for tensors that have memory, and not where torch.func, torch.export or make_fx "
+                f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
+            ) from error
+
+    def add(self, total: Array, part: Array) -> Array:
+        signed = self._signed.get(total.dtype)
+        if signed is not None:
+            total.view(signed).add_(part.view(signed))
+            return total
+        return total.add_(part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.xp.empty(shape, dtype=self.dtype(dtype), device=device or None)
+
+    def free_bytes(self, device: str) -> int | None:
+        kind = device.partition(":")[0]
+        if kind in ("", "cpu"):
+            return free_host_bytes()
+        if kind != "cuda":
+            return None
+        free, _ = self.xp.cuda.mem_get_info(device)
+        # What torch keeps of what it has freed is free for it, too.
+        return int(free + self.xp.cuda.memory_reserved(device) - self.xp.cuda.memory_allocated(device))
 
     def in_place(self, array: Any) -> Array | None:
         if array.dtype.name not in _DTYPES or not array.dtype.isnative or min(array.strides, default=0) < 0:

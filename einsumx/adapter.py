@@ -264,10 +264,18 @@ class Adapter:
 
     # -- blocks -----------------------------------------------------------------------------------------
 
+    def check_eager(self, array: Array) -> None:
+        """Raise BackendError for an operand that has no memory, but is traced: no limit can be kept for it."""
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        """What lies in ``box``, a range of each axis: a view, where there are views."""
+        return array[box]
+
     def add(self, total: Array, part: Array) -> Array:
         """``total + part`` of arrays that nothing else sees: in the memory of ``total``, where the framework can.
 
-        Bools are or-ed, integers wrap.
+        Bools are or-ed, integers wrap. Where the framework works asynchronously, it is waited for: so it is with
+        :meth:`put`, as what is only queued holds on to its blocks.
         """
         return total + part
 

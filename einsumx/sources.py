@@ -60,12 +60,12 @@ class _OnDevice(Source):
     """An array of the framework, where it is computed."""
 
     def __init__(self, array: Array, adapter: Adapter) -> None:
-        self._array = array
+        self._array, self._adapter = array, adapter
         self.operand = adapter.operand(adapter.signature(array))
         self.lies_there = adapter.cpu.strided
 
     def read(self, box: Box) -> Array:
-        return self._array[box]
+        return self._adapter.part(self._array, box)
 
 
 class _Mapped(_OnDevice):
