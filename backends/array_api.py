@@ -192,6 +192,10 @@ class ArrayApiAdapter(Adapter):
     def add(self, total: Array, part: Array) -> Array:
         return self.xp.logical_or(total, part) if total.dtype == self.xp.bool else self.xp.add(total, part)
 
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
+        return out
+
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         out = self.xp.empty(shape, dtype=self.dtype(dtype), device=self._devices.get(device))
         try:

@@ -150,8 +150,8 @@ class JaxAdapter(Adapter):
     def check_eager(self, array: Array) -> None:
         if self._is_traced(type(array)):
             raise BackendError(
-                "memory_limit= is kept for arrays, and not where jax.jit, jax.grad or jax.vmap traces them: XLA decides "
-                "there what is in memory; call einsum outside of the trace, or leave memory_limit= away"
+                "memory_limit= is kept for arrays, and not where jax.jit, jax.grad or jax.vmap traces them, as XLA "
+                "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
             )
         if len(array.sharding.device_set) > 1:
             raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.device(array)}")
@@ -175,7 +175,10 @@ class JaxAdapter(Adapter):
     @cached_property
     def _updated(self) -> Callable[..., Array]:
         """An array with a block written into it, in its own memory."""
-        compiled: Callable[..., Array] = self._jax.jit(self._jax.lax.dynamic_update_slice, donate_argnums=0)
+        update = self._jax.lax.dynamic_update_slice
+        compiled: Callable[..., Array] = self._jax.jit(
+            lambda out, block, starts: update(out, block.astype(out.dtype), starts), donate_argnums=0
+        )
         return compiled
 
     def free_bytes(self, device: str) -> int | None:

@@ -275,12 +275,14 @@ class MxnetAdapter(Adapter):
         return through_int8(take)(array) if array.dtype == bool else take(array)
 
     def copy(self, array: Array) -> Array:
-        return array.reshape(array.shape)  # array.copy() has a gradient that overwrites where it should add
+        with self.mx.util.np_shape(True):
+            return array.reshape(array.shape)  # array.copy() has a gradient that overwrites where it should add
 
     def cast(self, array: Array, dtype: str) -> Array:
         if self._is_first:  # the cast's gradient overwrites where it should add, the reshape's adds
             array = self.reshape(array, array.shape)
-        return array.astype(dtype)
+        with self.mx.util.np_shape(True):
+            return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self._summing(array.shape, axes, self.dtype_name(array.dtype))(array)
@@ -396,9 +398,11 @@ class MxnetAdapter(Adapter):
             return array[box]
 
     def add(self, total: Array, part: Array) -> Array:
-        if total.dtype == bool:
-            self.xp.logical_or(total, part, out=total)
-        else:
+        if total.dtype == bool:  # whose logical_or MXNet 1 lacks
+            memory = self._memory(total)
+            memory |= part.asnumpy()
+            return total
+        with self.mx.util.np_shape(True):
             total += part
         total.wait_to_read()
         return total
@@ -412,7 +416,7 @@ class MxnetAdapter(Adapter):
             self._memory(out)[box] = block.asnumpy()
             return out
         with self.mx.util.np_shape(True):
-            out[box] = block
+            out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
         out.wait_to_read()
         return out
 
@@ -471,8 +475,8 @@ class SymbolAdapter(MxnetAdapter):
 
 def _untraced() -> BackendError:
     return BackendError(
-        "memory_limit= is kept for arrays, and not where MXNet traces a block that is hybridized; call einsum outside of "
-        "it, or leave memory_limit= away"
+        "memory_limit= is kept for arrays, and not where MXNet traces a block that is hybridized; call einsum outside "
+        "of it, or leave memory_limit= away"
     )
 
 

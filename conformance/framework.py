@@ -94,6 +94,9 @@ class Framework:
     second_order: bool = False
     """Whether gradients can be differentiated again."""
 
+    differentiates_eagerly: bool = True
+    """Whether it runs what it differentiates, and not only traces it."""
+
     deviations: tuple[Deviation, ...] = ()
     """Where einsumx on the library deviates, for reasons that are the library's; as strict as the lists of our own."""
 

@@ -228,6 +228,7 @@ class JaxFramework(Framework):
     immutable = "jax arrays are immutable"
     transforms = ("jit", "vmap")
     second_order = True
+    differentiates_eagerly = False
 
     @cached_property
     def xp(self) -> Any:

@@ -19,6 +19,7 @@ from einsumx.conformance.features import (
     faults,
     forms,
     layouts,
+    limits,
     numbers,
     randomized,
     results,
@@ -32,7 +33,21 @@ from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "LISTED", "cases", "run", "stale", "unshown"]
 
-_MODULES = (forms, sizes, layouts, dtypes, numbers, results, devices, derivatives, tracing, scale, errors, faults)
+_MODULES = (
+    forms,
+    sizes,
+    layouts,
+    dtypes,
+    numbers,
+    results,
+    devices,
+    derivatives,
+    tracing,
+    scale,
+    limits,
+    errors,
+    faults,
+)
 
 LISTED = "list of deviations"
 

@@ -25,7 +25,7 @@ from einsumx.plan import Plan
 from einsumx.traits import Traits
 from einsumx.verify import replay
 
-__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "plan_seconds", "slot_dtypes"]
+__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "plan_seconds", "returns_view", "slot_dtypes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,17 @@ def last_uses(plan: Plan) -> dict[int, list[int]]:
         if slot != plan.result:
             found.setdefault(out, []).append(slot)
     return found
+
+
+def returns_view(plan: Plan) -> bool:
+    """Whether the result may be a view of an operand: nothing on the way to it makes a new array for sure."""
+    slot = plan.result
+    for op in reversed(plan.ops):
+        if op.out == slot:
+            if not isinstance(op, Transpose | Reshape | Expand | First | Diagonal | Cast):
+                return False
+            (slot,) = sources(op)
+    return True
 
 
 def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:

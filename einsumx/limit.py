@@ -111,9 +111,10 @@ def blocked_plan(
         plan = lower(equation, described, stage.path, backend=adapter.name, traits=traits, dtype=compute, device=device)
         cost = plan_cost(plan)
         seconds = plan_seconds(plan, traits)
+        value = prod(plan.shape) * itemsize(compute)
         return Body(
-            prod(plan.shape) * itemsize(compute),
-            cost.peak_bytes - cost.input_bytes,
+            value,
+            max(cost.peak_bytes - cost.input_bytes, value if stage.loops else 0),  # where it is a view, it is copied
             seconds,
             tuple(read),
             tuple(nbytes / traits.rates.copy for nbytes in read),

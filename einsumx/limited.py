@@ -10,6 +10,7 @@ from typing import Any
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute
 from einsumx.blocking import Stage
+from einsumx.cost import returns_view
 from einsumx.dtypes import check_casting
 from einsumx.errors import BackendError
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
@@ -17,7 +18,7 @@ from einsumx.prepare import Options, Written, prepare, result_dtype, sized_equat
 from einsumx.progress import Journal, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
-from einsumx.registry import get_backend
+from einsumx.registry import get_backend, owner
 from einsumx.sources import Source, framework_of, sources
 from einsumx.targets import Target, landing, target
 
@@ -62,6 +63,9 @@ def plan_within(
         ValueError: ``order`` or ``resume`` make no sense here.
     """
     adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
+    for array in operands:
+        if owner(array) is adapter:
+            adapter.check_eager(array)
     asked = options(adapter)
     check_casting(asked.casting)
     found, device = sources(operands, adapter, device)
@@ -121,9 +125,11 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
 
     def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
         options = Options(plan.compute_dtype, "unsafe", stage.path)
-        value = adapter.plain(prepare(adapter, stage.equation, arrays, options).run(*arrays))
+        prepared = prepare(adapter, stage.equation, arrays, options)
+        value = adapter.plain(prepared.run(*arrays))
         step()
-        return value
+        # What is added up in its own memory must be no view of an operand.
+        return adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
 
     blocks = Blocks(plan, contract, adapter.add)
 
