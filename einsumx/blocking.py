@@ -315,17 +315,18 @@ class _Search:
         sizes = tuple(-(-size // count) if size else 0 for size, count in zip(self.equation.sizes, counts))
         reads = [0] * len(self.equation.inputs)
         ahead = 0
+        reading = 0.0
 
         def runs(loops: Labels) -> int:
             return prod(counts[label] for label in loops)
 
         def cost(stage: Stage) -> tuple[float, int, int]:
-            """Seconds in all, peak bytes, and bytes that stay when its value is there."""
+            """Seconds of computing in all, peak bytes, and bytes that stay when its value is there."""
             body = self.bodies(stage, sizes)
             inside = (*stage.nest, *stage.loops)
             seconds = runs(inside) * body.seconds
             kept_reads = stay = 0
-            nonlocal ahead
+            nonlocal ahead, reading
             ahead = max(ahead, sum(body.read)) if self.read_ahead and order else 0
             for place, source in enumerate(stage.inputs):
                 if not isinstance(source, Stage):
@@ -333,7 +334,7 @@ class _Search:
                     times = runs(nest)
                     own = prod(counts[label] for label in self.carried[source])
                     reads[source] = -(-times // own)
-                    seconds += times * body.read_seconds[place]
+                    reading += times * body.read_seconds[place]
                     kept_reads += body.read[place] if len(nest) < len(inside) else 0
                     stay += body.read[place] if len(nest) < len(stage.nest) else 0
             parts = [cost(source) for source in stage.inputs if isinstance(source, Stage)]
@@ -354,4 +355,5 @@ class _Search:
         landing = self.landing
         landed = landing.cut if root.nest else landing.whole
         landed += landing.copied * prod(sizes[label] for label in root.output)
+        seconds = max(seconds, reading) if ahead else seconds + reading
         return Blocking(counts, order, root, peak + landed + ahead, seconds, tuple(reads), ahead)

@@ -1,0 +1,175 @@
+"""Time contractions under a memory limit beside the same without one: memory maps, HDF5, and plain arrays.
+
+The cases are the one of opt_einsum_torch's own page, whose inputs are four times the limit, and square products whose
+three matrices are three times the limit. Files lie in a temporary folder, which is removed, and in the system's page
+cache when they are timed: what is measured is what the blocks cost. opt_einsum_torch runs beside where there is CUDA.
+Results are checked against each other; nothing is asserted about times.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.table import Table
+from show import console
+
+import einsumx
+from einsumx.explain import quantity
+from einsumx.report import duration
+
+try:
+    import h5py
+except ImportError:
+    h5py = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A contraction, how its operands and its result are kept, and the limit as a share of the bytes of both."""
+
+    name: str
+    equation: str
+    shapes: tuple[tuple[int, ...], ...]
+    kept: str
+    share: float
+
+
+def cases(scale: float) -> Iterator[Case]:
+    """The cases; ``scale`` multiplies the bytes of their inputs."""
+    i = max(round(100 * scale), 1)
+    ancestor = ((1000, 3, 1024), (i, 1000, 3), (i, 1000, 3, 1024), (i, 1000, 3, 1024), (i, 1024, 9, 9))
+    for kept in ("files", "HDF5"):
+        yield Case("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
+    n = round(6000 * scale**0.5)
+    for kept in ("files", "HDF5", "arrays"):
+        yield Case("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
+
+
+def main() -> None:
+    """Measure what the command line asks for, and print it."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the inputs' bytes (default: 1, up to 2.5 GB)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each case (default: 3)")
+    parser.add_argument("--filter", default="", metavar="TEXT", help="only cases whose name or keeping has this in it")
+    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
+    asked = parser.parse_args()
+    table = Table(box=SIMPLE, pad_edge=False)
+    for name in (
+        "case",
+        "kept in",
+        "inputs",
+        "limit",
+        "peak",
+        "blocks",
+        "no limit",
+        "limited",
+        "ratio",
+        "opt_einsum_torch",
+    ):
+        table.add_column(name, justify="left" if name in ("case", "kept in") else "right")
+    for case in cases(asked.scale):
+        if asked.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
+            with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+                table.add_row(*measured(case, Path(folder), asked.rounds))
+    console.print(table)
+
+
+def measured(case: Case, folder: Path, rounds: int) -> list[str]:
+    """A row of the table."""
+    operands = [operand(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
+    inputs = sum(4 * prod(shape) for shape in case.shapes)
+    shape = einsumx.plan(case.equation, *case.shapes).shape
+    limit = int(case.share * (inputs + 4 * prod(shape)))
+    first, second = (empty(case, folder / f"result{number}", shape) for number in range(2))
+
+    def unlimited() -> Any:
+        whole = [array[...] for array in operands]  # what HDF5 keeps is read, all else is taken as it is
+        if case.kept != "HDF5":
+            return einsumx.einsum(case.equation, *whole, out=first)
+        first[...] = einsumx.einsum(case.equation, *whole)
+        return first
+
+    def limited() -> Any:
+        return einsumx.einsum(case.equation, *operands, out=second, memory_limit=limit)
+
+    plan = einsumx.plan(case.equation, *operands, memory_limit=limit)
+    seconds: dict[Callable[[], Any], list[float]] = {unlimited: [], limited: []}
+    expected, found = (function()[...] for function in seconds)
+    difference = np.abs(expected - found).max() / np.abs(expected).max()
+    if not difference < 1e-3:
+        raise SystemExit(f"{case.name}: the results differ by {difference:.1e} of the largest element")
+    del expected, found
+    for _ in range(rounds):
+        for function, times in seconds.items():
+            start = perf_counter()
+            function()
+            times.append(perf_counter() - start)
+    whole, parts = median(seconds[unlimited]), median(seconds[limited])
+    return [
+        case.name,
+        case.kept,
+        quantity(inputs, "B"),
+        quantity(limit, "B"),
+        quantity(plan.peak_bytes, "B"),
+        str(prod(plan.blocking.counts)),
+        duration(whole),
+        duration(parts),
+        f"{parts / whole:.2f}",
+        ancestor(case, operands, limit, rounds),
+    ]
+
+
+def empty(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+    """An array to be written, in memory or in a file."""
+    match case.kept:
+        case "files":
+            return np.memmap(path, np.float32, "w+", shape=shape)
+        case "HDF5":
+            return h5py.File(path, "w").create_dataset("array", shape, np.float32)
+        case _:
+            return np.empty(shape, np.float32)
+
+
+def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+    """An array of small numbers by chance."""
+    array = empty(case, path, shape)
+    rng = np.random.default_rng(prod(shape))
+    for place in range(shape[0]):
+        array[place] = rng.random(shape[1:], np.float32) - 0.5
+    return array
+
+
+def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
+    """What opt_einsum_torch takes under the same limit; it computes on CUDA alone."""
+    try:
+        import torch
+        from opt_einsum_torch import EinsumPlanner
+    except ImportError:
+        return "not installed"
+    if not torch.cuda.is_available():
+        return "needs CUDA"
+    planner = EinsumPlanner(torch.device("cuda:0"), cuda_mem_limit=limit)
+    times = []
+    try:
+        for _ in range(rounds + 1):
+            start = perf_counter()
+            planner.einsum(case.equation, *operands)
+            torch.cuda.synchronize()
+            times.append(perf_counter() - start)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        return f"{type(error).__name__}"
+    return duration(median(times[1:]))
+
+
+if __name__ == "__main__":
+    main()

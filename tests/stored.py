@@ -1,0 +1,34 @@
+"""Arrays that are read and written by slices alone, and count how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+EQUATION = "ij,jk->ik"
+LIMIT = 24_000
+
+
+class Stored:
+    """What is read and written by slices, and counts."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype, self.boxes = array, array.shape, array.dtype, []
+
+    def __getitem__(self, box: Any) -> Any:
+        self.boxes.append(box)
+        return self.array[box].copy()
+
+    def __setitem__(self, box: Any, value: Any) -> None:
+        self.boxes.append(box)
+        self.array[box] = value
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(self.array[box].nbytes for box in self.boxes)
+
+
+def operands(dtype: str = "float32") -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60, 70)).astype(dtype), rng.standard_normal((70, 80)).astype(dtype)

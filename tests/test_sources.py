@@ -1,0 +1,287 @@
+"""Operands that are read block by block, and results that are written so: what they may be, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stored import EQUATION, LIMIT, Stored, operands
+
+import einsumx
+from einsumx.conformance.oracle import expect, judge
+
+
+def kept(kind: str, folder: Path, name: str, array: Any) -> Any:
+    """``array``, as ``kind`` keeps it."""
+    match kind:
+        case "array":
+            return array.copy()
+        case "memory map":
+            found = np.memmap(folder / name, array.dtype, "w+", shape=array.shape)
+        case "stored":
+            return Stored(array.copy())
+        case "hdf5":
+            h5py = pytest.importorskip("h5py")
+            return h5py.File(folder / name, "w").create_dataset("array", data=array, chunks=(16, 16))
+        case "zarr 2" | "zarr 3":
+            zarr = pytest.importorskip("zarr")
+            version = {"zarr_format": int(kind[-1])} if int(zarr.__version__[0]) > 2 else {}
+            found = zarr.open_array(
+                str(folder / name), mode="w", shape=array.shape, chunks=(16, 16), dtype=array.dtype, **version
+            )
+        case "tensor":
+            return pytest.importorskip("torch").tensor(array)
+    found[...] = array
+    return found
+
+
+KINDS = ["array", "memory map", "stored", "hdf5", "zarr 2", "zarr 3", "tensor"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operands_and_out_may_be_kept_in_any_of_these(kind: str, tmp_path: Path) -> None:
+    a, b = operands()
+    out = kept(kind, tmp_path, "out", np.zeros((60, 80), np.float32))
+    first, second = kept(kind, tmp_path, "a", a), kept(kind, tmp_path, "b", b)
+    plan = einsumx.plan(EQUATION, first, second, memory_limit=LIMIT)
+    assert einsumx.einsum(EQUATION, first, second, out=out, memory_limit=LIMIT) is out
+    found = out.array if kind == "stored" else np.asarray(out[...])
+    assert not judge(found, expect(EQUATION, a, b)).wrong
+    assert plan.peak_bytes <= LIMIT
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", ["array", "hdf5", "tensor"])
+def test_kinds_of_operands_mix(first: str, second: str, tmp_path: Path) -> None:
+    a, b = operands()
+    found = einsumx.einsum(EQUATION, kept(first, tmp_path, "a", a), kept(second, tmp_path, "b", b), memory_limit=LIMIT)
+    assert type(found).__module__ == ("torch" if "tensor" in (first, second) else "numpy")
+    assert not judge(np.asarray(found), expect(EQUATION, a, b)).wrong
+
+
+def test_read_only_maps_are_read_without_a_warning_where_torch_computes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    a, b = operands()
+    kept("memory map", tmp_path, "a", a).flush()
+    mapped = np.memmap(tmp_path / "a", np.float32, "r", shape=a.shape)
+    found = einsumx.einsum(EQUATION, mapped, b, memory_limit=LIMIT, backend="torch")
+    assert not judge(np.asarray(found), expect(EQUATION, a, b)).wrong
+
+
+def test_numbers_in_the_other_byte_order_are_read_right_where_torch_computes() -> None:
+    pytest.importorskip("torch")
+    a, b = operands()
+    found = einsumx.einsum(EQUATION, a.astype(">f4"), Stored(b.astype(">f4")), memory_limit=LIMIT, backend="torch")
+    assert not judge(np.asarray(found), expect(EQUATION, a, b)).wrong
+
+
+@pytest.mark.parametrize("equation", ["ii->", "ii->i", "iji,jk->ik", "...i,i->...", ",ij->j", "ij->ji", "ij->"])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "complex64"])
+def test_stored_operands_take_every_kind_of_equation(equation: str, dtype: str) -> None:
+    sizes = {"i": 12, "j": 15, "k": 9, ".": 7}
+    terms = equation.partition("->")[0].replace("...", ".").split(",")
+    rng = np.random.default_rng(1)
+    arrays = [np.asarray(rng.integers(0, 3, [sizes[label] for label in term])).astype(dtype) for term in terms]
+    stored = [Stored(array) for array in arrays]
+    smallest = 400
+    found = einsumx.einsum(equation, *stored, memory_limit=8 * smallest)
+    assert not judge(np.asarray(found), expect(equation, *arrays)).wrong
+
+
+def test_scalars_and_lists_go_with_what_is_stored() -> None:
+    a, _ = operands("float64")
+    found = einsumx.einsum(",ij,j->i", 2.0, Stored(a), list(range(70)), memory_limit=LIMIT)
+    assert not judge(found, expect(",ij,j->i", np.float64(2.0), a, np.arange(70.0))).wrong
+
+
+def test_arrays_and_maps_are_read_where_they_lie_and_do_not_count(tmp_path: Path) -> None:
+    a = kept("memory map", tmp_path, "a", np.ones((500, 400), np.float32))
+    plan = einsumx.plan("ij->i", a, memory_limit=10_000)
+    assert plan.peak_bytes < 10_000 < a.nbytes
+
+
+def test_a_block_is_read_once_where_inner_loops_do_not_change_it() -> None:
+    a, b = (Stored(array) for array in operands())
+    plan = einsumx.plan(EQUATION, a, b, memory_limit=LIMIT)
+    for stored in (a, b):
+        stored.boxes.clear()
+    einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT)
+    read = [stored.read_bytes / stored.array.nbytes for stored in (a, b)]
+    assert read == [float(times) for times in plan.blocking.reads]
+    assert max(read) > 1  # else there was nothing to keep
+
+
+class _NoShape:
+    dtype = np.dtype("float32")
+
+
+class _NoSlices:
+    shape, dtype = (60, 70), np.dtype("float32")
+
+    def __getitem__(self, box: Any) -> Any:
+        raise KeyError(box)
+
+
+class _OtherRank(Stored):
+    def __getitem__(self, box: Any) -> Any:
+        return self.array[box].ravel()
+
+
+class _Text(Stored):
+    def __init__(self) -> None:
+        super().__init__(np.full((60, 70), "text"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (_NoShape(), "no framework for operands of type"),
+        (_NoSlices(), r"operand 0 .*_NoSlices\) cannot be read by slices: KeyError"),
+        (_OtherRank(np.ones((60, 70))), "slices of operand 0 .* are no arrays of its rank"),
+        (_Text(), r"operand 0 .*_Text\) cannot be read: .*numbers"),
+        (np.ma.masked_array(np.ones((60, 70))), "MaskedArray"),
+        ({"a": 1}, "no framework for operands of type"),
+    ],
+)
+def test_what_cannot_be_read_is_named_before_out_is_touched(wrong: Any, says: str) -> None:
+    out = np.full((60, 80), 7.0)
+    with pytest.raises(einsumx.BackendError, match=says):
+        einsumx.einsum(EQUATION, wrong, operands()[1], out=out, memory_limit=LIMIT)
+    assert (out == 7).all()
+
+
+def test_sparse_matrices_are_refused() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(einsumx.BackendError, match="operand 0"):
+        einsumx.einsum(EQUATION, sparse.eye(70, format="csr"), operands()[1], memory_limit=LIMIT)
+
+
+def test_masked_blocks_are_an_error_and_not_read_as_numbers() -> None:
+    a, b = operands()
+    with pytest.raises(einsumx.BackendError, match="masked"):
+        einsumx.einsum(EQUATION, Stored(np.ma.masked_less(a, 0)), b, memory_limit=LIMIT)
+
+
+def test_tensors_that_ask_for_a_gradient_are_not_read_by_another_framework() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(einsumx.BackendError, match="operand 1 asks for a gradient"):
+        einsumx.einsum(
+            EQUATION, operands()[0], torch.ones(70, 80, requires_grad=True), memory_limit=LIMIT, backend="numpy"
+        )
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "says"),
+    [
+        (np.zeros((80, 60), np.float32), einsumx.SizeError, r"out= has shape \(80, 60\)"),
+        (Stored(np.zeros((60, 81), np.float32)), einsumx.SizeError, r"out= has shape \(60, 81\)"),
+        (np.zeros((60, 80), np.int32), einsumx.BackendError, "does not allow into an out= of int32"),
+        (Stored(np.zeros((60, 80), np.float16)), einsumx.BackendError, "does not allow into an out= of float16"),
+        ([[0.0] * 80] * 60, einsumx.BackendError, "out= is a builtins.list"),
+        (np.broadcast_to(np.float32(0), (60, 80)), einsumx.BackendError, "read-only"),
+    ],
+    ids=["shape", "stored shape", "dtype", "stored dtype", "list", "read-only"],
+)
+def test_an_out_that_does_not_fit_is_refused_before_anything_is_read(out: Any, error: Any, says: str) -> None:
+    a, b = (Stored(array) for array in operands())
+    with pytest.raises(error, match=says):
+        einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT)
+    assert a.read_bytes == b.read_bytes == 0
+
+
+def test_files_that_are_open_for_reading_are_no_out(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    kept("hdf5", tmp_path, "out", np.zeros((60, 80), np.float32)).file.close()
+    with h5py.File(tmp_path / "out", "r") as file, pytest.raises(einsumx.BackendError, match="reading alone"):
+        einsumx.einsum(EQUATION, *operands(), out=file["array"], memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("kind", ["array", "memory map", "stored", "hdf5", "tensor"])
+def test_an_out_of_another_dtype_is_cast_as_casting_says(kind: str, tmp_path: Path) -> None:
+    a, b = operands()
+    out = kept(kind, tmp_path, "out", np.zeros((60, 80), np.float16))
+    einsumx.einsum(EQUATION, a, b, out=out, casting="same_kind", memory_limit=LIMIT)
+    found = out.array if kind == "stored" else np.asarray(out[...])
+    exact = a.astype("float64") @ b
+    assert np.abs(found - exact).max() <= np.abs(exact).max() * 2**-10
+
+
+def test_half_precision_is_summed_in_float32_across_blocks() -> None:
+    a, b = (array.astype("float16") for array in operands())
+    found = einsumx.einsum(EQUATION, Stored(a), Stored(b), memory_limit=LIMIT)
+    assert not judge(found, expect(EQUATION, a, b)).wrong
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A", "K"])
+@pytest.mark.parametrize("limit", [LIMIT, 10**6])
+def test_results_have_the_memory_order_that_is_asked_for(order: Any, limit: int) -> None:
+    a, b = (np.asfortranarray(array) for array in operands())
+    found = einsumx.einsum("ij,jk->ki", a, b, order=order, memory_limit=limit)
+    assert not judge(found, expect("ij,jk->ki", a, b)).wrong
+    assert order == "K" or (found.flags.f_contiguous if order in "FA" else found.flags.c_contiguous)
+
+
+def test_an_order_beside_an_out_is_an_error() -> None:
+    with pytest.raises(ValueError, match="leave one of them away"):
+        einsumx.einsum(EQUATION, *operands(), out=np.zeros((60, 80), "f"), order="F", memory_limit=LIMIT)
+
+
+SQUARE = np.random.default_rng(2).standard_normal((64, 64)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["array", "memory map", "hdf5", "tensor", "stored"])
+def test_an_out_that_is_an_operand_gets_the_right_result(kind: str, tmp_path: Path) -> None:
+    both = kept(kind, tmp_path, "both", SQUARE)
+    limit = 30_000  # the result fits beside blocks, but not beside the whole contraction
+    einsumx.einsum(EQUATION, both, SQUARE, out=both, memory_limit=limit)
+    found = both.array if kind == "stored" else np.asarray(both[...])
+    assert not judge(found, expect(EQUATION, SQUARE, SQUARE)).wrong
+
+
+def test_an_out_that_overlaps_an_operand_where_there_is_no_room_for_the_result_is_an_error() -> None:
+    both = SQUARE.copy()
+    with pytest.raises(einsumx.MemoryLimitError, match="smallest"):
+        einsumx.einsum(EQUATION, both, SQUARE, out=both[::-1], memory_limit=10_000)
+    assert (both == SQUARE).all()
+
+
+def test_one_file_that_is_mapped_twice_is_known_to_overlap(tmp_path: Path) -> None:
+    kept("memory map", tmp_path, "file", SQUARE).flush()
+    read = np.memmap(tmp_path / "file", np.float32, "r", shape=SQUARE.shape)
+    write = np.memmap(tmp_path / "file", np.float32, "r+", shape=SQUARE.shape)
+    einsumx.einsum(EQUATION, read, SQUARE, out=write, memory_limit=30_000)
+    assert not judge(np.asarray(write), expect(EQUATION, SQUARE, SQUARE)).wrong
+    with pytest.raises(einsumx.MemoryLimitError):
+        einsumx.einsum(EQUATION, read, SQUARE, out=write, memory_limit=10_000)
+
+
+def test_other_parts_of_a_file_that_is_mapped_twice_do_not_overlap(tmp_path: Path) -> None:
+    kept("memory map", tmp_path, "file", np.concatenate([SQUARE, SQUARE])).flush()
+    read = np.memmap(tmp_path / "file", np.float32, "r", shape=SQUARE.shape)
+    write = np.memmap(tmp_path / "file", np.float32, "r+", offset=SQUARE.nbytes, shape=SQUARE.shape)
+    einsumx.einsum(EQUATION, read, SQUARE, out=write, memory_limit=10_000)
+    assert not judge(np.asarray(write), expect(EQUATION, SQUARE, SQUARE)).wrong
+
+
+def test_a_tensor_that_shares_memory_with_out_is_known_to_overlap() -> None:
+    torch = pytest.importorskip("torch")
+    both = SQUARE.copy()
+    einsumx.einsum(EQUATION, torch.from_numpy(both), SQUARE, out=both, memory_limit=30_000)
+    assert not judge(both, expect(EQUATION, SQUARE, SQUARE)).wrong
+
+
+def test_reading_raises_what_the_operand_raises_and_leaves_no_thread() -> None:
+    class Broken(Stored):
+        def __getitem__(self, box: Any) -> Any:
+            if len(self.boxes) == 3:
+                raise OSError("the disk is gone")
+            return super().__getitem__(box)
+
+    before = threading.enumerate()
+    a, b = operands()
+    with pytest.raises(OSError, match="the disk is gone"):
+        einsumx.einsum(EQUATION, Broken(a), Stored(b), memory_limit=LIMIT)
+    assert threading.enumerate() == before

@@ -1,0 +1,313 @@
+"""Runs under a memory limit: reading ahead, progress, interruption, going on where a run was cut off, capped memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stored import EQUATION, LIMIT, Stored, operands
+
+import einsumx
+from einsumx.blocked import Blocks
+from einsumx.conformance.oracle import expect, judge
+from einsumx.reading import Reader
+from einsumx.registry import get_backend
+from einsumx.sources import Source, sources
+
+ROOMY = 1_000_000
+"""A limit under which the large operands are cut, with room to read ahead."""
+
+
+def stored() -> tuple[Stored, Stored]:
+    a, b = operands()
+    return Stored(a), Stored(b)
+
+
+def large() -> tuple[Stored, Stored]:
+    a, b = operands()
+    return Stored(np.tile(a, (5, 6))), Stored(np.tile(b, (6, 6)))
+
+
+# -- reading ahead ------------------------------------------------------------------------------------------------
+
+
+def test_the_walk_tells_beforehand_exactly_what_is_read() -> None:
+    a, b = stored()
+    plan = einsumx.plan(EQUATION, a, b, memory_limit=LIMIT)
+    a.boxes.clear()
+    b.boxes.clear()
+    einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT)
+    told = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    for number, operand in enumerate((a, b)):
+        assert [box for which, box in told if which == number] == operand.boxes[1:]  # the first sees if it can be read
+    assert len(told) > 4
+
+
+def test_the_next_blocks_are_read_while_one_is_computed() -> None:
+    a, b = large()
+    plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
+    assert plan.blocking.read_ahead
+    found, _ = sources((a, b), get_backend("numpy"), "")
+    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    asked = threading.Event()
+
+    class Watched(Source):
+        """The second block that is read sees that nobody asked for it."""
+
+        operand, lies_there = found[reads[1][0]].operand, False
+        was_asked: bool | None = None
+
+        def read(self, box: Any) -> Any:
+            if self.was_asked is None:
+                self.was_asked = asked.is_set()
+                seen.set()
+            return found[reads[1][0]].read(box)
+
+    seen, watched = threading.Event(), Watched()
+    every = [watched if number == reads[1][0] else source for number, source in enumerate(found)]
+    with Reader(every, iter(reads), plan.blocking.read_ahead) as read:
+        read(*reads[0])
+        assert seen.wait(10)
+        asked.set()
+        for number, box in reads[1:]:
+            np.testing.assert_array_equal(read(number, box), (a, b)[number].array[box])
+    assert watched.was_asked is False
+
+
+def test_no_more_is_read_ahead_than_memory_is_planned_for() -> None:
+    a, b = large()
+    plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
+    found, _ = sources((a, b), get_backend("numpy"), "")
+    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    assert plan.blocking.read_ahead
+    taken = 0
+    a.boxes.clear()
+    b.boxes.clear()
+    with Reader(found, iter(reads), plan.blocking.read_ahead) as read:
+        for number, box in reads:
+            taken += read(number, box).nbytes
+            assert a.read_bytes + b.read_bytes - taken <= plan.blocking.read_ahead
+
+
+def test_where_memory_is_too_tight_nothing_is_read_ahead() -> None:
+    a, b = stored()
+    with pytest.raises(einsumx.MemoryLimitError, match=r"smallest memory_limit= is (\d+) bytes") as error:
+        einsumx.plan(EQUATION, a, b, memory_limit=1000)
+    smallest = int(str(error.value).partition("memory_limit= is ")[2].split()[0])
+    plan = einsumx.plan(EQUATION, a, b, memory_limit=smallest)
+    assert plan.blocking.read_ahead == 0
+    found = einsumx.einsum(EQUATION, a, b, memory_limit=smallest)
+    assert not judge(found, expect(EQUATION, a.array, b.array)).wrong
+
+
+# -- progress and interruption ------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_step_by_step_up_to_all_of_them() -> None:
+    told: list[tuple[int, int]] = []
+    einsumx.einsum(EQUATION, *stored(), memory_limit=LIMIT, progress=lambda done, total: told.append((done, total)))
+    total = told[-1][1]
+    assert total > 4
+    assert told == [(done, total) for done in range(total + 1)]
+
+
+def test_progress_true_draws_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    einsumx.einsum(EQUATION, *stored(), memory_limit=LIMIT, progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_progress_true_without_tqdm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(einsumx.BackendError, match=r"einsumx\[progress\]"):
+        einsumx.einsum(EQUATION, *stored(), memory_limit=LIMIT, progress=True)
+
+
+@pytest.mark.parametrize("keywords", [{"progress": True}, {"resume": "journal"}, {"device": "cpu"}])
+def test_keywords_that_need_a_limit_are_errors_without_one(keywords: Any) -> None:
+    with pytest.raises(ValueError, match="under memory_limit="):
+        einsumx.einsum(EQUATION, *operands(), **keywords)
+
+
+def test_an_interrupt_ends_the_run_and_leaves_no_thread() -> None:
+    def interrupt(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    before = threading.enumerate()
+    with pytest.raises(KeyboardInterrupt):
+        einsumx.einsum(EQUATION, *stored(), memory_limit=LIMIT, progress=interrupt)
+    assert threading.enumerate() == before
+
+
+def test_a_signal_that_comes_while_a_block_is_waited_for_ends_the_run() -> None:
+    class Slow(Stored):
+        def __getitem__(self, box: Any) -> Any:
+            if len(self.boxes) == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().__getitem__(box)
+
+    before = threading.enumerate()
+    a, b = operands()
+    with pytest.raises(KeyboardInterrupt):
+        einsumx.einsum(EQUATION, Slow(a), Stored(b), memory_limit=LIMIT)
+    assert threading.enumerate() == before
+
+
+# -- going on where a run was cut off -----------------------------------------------------------------------------
+
+RUN = """
+import os
+import signal
+import sys
+import numpy as np
+import einsumx
+from stored import EQUATION, LIMIT, Stored, operands
+folder, die_at = sys.argv[1], int(sys.argv[2])
+out = np.memmap(f"{folder}/out", np.float32, "r+", shape=(60, 80))
+a, b = map(Stored, operands())
+def told(done, total):
+    if done == die_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if done == 0:
+        print(total)
+einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, resume=f"{folder}/journal", progress=told)
+print(a.read_bytes + b.read_bytes)
+"""
+
+
+def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A program run in a process of its own, which imports what this one does."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(Path(einsumx.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run(folder: Path, die_at: int) -> tuple[int, list[int]]:
+    """A run that is killed at a step; how it ended, and what it said: its steps, the bytes it read."""
+    found = python(RUN, folder, die_at)
+    return found.returncode, [int(line) for line in found.stdout.split()]
+
+
+def test_a_run_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    np.memmap(tmp_path / "out", np.float32, "w+", shape=(60, 80)).flush()
+    steps = 6
+    code, _ = run(tmp_path, steps)
+    assert code == -signal.SIGKILL
+    assert (tmp_path / "journal").exists()
+    code, (left, read) = run(tmp_path, -1)
+    assert code == 0
+    assert not (tmp_path / "journal").exists()
+    found = np.array(np.memmap(tmp_path / "out", np.float32, "r", shape=(60, 80)))
+    code, (every, whole) = run(tmp_path, -1)
+    assert code == 0
+    assert left == every - (steps - 1)  # the block at whose step it was killed is computed again
+    assert read < whole
+    np.testing.assert_array_equal(found, np.memmap(tmp_path / "out", np.float32, "r", shape=(60, 80)))
+    assert not judge(found, expect(EQUATION, *operands())).wrong
+
+
+def interrupted(out: Any, journal: Path, **options: Any) -> None:
+    def interrupt(done: int, total: int) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=journal, progress=interrupt, **options)
+
+
+def test_a_line_of_the_journal_that_was_cut_off_counts_as_not_done(tmp_path: Path) -> None:
+    out, journal = Stored(np.zeros((60, 80), np.float32)), tmp_path / "journal"
+    interrupted(out, journal)
+    journal.write_text(journal.read_text() + "1")
+    out.array[:] *= 2  # so that blocks which are not computed again are seen
+    einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=journal)
+    a, b = operands()
+    ratio = out.array / (a.astype("float64") @ b)
+    assert set(np.unique(ratio.round(2))) == {1.0, 2.0}
+    assert not journal.exists()
+
+
+def test_the_journal_of_another_plan_is_an_error(tmp_path: Path) -> None:
+    out, journal = Stored(np.zeros((60, 80), np.float32)), tmp_path / "journal"
+    interrupted(out, journal)
+    with pytest.raises(ValueError, match="journal of another plan: its memory_limit is 24000"):
+        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT + 5000, resume=journal)
+    with pytest.raises(ValueError, match="journal of another plan: its equation"):
+        einsumx.einsum("kj,ji->ki", *stored(), out=out, memory_limit=LIMIT, resume=journal)
+    journal.write_text("some notes\n")
+    with pytest.raises(ValueError, match="no journal"):
+        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=journal)
+    assert journal.read_text() == "some notes\n"
+
+
+@pytest.mark.parametrize("out", [None, np.zeros((60, 80), np.float32)], ids=["none", "array"])
+def test_only_an_out_that_outlives_the_process_is_gone_on_with(out: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="outlives the process"):
+        einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
+    assert not list(tmp_path.iterdir())
+
+
+# -- capped memory ------------------------------------------------------------------------------------------------
+
+# What is mapped is part of the address space, though not of the memory that a process takes: the system drops its pages
+# as it needs them. So the cap is what the process has before, and the files, and the limit, and room for the stacks of
+# threads, the allocator's arenas, and what is imported late.
+CAPPED = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+import einsumx
+from stored import Stored
+folder, kind, share, slack = sys.argv[1], sys.argv[2], float(sys.argv[3]), 48 << 20
+shapes = [(200, 3, 512), (24, 200, 3), (24, 200, 3, 512), (24, 200, 3, 512), (24, 512, 9, 9)]
+equation = "jrl,ijr,ijrk,ijrl,ikmn->imn"
+small = [np.ones([min(size, 2) for size in shape], np.float32) for shape in shapes]
+einsumx.einsum("jrl,ijr,ijrk,ijrl,ikmn->imn", *map(Stored, small), memory_limit=10**6)  # imports all, starts threads
+arrays = [np.memmap(f"{folder}/{number}", np.float32, "r", shape=shape) for number, shape in enumerate(shapes)]
+inputs = sum(array.nbytes for array in arrays)
+limit = int(inputs * share)
+taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # the files among it
+resource.setrlimit(resource.RLIMIT_AS, (taken + limit + slack,) * 2)
+given = arrays if kind == "mapped" else list(map(Stored, arrays))
+out = einsumx.einsum(equation, *given, memory_limit=limit)
+np.save(f"{folder}/result.npy", out)
+try:
+    whole = [np.array(array) for array in arrays]
+except MemoryError:
+    print("capped")
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much address space is taken is not known here")
+@pytest.mark.parametrize("kind", ["mapped", "stored"])
+def test_in_a_capped_address_space_a_quarter_of_the_inputs_is_enough(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    shapes = [(200, 3, 512), (24, 200, 3), (24, 200, 3, 512), (24, 200, 3, 512), (24, 512, 9, 9)]
+    arrays = []
+    for number, shape in enumerate(shapes):
+        mapped = np.memmap(tmp_path / str(number), np.float32, "w+", shape=shape)
+        mapped[...] = rng.standard_normal(shape, np.float32)
+        mapped.flush()
+        arrays.append(mapped)
+    found = python(CAPPED, tmp_path, kind, 0.25)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["capped"]
+    a, b, c, d, e = (array.astype(np.float64) for array in arrays)
+    weights = np.einsum("jrl,ijr,ijrl->ijr", a, b, d)
+    exact = np.einsum("ik,ikmn->imn", np.einsum("ijr,ijrk->ik", weights, c), e)
+    result = np.load(tmp_path / "result.npy")
+    assert np.abs(result - exact).max() <= 1e-4 * np.abs(exact).max()
