@@ -11,6 +11,7 @@ from einsumx.adapter import Adapter
 from einsumx.api import einsum, einsum_path, plan
 from einsumx.errors import (
     BackendError,
+    BlockError,
     EinsumxError,
     EquationError,
     MemoryLimitError,
@@ -33,6 +34,7 @@ else:
 __all__ = [
     "Adapter",
     "BackendError",
+    "BlockError",
     "EinsumxError",
     "EquationError",
     "Expression",

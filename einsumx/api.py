@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from functools import wraps
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
@@ -71,6 +72,7 @@ def einsum(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
     device: str = "",
+    executor: Executor | None = None,
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
 ) -> Array:
@@ -92,6 +94,9 @@ def einsum(
             text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
             be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
         device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``.
+        executor: under a limit, whose workers compute the blocks: of threads, of processes, of loky, a Dask client's
+            ``get_executor()``, or any other of the kind of ``concurrent.futures``. The limit is then that of each
+            process. Operands in files are opened there by the workers; others reach each of them once.
         progress: under a limit, True for a progress bar, or a function that is called with the steps done and all.
         resume: under a limit, the name of a small file in which the blocks of ``out`` that are done are written down.
             Where a run was cut off, the same call computes those that are missing; at the end the file is removed.
@@ -110,6 +115,7 @@ def einsum(
         BackendError: arrays of two frameworks or devices, dtypes that do not cast, a keyword that the
             framework cannot honour.
         MemoryLimitError: nothing fits; it names the smallest limit under which something does.
+        BlockError: a worker of ``executor`` could not compute a block.
 
     Each of these comes before any work, and leaves ``out`` as it was.
 
@@ -125,10 +131,19 @@ def einsum(
             return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
 
         limited = plan_within(
-            written, given, asked, memory_limit, backend=backend, device=device, out=out, order=order, resume=resume
+            written,
+            given,
+            asked,
+            memory_limit,
+            backend=backend,
+            device=device,
+            out=out,
+            order=order,
+            resume=resume,
+            executor=executor,
         )
         return run_blocks(limited, progress)
-    for name, value in (("device", device), ("progress", progress), ("resume", resume)):
+    for name, value in (("device", device), ("executor", executor), ("progress", progress), ("resume", resume)):
         if value:
             raise ValueError(f"{name}={value!r} is for a contraction under memory_limit=, and there is none")
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)

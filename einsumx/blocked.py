@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import TypeAlias
 
-from einsumx.adapter import Array
+from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation
 from einsumx.blocking import Blocking, Stage, carried, ranges, truncated
+from einsumx.cost import returns_view
 from einsumx.plan import Operand
+from einsumx.prepare import Options, prepare
 
-__all__ = ["BlockedPlan", "Blocks", "Box", "Place", "Read", "compute"]
+__all__ = ["BlockedPlan", "Blocks", "Box", "Contract", "Place", "Read", "compute", "contracting"]
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
@@ -111,9 +113,14 @@ class Blocks:
         """The part of the result that a block is."""
         return self._box(self._plan.blocking.root.output, place)
 
-    def value(self, place: Place) -> Steps:
-        """The steps to a block of the result, which they return."""
-        return self._value(self._plan.blocking.root, place)
+    def value(self, place: Place, start: int = 0, stop: int | None = None) -> Steps:
+        """The steps to a block of the result, or to some of the terms that it is the sum of; they return it."""
+        return self._value(self._plan.blocking.root, place, start, stop)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there are values that another block of the result may need."""
+        return bool(self._kept)
 
     def _places(self, loops: Sequence[int]) -> Iterator[Place]:
         for numbers in product(*(range(len(self._ranges[label])) for label in loops)):
@@ -128,10 +135,10 @@ class Blocks:
             for axis, label in enumerate(labels)
         )  # fmt: skip
 
-    def _value(self, stage: Stage, place: Place) -> Steps:
-        """The value of a stage at a place, summed over the cut labels that it sums."""
+    def _value(self, stage: Stage, place: Place, start: int = 0, stop: int | None = None) -> Steps:
+        """The value of a stage at a place, summed over the cut labels that it sums, or over some of their blocks."""
         total = None
-        for number, inner in enumerate(self._places(stage.loops)):
+        for number, inner in enumerate(islice(self._places(stage.loops), start, stop)):
             here = {**place, **inner}
             inputs: dict[int, Array] = {}
             # What is computed comes first: nothing that is read for this stage alone lies beside it.
@@ -166,6 +173,19 @@ class Blocks:
         if len(nest) < len(stage.nest) + len(stage.loops):
             self._kept[key] = at, value
         return value
+
+
+def contracting(plan: BlockedPlan, adapter: Adapter) -> Contract:
+    """What runs the stages of ``plan``, each on blocks of its inputs."""
+
+    def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+        options = Options(plan.compute_dtype, "unsafe", stage.path)
+        prepared = prepare(adapter, stage.equation, arrays, options)
+        value = adapter.plain(prepared.run(*arrays))
+        # What is added up in its own memory must be no view of an operand.
+        return adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
+
+    return contract
 
 
 def compute(steps: Steps, read: Callable[[int, Box], Array]) -> Array:

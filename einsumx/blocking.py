@@ -198,6 +198,11 @@ class Blocking:
     reads: tuple[int, ...]
     read_ahead: int
 
+    @property
+    def pieces(self) -> int:
+        """The runs of the root stage: the blocks of the result, times the terms that each is the sum of."""
+        return prod(self.counts[label] for label in (*self.root.nest, *self.root.loops))
+
 
 class Landing(NamedTuple):
     """The memory that it takes to bring a result where it belongs.
@@ -218,7 +223,14 @@ Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
 
 
 def block(
-    equation: SizedEquation, path: Path, limit: float, landing: Landing, bodies: Bodies, *, read_ahead: bool = False
+    equation: SizedEquation,
+    path: Path,
+    limit: float,
+    landing: Landing,
+    bodies: Bodies,
+    *,
+    read_ahead: bool = False,
+    pieces: int = 1,
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
 
@@ -231,6 +243,7 @@ def block(
         landing: what the result takes besides the blocks of it.
         bodies: what stages cost.
         read_ahead: whether the blocks for the next run of a stage are read during one.
+        pieces: into how many the contraction is cut at least, where its sizes allow it.
     """
     search = _Search(equation, path, landing, lru_cache(maxsize=None)(bodies), read_ahead)
     best = smallest = search.blocking((1,) * len(equation.sizes), ())
@@ -240,7 +253,13 @@ def block(
             return smallest, False
         best = min(steps, key=lambda step: _price(best, step))
         smallest = min(smallest, best, key=lambda blocking: blocking.peak_bytes)
-    return search.coarsest(best, limit), True
+    best = search.coarsest(best, limit)
+    while best.pieces < pieces:
+        steps = [step for step in search.finer(best) if step.peak_bytes <= limit and step.pieces > best.pieces]
+        if not steps:
+            break
+        best = min(steps, key=lambda step: (step.seconds, len(step.root.loops), step.peak_bytes))
+    return best, True
 
 
 def _price(now: Blocking, step: Blocking) -> tuple[float, float]:

@@ -5,6 +5,7 @@ Each is also the built-in exception that NumPy's users already catch.
 
 __all__ = [
     "BackendError",
+    "BlockError",
     "EinsumxError",
     "EquationError",
     "MemoryLimitError",
@@ -39,6 +40,10 @@ class PathError(EinsumxError, ValueError, RuntimeError):
 
 class BackendError(EinsumxError, TypeError):
     """An array, dtype, device or keyword that the framework cannot serve."""
+
+
+class BlockError(EinsumxError, RuntimeError):
+    """A block that a worker of an executor could not compute; its cause is what the worker raised."""
 
 
 class MemoryLimitError(EinsumxError, MemoryError):

@@ -76,12 +76,17 @@ def blocked_plan(
     limit: int,
     lies_there: Sequence[bool],
     landing: Landing,
+    *,
+    together: int = 1,
+    pieces: int = 1,
 ) -> BlockedPlan:
     """The contraction in blocks that stay within ``limit`` bytes.
 
     Args:
         lies_there: of each operand, whether it lies on the device, and blocks of it are views.
         landing: what the result takes besides the blocks of it.
+        together: how many blocks are computed or held at once, and share what the result leaves of the limit.
+        pieces: into how many the contraction is cut at least, where its sizes allow it.
 
     Raises:
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
@@ -120,14 +125,16 @@ def blocked_plan(
             tuple(nbytes / traits.rates.copy for nbytes in read),
         )
 
-    blocking, fits = block(sized, path, limit, landing, body)
-    if fits and blocking.order and not all(lies_there):
+    beside = landing.cut if together > 1 else 0
+    share = (limit - beside) // together
+    blocking, fits = block(sized, path, share, landing._replace(cut=landing.cut - beside), body, pieces=pieces)
+    if fits and blocking.order and not all(lies_there) and together == 1:
         ahead, fits_too = block(sized, path, limit, landing, body, read_ahead=True)
         if fits_too and ahead.seconds < _WORTH * blocking.seconds:
             blocking = ahead
     if not fits:
         raise MemoryLimitError(
             f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
-            f"{blocking.peak_bytes} bytes\n  {sized.text}"
+            f"{blocking.peak_bytes * together + beside} bytes\n  {sized.text}"
         )
     return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, blocking)

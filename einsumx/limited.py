@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
-from einsumx.blocked import BlockedPlan, Blocks, Place, compute
+from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocking import Stage
-from einsumx.cost import returns_view
 from einsumx.dtypes import check_casting
 from einsumx.errors import BackendError
+from einsumx.executors import Crew, Values
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
-from einsumx.prepare import Options, Written, prepare, result_dtype, sized_equation
+from einsumx.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.progress import Journal, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
@@ -35,6 +37,7 @@ class Limited:
         sources: how each operand is read.
         target: where the result goes.
         journal: where the blocks that are done are written down; None where they are not.
+        crew: who computes blocks; None for the caller alone.
     """
 
     plan: BlockedPlan
@@ -42,6 +45,7 @@ class Limited:
     sources: tuple[Source, ...]
     target: Target
     journal: Journal | None = None
+    crew: Crew | None = None
 
 
 def plan_within(
@@ -55,6 +59,7 @@ def plan_within(
     out: Any = None,
     order: str = "K",
     resume: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
 ) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written but the journal's start.
 
@@ -62,6 +67,7 @@ def plan_within(
         EinsumxError: as :func:`einsumx.einsum` does.
         ValueError: ``order`` or ``resume`` make no sense here.
     """
+    crew = Crew(executor) if executor is not None else None
     adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
     for array in operands:
         if owner(array) is adapter:
@@ -87,16 +93,18 @@ def plan_within(
         limit_bytes(limit, adapter.free_bytes(device)),
         [source.lies_there for source in found],
         lands,
+        together=crew.together if crew is not None else 1,
+        pieces=crew.pieces if crew is not None else 1,
     )
     goes = target(plan, adapter, given, out, order, asked.casting, late)
     if resume is None:
-        return Limited(plan, adapter, tuple(found), goes)
+        return Limited(plan, adapter, tuple(found), goes, None, crew)
     if late or not goes.outlives:
         raise ValueError(
             "resume= goes on with an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, Journal(resume, plan))
+    return Limited(plan, adapter, tuple(found), goes, Journal(resume, plan), crew)
 
 
 def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
@@ -114,38 +122,47 @@ def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> s
 
 
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
-    """Run a blocked plan, one block after another, while the next ones are read.
+    """Run a blocked plan, and write each block of the result where it belongs.
 
     Args:
         limited: the plan, and what it reads and writes.
-        progress: how far it is is told there, in runs of a stage.
+        progress: how far it is is told there: in runs of a stage, or in pieces that a crew has computed.
     """
-    plan, adapter, journal = limited.plan, limited.adapter, limited.journal
+    plan, adapter, journal, crew = limited.plan, limited.adapter, limited.journal, limited.crew
+    outline = Blocks(plan, contracting(plan, adapter), adapter.add)
     done = journal.done if journal is not None else ()
-
-    def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-        options = Options(plan.compute_dtype, "unsafe", stage.path)
-        prepared = prepare(adapter, stage.equation, arrays, options)
-        value = adapter.plain(prepared.run(*arrays))
-        step()
-        # What is added up in its own memory must be no view of an operand.
-        return adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
-
-    blocks = Blocks(plan, contract, adapter.add)
-
-    def left() -> Iterator[tuple[int, Place]]:
-        return (numbered for numbered in enumerate(blocks.places()) if numbered[0] not in done)
-
-    reads = Blocks.reads(plan, (place for _, place in left()))
-    with (
-        reported(progress, lambda: Blocks.steps(plan, (place for _, place in left()))) as step,
-        Reader(limited.sources, reads, plan.blocking.read_ahead) as read,
-    ):
-        for number, place in left():
-            limited.target.put(blocks.box(place), compute(blocks.value(place), read))
+    left = {number: place for number, place in enumerate(outline.places()) if number not in done}
+    if crew is None:
+        values = _one_by_one(limited, left, progress)
+    else:
+        values = crew.values(plan, adapter, limited.sources, left, progress)
+    with closing(values):
+        for number, block in values:
+            limited.target.put(outline.box(left[number]), block)
+            del block
             if journal is not None:
                 limited.target.flush()
                 journal.add(number)
     if journal is not None:
         journal.finish()
     return limited.target.done()
+
+
+def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress) -> Values:
+    """The blocks at the places that are left, while the next ones are read."""
+    plan, adapter = limited.plan, limited.adapter
+    reads = Blocks.reads(plan, left.values())
+    with (
+        reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
+        Reader(limited.sources, reads, plan.blocking.read_ahead) as read,
+    ):
+        run = contracting(plan, adapter)
+
+        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+            value = run(stage, arrays)
+            step()
+            return value
+
+        blocks = Blocks(plan, contract, adapter.add)
+        for number, place in left.items():
+            yield number, compute(blocks.value(place), read)

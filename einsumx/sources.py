@@ -52,6 +52,14 @@ class Source:
         """The memory that the block of ``box`` takes; none where it is a view."""
         return 0 if self.lies_there else prod(part.stop - part.start for part in box) * itemsize(self.operand.dtype)
 
+    def on_host(self) -> Any:
+        """All of it as a NumPy array, or as what gives NumPy arrays by slices; copied where NumPy lacks its dtype.
+
+        Raises:
+            BackendError: it lies in another memory than the host's.
+        """
+        raise NotImplementedError
+
     def expect(self, box: Box) -> None:
         """Hear that ``box`` is read soon: where blocks are views of a mapped file, the system is told to load it."""
 
@@ -67,6 +75,19 @@ class _OnDevice(Source):
     def read(self, box: Box) -> Array:
         return self._adapter.part(self._array, box)
 
+    def on_host(self) -> Any:
+        device = self._adapter.device(self._array)
+        if not _is_host(device):
+            raise BackendError(f"an operand on {device} reaches no other process; pass an executor of threads")
+        try:
+            return self._adapter.to_numpy(self._array)
+        except (
+            TypeError
+        ):  # NumPy has no such dtype: in the one that its sums are accumulated in, it has the same values
+            return self._adapter.to_numpy(
+                self._adapter.cast(self._array, dict(self._adapter.cpu.widen)[self.operand.dtype])
+            )
+
 
 class _Mapped(_OnDevice):
     """A file that is mapped to memory, which the framework reads where it lies."""
@@ -76,6 +97,9 @@ class _Mapped(_OnDevice):
     def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
         super().__init__(array, adapter)
         self._mapped = mapped
+
+    def on_host(self) -> Any:
+        return self._mapped
 
     def expect(self, box: Box) -> None:
         _will_need(self._mapped[box])
@@ -92,6 +116,9 @@ class _OnHost(Source):
     def read(self, box: Box) -> Array:
         return self._adapter.from_numpy(host_array(self._array[box]), self._device)
 
+    def on_host(self) -> Any:
+        return self._array.whole() if isinstance(self._array, _OfAnother) else self._array
+
 
 class _OfAnother:
     """An array of another framework in the host's memory, which gives NumPy arrays by slices."""
@@ -102,6 +129,10 @@ class _OfAnother:
 
     def __getitem__(self, box: Box) -> Any:
         return self._owner.to_numpy(self._array[box])
+
+    def whole(self) -> Any:
+        """All of it."""
+        return self._owner.to_numpy(self._array)
 
 
 def host_array(block: Any) -> Any:

@@ -9,20 +9,22 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["get_num_threads", "run", "set_num_threads"]
+__all__ = ["get_num_threads", "run", "set_num_threads", "sharing"]
 
 Job: TypeAlias = Callable[[], object]
 
 _ENVIRONMENT = ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _inside = threading.local()
-"""``_inside.job`` is set in a thread that executes a job, where further jobs run one after another."""
+"""``_inside.job`` is set in a thread that executes a job, where further jobs run one after another; ``_inside.most`` is
+how many threads :func:`run` may use in a thread that works beside others."""
 
 
 # -- how many -----------------------------------------------------------------------------------------------
@@ -323,10 +325,26 @@ def run(jobs: Sequence[Job]) -> None:
     blas = _blas()
     hold = blas.hold()
     try:
-        threads = min(get_num_threads(), len(jobs))
+        threads = min(get_num_threads(), len(jobs), getattr(_inside, "most", len(jobs)))
         _pool.run(jobs, (threads if hold.found >= hold.usual else min(threads, hold.found)) - 1)
     finally:
         blas.release(hold)
+
+
+@contextmanager
+def sharing(workers: int) -> Iterator[None]:
+    """In this thread, use the share of the threads that is left to one of ``workers`` that work at the same time.
+
+    How work is cut does not change, and so neither do the bits of results.
+
+    >>> with sharing(1000):
+    ...     run([lambda: None, lambda: None])
+    """
+    _inside.most = max(1, get_num_threads() // workers)
+    try:
+        yield
+    finally:
+        del _inside.most
 
 
 def _after_fork() -> None:

@@ -1,0 +1,156 @@
+"""How operands reach the workers of an executor: as the files that they lie in, which each worker opens for itself."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any, Protocol
+
+from einsumx.registry import get_backend
+from einsumx.sources import Source, mapping
+
+__all__ = ["Lender", "Lent", "file_of"]
+
+
+class Lent(Protocol):
+    """An operand as it is sent to a worker."""
+
+    def open(self) -> Any:
+        """It again, as something that is read by slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A NumPy array that is mapped from a file.
+
+    Attributes:
+        path: of the file.
+        dtype: NumPy's text for it, the order of bytes included.
+        shape, strides: in elements and in bytes.
+        offset: where in the file its first element is.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def open(self) -> Any:
+        np = get_backend("numpy").xp
+        with Path(self.path).open("rb") as file:
+            # Pages are private when written to, which nobody does: frameworks warn of arrays that are read-only.
+            buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        return np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset in a file of HDF5."""
+
+    path: str
+    name: str
+
+    def open(self) -> Any:
+        import h5py
+
+        return h5py.File(self.path, "r")[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """Something that reads from where it is stored, such as an array of Zarr, and that travels by itself."""
+
+    array: Any
+
+    def open(self) -> Any:
+        return self.array
+
+
+def file_of(array: Any) -> Lent | None:
+    """How an array is opened where it is stored; None where it lies in memory.
+
+    >>> import numpy as np
+    >>> file_of(np.zeros(3)) is None
+    True
+    """
+    np = get_backend("numpy").xp
+    if not isinstance(array, np.ndarray):
+        if type(array).__module__.partition(".")[0] == "h5py":
+            return Dataset(array.file.filename, array.name)
+        return Pickled(array)
+    root = mapping(array)
+    # What is written to a copy-on-write map is not in its file; a map without a name has none.
+    if root is None or root.mode == "c" or root.filename is None:
+        return None
+    offset = root.offset + _address(array) - _address(root)
+    return Mapped(str(root.filename), array.dtype.str, array.shape, array.strides, offset)
+
+
+def _address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class Lender:
+    """Lends operands to processes: those in memory are written to a file each, once, until :meth:`close`.
+
+    Args:
+        local: whether all workers run on this machine, and see its shared memory.
+    """
+
+    def __init__(self, local: bool) -> None:
+        self._local = local
+        self._folders: list[TemporaryDirectory[str]] = []
+        self._spilled: dict[tuple[Any, ...], Mapped] = {}
+
+    def lend(self, source: Source) -> Lent:
+        """An operand, as something to send."""
+        array = source.on_host()
+        return file_of(array) or self._spill(array)
+
+    def _spill(self, array: Any) -> Mapped:
+        """A file in which ``array`` lies as it does in memory, but without gaps."""
+        key = (_address(array), array.shape, array.strides, array.dtype.str)
+        if key in self._spilled:
+            return self._spilled[key]
+        np = get_backend("numpy").xp
+        size = prod(length for length, stride in zip(array.shape, array.strides) if stride) * array.itemsize
+        path = str(Path(self._folder(size), str(len(self._spilled))))
+        axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+        packed = array[tuple(slice(None) if stride else slice(0, 1) for stride in array.strides)].transpose(axes)
+        if packed.size:
+            target = np.memmap(path, array.dtype, "w+", shape=packed.shape or (1,))
+            target[...] = packed
+        else:
+            Path(path).write_bytes(b"\0")  # nothing is mapped from an empty file
+        strides = dict(zip(axes, _packed_strides(packed.shape, array.itemsize)))
+        laid = tuple(strides[axis] if stride else 0 for axis, stride in enumerate(array.strides))
+        self._spilled[key] = Mapped(path, array.dtype.str, array.shape, laid, 0)
+        return self._spilled[key]
+
+    def _folder(self, size: int) -> str:
+        """Where a file of ``size`` bytes goes: into shared memory, where there is room to spare, else to disk."""
+        shared = "/dev/shm"
+        fits = self._local and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * size
+        self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-", dir=shared if fits else gettempdir()))
+        return self._folders[-1].name
+
+    def close(self) -> None:
+        """Remove what was written. Workers that have it open go on reading."""
+        while self._folders:
+            self._folders.pop().cleanup()
+
+
+def _packed_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    strides = []
+    for size in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= size
+    return tuple(reversed(strides))

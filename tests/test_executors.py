@@ -1,0 +1,383 @@
+"""Blocks on executors: the same results, in bounded memory, with nothing lost, sent twice or left behind."""
+
+import multiprocessing
+import os
+import pickle
+import tempfile
+import threading
+import time
+import tracemalloc
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import executors, threads
+from einsumx.conformance.oracle import expect, judge
+from einsumx.executors import Crew
+from einsumx.lending import Lender, file_of
+from einsumx.registry import get_backend
+from einsumx.sources import sources
+
+CASES = {
+    "ij,jk->ik": [(40, 30), (30, 50)],
+    "ij,jk->ki": [(64, 1), (33, 20)],
+    "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
+    "ab,bc,cd,de->ae": [(20, 30), (30, 25), (25, 30), (30, 15)],
+    "ij,ij->": [(30, 41), (30, 41)],
+    "ij->i": [(1, 60)],
+    "iij->ji": [(12, 12, 9)],
+    "bind,bjnd->bnij": [(3, 10, 2, 8), (3, 12, 2, 8)],
+    "...i,ij->...j": [(5, 4, 6), (6, 7)],
+    "i,j->ij": [(30,), (31,)],
+    "ij,jk->ik (empty)": [(4, 0), (0, 3)],
+}
+
+
+class Inline(Executor):
+    """Runs a task where it is submitted, but sends it and its result as to another process."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        try:
+            task, given = pickle.loads(pickle.dumps((fn, args)))
+            future.set_result(pickle.loads(pickle.dumps(task(*given))))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
+
+
+class Recorded:
+    """Something stored that is read by slices, counts its readings and may do something else at each of them."""
+
+    def __init__(self, array, act=lambda box: None):
+        self.array, self.act, self.shape, self.dtype = array, act, array.shape, array.dtype
+        self.boxes = []
+
+    def __getitem__(self, box):
+        self.boxes.append(box)
+        self.act(box)
+        return self.array[box]
+
+
+class Deadly:
+    """Something stored, a part of which ends the process that reads it: always, or only while a file exists."""
+
+    def __init__(self, array, while_there):
+        self.array, self.path, self.shape, self.dtype = array, str(while_there), array.shape, array.dtype
+
+    def __getitem__(self, box):
+        if box[0].start and Path(self.path).exists():
+            if not Path(self.path).is_dir():
+                Path(self.path).unlink()
+            os._exit(1)
+        return self.array[box]
+
+
+def left_behind():
+    """Files of operands that were sent and are still there."""
+    return sorted(
+        path for folder in ("/dev/shm", tempfile.gettempdir()) for path in Path(folder).glob(f"einsumx-{os.getpid()}-*")
+    )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = left_behind()
+    yield
+    assert left_behind() == before
+
+
+@pytest.fixture(scope="module")
+def pools():
+    """Threads, processes, and what sends as to processes but runs here."""
+    with ThreadPoolExecutor(3) as several, ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes:
+        yield {"threads": several, "processes": processes, "inline": Inline()}
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2) as several:
+        yield several
+
+
+def operands(equation, dtype="float64"):
+    random = np.random.default_rng(3)
+    return [random.integers(-3, 4, shape).astype(dtype) for shape in CASES[equation]]
+
+
+# -- results ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("threads", "float32"),
+        ("threads", "float16"),
+        ("processes", "float64"),
+        ("inline", "bool"),
+        ("inline", "int8"),
+        ("inline", "complex64"),
+    ],
+)
+@pytest.mark.parametrize("case", CASES)
+def test_an_executor_gives_the_plain_sum(pools, case, kind, dtype):
+    equation, arrays = case.partition(" ")[0], operands(case, dtype)
+    for limit in ("60kB", "1MB"):
+        result = einsumx.einsum(equation, *arrays, memory_limit=limit, executor=pools[kind])
+        verdict = judge(result, expect(equation, *arrays))
+        assert verdict, verdict.wrong
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_the_same_call_gives_the_same_bits_whoever_comes_first(pools, kind):
+    arrays = [np.random.default_rng(5).normal(size=size).astype("float32") for size in [(3, 4000), (4000, 2)]]
+    found = [einsumx.einsum("ij,jk->ik", *arrays, memory_limit="1MB", executor=pools[kind]).tobytes() for _ in range(5)]
+    assert len(set(found)) == 1
+
+
+def test_a_sum_without_blocks_of_its_result_is_shared_out_among_the_workers(pool):
+    arrays = [Recorded(np.ones(100)), Recorded(np.ones(100))]
+    assert einsumx.einsum("i,i->", *arrays, memory_limit=10000, executor=pool) == 100
+    boxes = {(box[0].start, box[0].stop) for box in arrays[0].boxes if box[0].stop}
+    assert boxes == {(0, 25), (25, 50), (50, 75), (75, 100)}
+
+
+def test_partial_sums_are_not_added_into_an_operand(pool):
+    operand = np.ones((1, 8))
+    assert einsumx.einsum("ij->i", operand, memory_limit=1000, executor=pool).tolist() == [8]
+    assert operand.tolist() == [[1] * 8]
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_the_result_is_written_into_an_out_that_is_mapped_from_a_file(pools, kind, tmp_path):
+    arrays = operands("ij,jk->ik")
+    out = np.memmap(tmp_path / "out", "float64", "w+", shape=(40, 50))
+    assert einsumx.einsum("ij,jk->ik", *arrays, memory_limit="100kB", executor=pools[kind], out=out) is out
+    assert np.array_equal(np.fromfile(tmp_path / "out").reshape(40, 50), arrays[0] @ arrays[1])
+
+
+def test_tensors_reach_processes_too():
+    torch = pytest.importorskip("torch")
+    arrays = [torch.arange(600, dtype=torch.bfloat16).reshape(20, 30).T / 64, torch.ones(20, 7, dtype=torch.bfloat16)]
+    result = einsumx.einsum("ij,jk->ik", *arrays, memory_limit="40kB", executor=Inline())
+    assert result.dtype == torch.bfloat16
+    verdict = judge(result.float().numpy(), expect("ij,jk->ik", *(x.float().numpy() for x in arrays), dtype="bfloat16"))
+    assert verdict, verdict.wrong
+
+
+# -- what is wrong with a call ------------------------------------------------------------------------------------
+
+
+def test_an_executor_without_a_limit_is_an_error(pool):
+    with pytest.raises(ValueError, match="memory_limit="):
+        einsumx.einsum("ij->ji", np.ones((2, 3)), executor=pool)
+
+
+def test_what_is_no_executor_is_an_error():
+    with pytest.raises(TypeError, match="is an Executor of"):
+        einsumx.einsum("ij->ji", np.ones((2, 3)), memory_limit="1MB", executor=2)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk,kl->il"])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_threads_stay_within_the_limit_together(pool, equation, share):
+    arrays = [np.ones((300, 300)) for _ in equation.split(",")]
+    limit = int(300 * 300 * 8 * (2 + share))
+    einsumx.einsum(equation, *arrays, memory_limit=limit, executor=pool)
+    tracemalloc.start()
+    try:
+        einsumx.einsum(equation, *arrays, memory_limit=limit, executor=pool)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 300 * 300 * 8 < peak <= limit
+
+
+def test_a_bounded_number_of_pieces_is_in_flight():
+    class Counting(ThreadPoolExecutor):
+        flying = most = 0
+
+        def submit(self, fn, /, *args, **kwargs):
+            self.flying += 1
+            self.most = max(self.most, self.flying)
+            future = super().submit(fn, *args, **kwargs)
+            future.add_done_callback(lambda done: setattr(self, "flying", self.flying - 1))
+            return future
+
+    with Counting(2) as pool:
+        einsumx.einsum("ij,jk->ik", np.ones((400, 50)), np.ones((50, 400)), memory_limit=1500000, executor=pool)
+        assert pool.most == 2
+
+
+def test_values_that_many_blocks_need_are_computed_once_by_each_worker(pool):
+    left, right = Recorded(np.ones((40, 30))), Recorded(np.ones((30, 50)))
+    first = np.ones((400, 40))
+    executor = pool
+    result = einsumx.einsum(
+        "ab,bc,cd->ad", first, left, right, memory_limit=300000, executor=executor, optimize=[(1, 2), (0, 1)]
+    )
+    assert result.tolist() == np.full((400, 50), 1200.0).tolist()
+    plan_blocks = Crew(pool).pieces
+    assert plan_blocks == 4
+    assert 1 <= len(left.boxes) <= 2 * len(set(map(str, left.boxes)))
+
+
+def test_a_process_lets_kept_values_go_after_a_while(monkeypatch):
+    monkeypatch.setattr(executors, "IDLE", 0.01)
+    arrays = operands("ab,bc,cd->ad")
+    einsumx.einsum("ab,bc,cd->ad", *arrays, memory_limit="1MB", executor=Inline(), optimize=[(1, 2), (0, 1)])
+    deadline = time.monotonic() + 20
+    while executors._shelves.own._held is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert executors._shelves.own._held is None
+
+
+def test_workers_share_the_cores(monkeypatch):
+    used = set()
+    with threads.sharing(threads.get_num_threads()):
+        threads.run([lambda: used.add(threading.get_ident()) or time.sleep(0.001) for _ in range(8)])
+    assert used == {threading.get_ident()}
+
+
+# -- sending ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "w+"])
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x, lambda x: x[2:, 1], lambda x: x.T, lambda x: x[::-2], lambda x: np.asarray(x)[1:], lambda x: x[:0]],
+    ids=["whole", "part", "transposed", "reversed", "plain", "empty"],
+)
+def test_a_view_of_a_memory_map_is_sent_as_a_place_in_its_file(tmp_path, mode, view):
+    np.arange(70, dtype=">i4").tofile(tmp_path / "data")
+    array = view(np.memmap(tmp_path / "data", ">i4", mode, offset=40, shape=(4, 5, 3)))
+    if mode == "w+":
+        array[...] = 7
+    sent = pickle.dumps(file_of(array))
+    opened = pickle.loads(sent).open()
+    assert len(sent) < 500
+    assert opened.dtype == array.dtype
+    assert opened.tolist() == array.tolist()
+
+
+def test_what_was_written_to_a_copy_on_write_map_is_sent_too(tmp_path):
+    np.zeros(6).tofile(tmp_path / "data")
+    array = np.memmap(tmp_path / "data", mode="c", dtype="float64")
+    array[2] = 5
+    assert einsumx.einsum("i->", array, memory_limit="1MB", executor=Inline()) == 5
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x.transpose(2, 0, 1),
+        lambda x: x[::2, ::-1],
+        lambda x: np.broadcast_to(x[:, :1], x.shape),
+        lambda x: x[:, :0],
+        lambda x: x[0, 0, 0:1].reshape(()),
+    ],
+    ids=["whole", "transposed", "reversed", "broadcast", "empty", "scalar"],
+)
+def test_an_array_in_memory_is_opened_from_a_file_in_its_layout(view):
+    array = view(np.arange(60.0).reshape(4, 5, 3))
+    lender = Lender(local=True)
+    try:
+        opened = pickle.loads(pickle.dumps(lender.lend(_source(array)))).open()
+        assert opened.tolist() == array.tolist()
+        assert not array.size or np.argsort(opened.strides).tolist() == np.argsort(np.abs(array.strides)).tolist()
+    finally:
+        lender.close()
+
+
+def test_an_array_that_is_given_twice_is_written_once(tmp_path):
+    array, lender = np.ones((3, 3)), Lender(local=False)
+    try:
+        assert lender.lend(_source(array)) == lender.lend(_source(array))
+        assert len(list(tmp_path.rglob("einsumx-*/*"))) == 1
+    finally:
+        lender.close()
+
+
+def test_an_expanded_array_is_written_as_the_small_one_behind_it(tmp_path):
+    lender = Lender(local=False)
+    try:
+        lender.lend(_source(np.broadcast_to(np.ones(4), (1000, 4))))
+        (path,) = tmp_path.rglob("einsumx-*/*")
+        assert path.stat().st_size == 32
+    finally:
+        lender.close()
+
+
+def _source(array):
+    return sources([array], get_backend("numpy"), "")[0][0]
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def fails_late(box):
+    if box[0].start:
+        raise OSError("the disk is gone")
+
+
+def test_a_piece_that_raises_is_named_and_not_tried_again(pool):
+    array = Recorded(np.ones((8, 3)), fails_late)
+    with pytest.raises(
+        einsumx.BlockError, match=r"block \[\d+:\d+, 0:3\] of the result of ij,jk->ik .* disk is"
+    ) as caught:
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+    assert isinstance(caught.value.__cause__, OSError)
+    read = [box[0].start for box in array.boxes]
+    assert len(read) == len(set(read))
+
+
+def test_an_error_in_a_process_arrives_with_the_name_of_the_block(pools):
+    array = Recorded(np.ones((8, 3)), fails_late)
+    with pytest.raises(einsumx.BlockError, match="the disk is gone"):
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pools["processes"])
+
+
+def test_an_interruption_ends_what_runs_on_threads(pool):
+    def interrupt(box):
+        if box[0].start:
+            raise KeyboardInterrupt
+
+    array = Recorded(np.ones((64, 3)), interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+    read = len(array.boxes)
+    assert pool.submit(lambda: len(array.boxes)).result() == read
+
+
+def test_a_pool_that_lost_a_worker_is_an_error_that_names_the_block(tmp_path):
+    array = Deadly(np.ones((8, 3)), tmp_path)
+    with (
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
+        pytest.raises(einsumx.BlockError, match=r"lost a worker, and takes no more work, before block \["),
+    ):
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+
+
+def test_loky_gives_a_block_to_another_worker_when_one_dies(tmp_path):
+    loky = pytest.importorskip("loky")
+    (tmp_path / "once").touch()
+    array = Deadly(np.ones((8, 3)), tmp_path / "once")
+    pool = loky.get_reusable_executor(2)
+    result = einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+    assert result.tolist() == np.full((8, 3), 3.0).tolist()
+    assert not (tmp_path / "once").exists()
+
+
+def test_loky_gives_up_on_a_block_that_ends_every_worker(tmp_path):
+    loky = pytest.importorskip("loky")
+    array = Deadly(np.ones((8, 3)), tmp_path)
+    with pytest.raises(einsumx.BlockError, match="block"):
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=loky.get_reusable_executor(1))
