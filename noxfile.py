@@ -68,7 +68,7 @@ def test(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
+    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", "cotengra", "dask[array,distributed]", "loky")
     test(session)
 
 

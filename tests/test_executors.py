@@ -25,7 +25,6 @@ CASES = {
     "ij,jk->ik": [(40, 30), (30, 50)],
     "ij,jk->ki": [(64, 1), (33, 20)],
     "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
-    "ab,bc,cd,de->ae": [(20, 30), (30, 25), (25, 30), (30, 15)],
     "ij,ij->": [(30, 41), (30, 41)],
     "ij->i": [(1, 60)],
     "iij->ji": [(12, 12, 9)],
@@ -335,7 +334,7 @@ def test_a_piece_that_raises_is_named_and_not_tried_again(pool):
     ) as caught:
         einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
     assert isinstance(caught.value.__cause__, OSError)
-    read = [box[0].start for box in array.boxes]
+    read = [box[0].start for box in array.boxes if box[0].stop]
     assert len(read) == len(set(read))
 
 
