@@ -245,6 +245,7 @@ def plan(
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     memory_limit: MemoryLimit,
+    out: Any = None,
 ) -> BlockedPlan: ...
 
 
@@ -257,6 +258,7 @@ def plan(
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     memory_limit: MemoryLimit | None = None,
+    out: Any = None,
 ) -> Plan | BlockedPlan:
     """The plan that :func:`einsum` would run, from shapes or from arrays.
 
@@ -268,6 +270,7 @@ def plan(
         dtypes: of the operands, where shapes are given: one for all or one each.
         dtype, casting, optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; what comes back says how the contraction is cut into blocks.
+        out: under a limit, beside arrays, where the result is going to be written, so that it does not count.
 
     Raises:
         EinsumxError: as :func:`einsum` does.
@@ -282,6 +285,8 @@ def plan(
     check_casting(casting)
     written, given = split(operands)
     shapes = [as_shape(operand) for operand in given]
+    if out is not None and (memory_limit is None or None not in shapes):
+        raise ValueError("out= changes a plan only where arrays are given, and a memory_limit=")
     if all(shape is not None for shape in shapes):
         adapter = get_backend(backend or "numpy")
         names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
@@ -305,7 +310,7 @@ def plan(
         def asked(adapter: Adapter) -> Options:
             return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
 
-        return plan_within(written, given, asked, memory_limit, backend=backend, device=device).plan
+        return plan_within(written, given, asked, memory_limit, backend=backend, device=device, out=out).plan
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
     return prepare(adapter, written, arrays, options).plan

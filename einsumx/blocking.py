@@ -270,6 +270,9 @@ def _price(now: Blocking, step: Blocking) -> tuple[float, float]:
     return (step.seconds - now.seconds) / saved, -saved
 
 
+_SHARE = 0.25
+"""The part of the time of reading that is not hidden where it goes on beside the computing."""
+
 _FEW = 4
 """Cut labels up to which all orders of their loops are tried."""
 
@@ -374,5 +377,6 @@ class _Search:
         landing = self.landing
         landed = landing.cut if root.nest else landing.whole
         landed += landing.copied * prod(sizes[label] for label in root.output)
-        seconds = max(seconds, reading) if ahead else seconds + reading
+        # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
+        seconds = max(seconds, reading) + min(seconds, reading) * (_SHARE if ahead else 1)
         return Blocking(counts, order, root, peak + landed + ahead, seconds, tuple(reads), ahead)

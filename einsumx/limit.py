@@ -76,6 +76,7 @@ def blocked_plan(
     limit: int,
     lies_there: Sequence[bool],
     landing: Landing,
+    read_rates: Sequence[float] = (),
     *,
     together: int = 1,
     pieces: int = 1,
@@ -85,6 +86,7 @@ def blocked_plan(
     Args:
         lies_there: of each operand, whether it lies on the device, and blocks of it are views.
         landing: what the result takes besides the blocks of it.
+        read_rates: bytes a second at which each operand is read that does not lie there; empty for the rate of a copy.
         together: how many blocks are computed or held at once, and share what the result leaves of the limit.
         pieces: into how many the contraction is cut at least, where its sizes allow it.
 
@@ -122,7 +124,10 @@ def blocked_plan(
             max(cost.peak_bytes - cost.input_bytes, value if stage.loops else 0),  # where it is a view, it is copied
             seconds,
             tuple(read),
-            tuple(nbytes / traits.rates.copy for nbytes in read),
+            tuple(
+                nbytes / (traits.rates.copy if isinstance(source, Stage) or not read_rates else read_rates[source])
+                for nbytes, source in zip(read, stage.inputs)
+            ),
         )
 
     beside = landing.cut if together > 1 else 0

@@ -93,6 +93,7 @@ def plan_within(
         limit_bytes(limit, adapter.free_bytes(device)),
         [source.lies_there for source in found],
         lands,
+        [source.read_rate or traits.rates.copy for source in found],
         together=crew.together if crew is not None else 1,
         pieces=crew.pieces if crew is not None else 1,
     )
@@ -151,7 +152,7 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
 def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress) -> Values:
     """The blocks at the places that are left, while the next ones are read."""
     plan, adapter = limited.plan, limited.adapter
-    reads = Blocks.reads(plan, left.values())
+    reads = Blocks.reads(plan, left.values()) if plan.blocking.order else None
     with (
         reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
         Reader(limited.sources, reads, plan.blocking.read_ahead) as read,

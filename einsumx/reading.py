@@ -19,11 +19,11 @@ class Reader:
 
     Args:
         sources: the operands.
-        reads: what is going to be asked for, in this order.
+        reads: what is going to be asked for, in this order; None where all of it is asked for at once.
         ahead: bytes of blocks that may be read before they are asked for; 0 for none.
     """
 
-    def __init__(self, sources: Sequence[Source], reads: Iterator[Read], ahead: int) -> None:
+    def __init__(self, sources: Sequence[Source], reads: Iterator[Read] | None, ahead: int) -> None:
         self._sources, self._reads, self._ahead = sources, reads, ahead
         self._changed = threading.Condition()
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
@@ -33,8 +33,8 @@ class Reader:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Callable[[int, Box], Array]:
-        if self._ahead or any(source.can_expect for source in self._sources):
-            self._thread = threading.Thread(target=self._run, name="einsumx-reader", daemon=True)
+        if self._reads is not None and (self._ahead or any(source.can_expect for source in self._sources)):
+            self._thread = threading.Thread(target=self._run, args=(self._reads,), name="einsumx-reader", daemon=True)
             self._thread.start()
         return self.read
 
@@ -67,10 +67,10 @@ class Reader:
     def _is_read_ahead(self, source: Source) -> bool:
         return self._ahead > 0 and not source.lies_there
 
-    def _run(self) -> None:
+    def _run(self, reads: Iterator[Read]) -> None:
         """What the thread does; its errors are raised where the next block is asked for."""
         try:
-            for number, box in self._reads:
+            for number, box in reads:
                 if not self._bring(self._sources[number], box):
                     return
         except BaseException as error:  # noqa: BLE001

@@ -31,17 +31,23 @@ class Stored(Protocol):
     def __getitem__(self, box: Any, /) -> Any: ...
 
 
+_FROM_FILES = 1e9
+"""Bytes a second at which a dataset of HDF5 or of Zarr is read and decoded, about."""
+
+
 class Source:
     """One operand, read block by block.
 
     Attributes:
         operand: its shape, dtype and layout, as the planner sees them.
         lies_there: whether blocks of it are views on the device.
+        read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_expect: whether to tell it what is read soon is of use.
     """
 
     operand: Operand
     lies_there: bool
+    read_rate: float | None = None
     can_expect: bool = False
 
     def read(self, box: Box) -> Array:
@@ -112,6 +118,7 @@ class _OnHost(Source):
         self._array, self._adapter, self._device = array, adapter, device
         self.operand = operand
         self.lies_there = False
+        self.read_rate = _FROM_FILES if is_stored(array) else None
 
     def read(self, box: Box) -> Array:
         return self._adapter.from_numpy(host_array(self._array[box]), self._device)
@@ -262,27 +269,42 @@ def mapping(array: Any) -> Any:
 _MANY = 4096
 """Runs of bytes beyond which a block is not announced: the calls would take longer than they save."""
 
+_PIECE = 4 << 20
+"""Bytes of a file that are announced at once, unless their first page and their last are in memory."""
+
 
 def _will_need(block: Any) -> None:
     """Ask the system to load the pages of a mapped file that a block lies in, without waiting for them."""
-    advise = _madvise()
     axes = sorted(zip(map(abs, block.strides), block.shape), reverse=True)
     run = block.itemsize
     while axes and axes[-1][0] == run:
         run *= axes.pop()[1]
-    if advise is None or not block.size or prod(size for _, size in axes) > _MANY:
+    calls = _calls()
+    if calls is None or not block.size or prod(size for _, size in axes) > _MANY:
         return
     lowest = block.__array_interface__["data"][0]
     lowest += sum(stride * (size - 1) for stride, size in zip(block.strides, block.shape) if stride < 0)
     for place in product(*(range(size) for _, size in axes)):
         start = lowest + sum(stride * number for (stride, _), number in zip(axes, place))
-        page = start - start % mmap.PAGESIZE
-        advise(ctypes.c_void_p(page), ctypes.c_size_t(start + run - page), mmap.MADV_WILLNEED)
+        for piece in range(start, start + run, _PIECE):
+            _load(calls, piece, min(piece + _PIECE, start + run))
+
+
+def _load(calls: Any, start: int, stop: int) -> None:
+    """Announce the pages from one address to another."""
+    first, last = (address - address % mmap.PAGESIZE for address in (start, stop - 1))
+    is_there = ctypes.c_ubyte()
+    for page in (first, last):
+        failed = calls.mincore(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), ctypes.byref(is_there))
+        if failed or not is_there.value & 1:
+            calls.madvise(ctypes.c_void_p(first), ctypes.c_size_t(stop - first), mmap.MADV_WILLNEED)
+            return
 
 
 @lru_cache(maxsize=1)
-def _madvise() -> Any:
-    """The system's own call, which other threads do not wait for; None where there is none."""
+def _calls() -> Any:
+    """The system's own functions, during which other threads go on; None where there are none."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return None
-    return getattr(ctypes.CDLL(None), "madvise", None)
+    found = ctypes.CDLL(None)
+    return found if hasattr(found, "madvise") and hasattr(found, "mincore") else None

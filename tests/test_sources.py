@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
+from einsumx.registry import get_backend
+from einsumx.sources import sources
 
 
 def kept(kind: str, folder: Path, name: str, array: Any) -> Any:
@@ -101,6 +107,17 @@ def test_arrays_and_maps_are_read_where_they_lie_and_do_not_count(tmp_path: Path
     a = kept("memory map", tmp_path, "a", np.ones((500, 400), np.float32))
     plan = einsumx.plan("ij->i", a, memory_limit=10_000)
     assert plan.peak_bytes < 10_000 < a.nbytes
+
+
+def test_a_given_out_does_not_count() -> None:
+    a, b = operands()
+    out = np.zeros((60, 80), np.float32)
+    plan = einsumx.plan(EQUATION, a, b, out=out, memory_limit=4000)
+    assert plan.peak_bytes <= 4000 < out.nbytes
+    einsumx.einsum(EQUATION, a, b, out=out, memory_limit=4000)
+    assert not judge(out, expect(EQUATION, a, b)).wrong
+    with pytest.raises(ValueError, match="only where arrays are given"):
+        einsumx.plan(EQUATION, a.shape, b.shape, out=out, memory_limit=4000)
 
 
 def test_a_block_is_read_once_where_inner_loops_do_not_change_it() -> None:
@@ -285,3 +302,31 @@ def test_reading_raises_what_the_operand_raises_and_leaves_no_thread() -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         einsumx.einsum(EQUATION, Broken(a), Stored(b), memory_limit=LIMIT)
     assert threading.enumerate() == before
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_WILLNEED"), reason="this system is not told what is going to be read")
+def test_the_next_block_of_a_mapped_file_is_loaded_before_it_is_read(tmp_path: Path) -> None:
+    size = 8 << 20
+    (tmp_path / "file").write_bytes(bytes(size))
+    with (tmp_path / "file").open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    mapped = np.memmap(tmp_path / "file", np.uint8, "r", shape=(size >> 10, 1 << 10))
+    (source,), _ = sources([mapped], get_backend("numpy"), "")
+    page = mapped[-8:]
+    before = loaded(page)
+    source.expect((slice(size >> 11, size >> 10), slice(0, 1 << 10)))
+    deadline = time.monotonic() + 10
+    while not loaded(page) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not before
+    assert loaded(page)
+
+
+def loaded(array: Any) -> bool:
+    """Whether the page that an array begins in is in memory."""
+    start = array.__array_interface__["data"][0]
+    found = ctypes.c_ubyte()
+    page = ctypes.c_void_p(start - start % mmap.PAGESIZE)
+    assert ctypes.CDLL(None).mincore(page, ctypes.c_size_t(1), ctypes.byref(found)) == 0
+    return bool(found.value & 1)
