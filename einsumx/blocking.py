@@ -349,7 +349,7 @@ class _Search:
             seconds = runs(inside) * body.seconds
             kept_reads = stay = 0
             nonlocal ahead, reading
-            ahead = max(ahead, sum(body.read)) if self.read_ahead and order else 0
+            changing = 0
             for place, source in enumerate(stage.inputs):
                 if not isinstance(source, Stage):
                     nest = truncated(inside, self.carried[source])
@@ -358,7 +358,9 @@ class _Search:
                     reads[source] = -(-times // own)
                     reading += times * body.read_seconds[place]
                     kept_reads += body.read[place] if len(nest) < len(inside) else 0
+                    changing += body.read[place] if len(nest) == len(inside) else 0
                     stay += body.read[place] if len(nest) < len(stage.nest) else 0
+            ahead = max(ahead, changing) if self.read_ahead and inside else ahead
             parts = [cost(source) for source in stage.inputs if isinstance(source, Stage)]
             kept = [source for source in stage.inputs if isinstance(source, Stage)]
             total = body.value if stage.loops else 0

@@ -29,7 +29,7 @@ class Reader:
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
         self._bytes = 0  # of what is read, and of what is being read, before it was asked for
         self._asked = self._seen = 0  # reads that the computation and that the thread came to
-        self._closed = False
+        self._is_waiting = self._closed = False
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Callable[[int, Box], Array]:
@@ -53,9 +53,12 @@ class Reader:
         source = self._sources[number]
         with self._changed:
             self._asked += 1
+            is_ahead = self._thread is not None and self._is_read_ahead(source)
+            self._is_waiting = is_ahead and not self._ready
             self._changed.notify_all()
-            if self._thread is not None and self._is_read_ahead(source):
+            if is_ahead:
                 self._changed.wait_for(lambda: self._ready)
+                self._is_waiting = False
                 block, size, error = self._ready.popleft()
                 self._bytes -= size
                 self._changed.notify_all()
@@ -99,7 +102,7 @@ class Reader:
             return not self._closed
 
     def _has_room(self, size: int) -> bool:
-        """Whether the thread may go on, to a block of so many bytes."""
-        return (not self._bytes or self._bytes + size <= self._ahead) and (
-            self._seen - self._asked < 2 * len(self._sources)
-        )
+        """Whether the thread may go on, to a block of so many bytes; one that is waited for is not ahead."""
+        if self._is_waiting and not self._bytes:
+            return True
+        return self._bytes + size <= self._ahead and self._seen - self._asked < 2 * len(self._sources)
