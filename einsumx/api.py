@@ -34,7 +34,7 @@ from einsumx.prepare import (
     split,
 )
 from einsumx.progress import Progress
-from einsumx.registry import backend_of, get_backend, serving
+from einsumx.registry import backend_of, chunked, get_backend, serving
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
@@ -125,6 +125,23 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
+    lazy = chunked(given)
+    if lazy is not None:
+        return lazy.einsum(
+            written,
+            given,
+            dtype=dtype,
+            casting=casting,
+            optimize=optimize,
+            out=out,
+            order=order,
+            backend=backend,
+            memory_limit=memory_limit,
+            device=device,
+            executor=executor,
+            progress=progress,
+            resume=resume,
+        )
     if memory_limit is not None:
 
         def asked(adapter: Adapter) -> Options:

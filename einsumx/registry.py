@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from typing import Any
 
 from einsumx.adapter import Adapter
 from einsumx.errors import BackendError
@@ -18,6 +20,9 @@ BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 
 _PACKAGES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "mxnet": "mxnet", "jax": "jax", "jaxlib": "jax"}
 """The top-level package that defines an array type, and the backend that serves it."""
+
+_CHUNKED = {"dask": "einsumx.backends.dask"}
+"""The package that defines arrays whose chunks are arrays of other frameworks, and the module with their ``einsum``."""
 
 _registered: dict[str, Adapter] = {}
 
@@ -106,6 +111,15 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
             f"{second.name}; convert one of them first"
         )
     return next(iter(found), None), plain
+
+
+def chunked(operands: Sequence[Any]) -> Any:
+    """The module for operands of which one has chunks that are arrays of other frameworks; None where none has."""
+    for kind in map(type, operands):
+        module = _CHUNKED.get(_top(kind.__module__))
+        if module is not None:
+            return import_module(module)
+    return None
 
 
 def is_builtin(kind: type) -> bool:

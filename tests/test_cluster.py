@@ -1,0 +1,104 @@
+"""A real cluster of Dask's, of two processes: the same results, also where a worker dies in the middle."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="Dask's distributed is not installed: pip install 'dask[distributed]'")
+import dask.array as da
+from distributed import Client, LocalCluster
+
+import einsumx
+from einsumx.conformance.oracle import expect, judge
+
+EQUATION = "ij,jk,kl->il"
+SHAPES = [(60, 40), (40, 50), (50, 30)]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def arrays():
+    random = np.random.default_rng(1)
+    return [random.normal(size=shape) for shape in SHAPES]
+
+
+def end_process_once(path):
+    """Kill the process that comes here first."""
+    try:
+        Path(path).unlink()
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DeadlyOnce:
+    """Something stored; the first worker that reads a later block of it is killed."""
+
+    def __init__(self, array, path):
+        self.array, self.path, self.shape, self.dtype = array, str(path), array.shape, array.dtype
+
+    def __getitem__(self, box):
+        if box[0].start:
+            end_process_once(self.path)
+        return self.array[box]
+
+
+def deadly_once(block, path):
+    end_process_once(path)
+    return block
+
+
+@pytest.mark.parametrize("limit", ["50kB", "1MB"])
+def test_blocks_on_its_workers_give_the_plain_sum(client, arrays, limit):
+    result = einsumx.einsum(EQUATION, *arrays, memory_limit=limit, executor=client.get_executor())
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
+def test_a_block_of_an_operand_is_sent_once(client, arrays, monkeypatch):
+    sent = []
+    scatter = client.scatter
+    monkeypatch.setattr(client, "scatter", lambda block, **how: sent.append(block.size) or scatter(block, **how))
+    einsumx.einsum(EQUATION, *arrays, memory_limit="50kB", executor=client.get_executor())
+    assert sum(sent) == sum(array.size for array in arrays)
+
+
+def test_an_operand_in_a_file_is_not_sent(client, arrays, tmp_path, monkeypatch):
+    mapped = []
+    for number, array in enumerate(arrays):
+        array.tofile(tmp_path / str(number))
+        mapped.append(np.memmap(tmp_path / str(number), "float64", "r", shape=array.shape))
+    monkeypatch.setattr(client, "scatter", lambda block, **how: pytest.fail("sent"))
+    result = einsumx.einsum(EQUATION, *mapped, memory_limit="50kB", executor=client.get_executor())
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
+def test_a_worker_that_dies_over_a_block_loses_nothing(client, arrays, tmp_path):
+    (tmp_path / "once").touch()
+    given = [DeadlyOnce(arrays[0], tmp_path / "once"), *arrays[1:]]
+    result = einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
+    assert not (tmp_path / "once").exists()
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
+def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path):
+    (tmp_path / "once").touch()
+    chunked = [da.from_array(array, chunks=20) for array in arrays]
+    chunked[0] = chunked[0].map_blocks(deadly_once, str(tmp_path / "once"), dtype=float, meta=np.empty((0, 0)))
+    result = einsumx.einsum(EQUATION, *chunked).compute(scheduler=client)
+    assert not (tmp_path / "once").exists()
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
