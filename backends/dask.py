@@ -12,7 +12,7 @@ from math import isnan
 from typing import Any
 
 import einsumx
-from einsumx.dtypes import Casting, kind
+from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.parse import symbol
 from einsumx.path import Optimize, find_path, step_outputs
@@ -43,6 +43,7 @@ def einsum(
     for name, value in others.items():
         if not (value is None or (isinstance(value, str | bool) and value in ("", "K", False))):
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
+    check_casting(casting)
     metas = [operand._meta if isinstance(operand, da.Array) else operand for operand in given]
     adapter, metas = arrays_of(metas, None)
     arrays = [
