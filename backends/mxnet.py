@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.backends.mxnet_calls import Calls
+from einsumx.backends.mxnet_gradients import record
 from einsumx.backends.mxnet_graph import recorded, signatures, through_int8
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
@@ -22,6 +23,9 @@ from einsumx.prepare import Written
 from einsumx.rates import Rates
 from einsumx.traits import Traits
 from einsumx.verify import replay
+
+if TYPE_CHECKING:
+    from einsumx.gradients import Recorded
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
@@ -124,6 +128,21 @@ class MxnetAdapter(Adapter):
 
     def needs_gradient(self, array: Array) -> bool:
         return array.grad is not None or bool(self.mx.autograd.is_recording())
+
+    def records(self, array: Array) -> bool:
+        return bool(self.mx.autograd.is_recording()) and self._in_graph(array)
+
+    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
+        return record(self, call, operands, numbers)
+
+    def embed_diagonal(self, array: Array) -> Array:
+        size = array.shape[-1]
+        with self.mx.util.np_shape(True):
+            wide = self.reshape(array, (*array.shape, 1))
+            if not array.size:
+                return self.xp.zeros((*array.shape, size), dtype=array.dtype, ctx=self._context(self.device(array)))
+            diagonal = self.from_numpy(import_module("numpy").eye(size, dtype=bool), self.device(array))
+            return self.xp.where(diagonal, wide, self.xp.zeros_like(wide))
 
     # -- describing arrays ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.errors import BackendError
@@ -16,6 +16,9 @@ from einsumx.ops import Matmul, Op
 from einsumx.plan import Operand
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.gradients import Recorded
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -86,6 +89,12 @@ class TorchAdapter(Adapter):
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
+
+    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
+        return import_module("einsumx.backends.torch_gradients").Within.apply(call, *operands)
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return self.xp.diag_embed(array)
 
     # -- describing tensors -----------------------------------------------------------------------------
 

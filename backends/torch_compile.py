@@ -11,11 +11,17 @@ from typing import Any
 
 from einsumx.api import einsum as _einsum
 
-__all__ = ["einsum"]
+__all__ = ["eager_einsum", "einsum"]
 
 
 def einsum(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as a node of a graph, with gradients."""
+    return _einsum(*operands, **options)
+
+
+@import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
+def eager_einsum(*operands: Any, **options: Any) -> Any:
+    """:func:`einsumx.einsum` as it runs outside of graphs, where a memory limit is kept."""
     return _einsum(*operands, **options)
 
 

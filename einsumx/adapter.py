@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.gradients import Recorded
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
@@ -81,6 +84,18 @@ class Adapter:
     def needs_gradient(self, array: Array) -> bool:
         """Whether the framework is recording what is done with ``array``, to differentiate it."""
         return False
+
+    def records(self, array: Array) -> bool:
+        """Whether a derivative by ``array`` may be asked for of what is computed of it now."""
+        return self.needs_gradient(array)
+
+    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
+        """The result of ``call``, whose gradients by the operands ``numbers`` are those that it gives itself."""
+        raise NotImplementedError
+
+    def embed_diagonal(self, array: Array) -> Array:
+        """The last axis becomes two, of which the array is the diagonal; all else is zero."""
+        raise NotImplementedError
 
     # -- describing arrays ------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from einsumx.cost import plan_cost
 from einsumx.dtypes import Casting, check_casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.explain import quantity
+from einsumx.gradients import recorded
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
-from einsumx.limited import plan_within, run_blocks
+from einsumx.limited import plan_within
 from einsumx.path import Optimize
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import (
@@ -147,7 +148,7 @@ def einsum(
         def asked(adapter: Adapter) -> Options:
             return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
 
-        limited = plan_within(
+        return recorded(
             written,
             given,
             asked,
@@ -158,8 +159,8 @@ def einsum(
             order=order,
             resume=resume,
             executor=executor,
+            progress=progress,
         )
-        return run_blocks(limited, progress)
     for name, value in (("device", device), ("executor", executor), ("progress", progress), ("resume", resume)):
         if value:
             raise ValueError(f"{name}={value!r} is for a contraction under memory_limit=, and there is none")
@@ -178,9 +179,11 @@ def _compiled(*operands: Any, **options: Any) -> Array:
 
     So eager calls pay nothing for it, and it works whichever of torch and einsumx was imported first.
     """
-    from einsumx.backends.torch_compile import einsum as node
+    from einsumx.backends import torch_compile
 
-    return node(*operands, **options)
+    if options.get("memory_limit") is not None:
+        return torch_compile.eager_einsum(*operands, **options)
+    return torch_compile.einsum(*operands, **options)
 
 
 einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it

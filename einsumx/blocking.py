@@ -211,11 +211,13 @@ class Landing(NamedTuple):
         cut: bytes of the whole result, where it is computed in more than one block.
         whole: bytes of a copy of it, where it is computed in one.
         copied: bytes an element of a copy of each block that is written.
+        beside: bytes that are there meanwhile, and count.
     """
 
     cut: int = 0
     whole: int = 0
     copied: int = 0
+    beside: int = 0
 
 
 Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
@@ -377,7 +379,7 @@ class _Search:
 
         seconds, peak, _ = cost(root)
         landing = self.landing
-        landed = landing.cut if root.nest else landing.whole
+        landed = landing.beside + (landing.cut if root.nest else landing.whole)
         landed += landing.copied * prod(sizes[label] for label in root.output)
         # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
         seconds = max(seconds, reading) + min(seconds, reading) * (_SHARE if ahead else 1)

@@ -60,6 +60,7 @@ def plan_within(
     order: str = "K",
     resume: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    beside: int = 0,
 ) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written but the journal's start.
 
@@ -92,7 +93,7 @@ def plan_within(
         asked,
         limit_bytes(limit, adapter.free_bytes(device)),
         [source.lies_there for source in found],
-        lands,
+        lands._replace(beside=beside),
         [source.read_rate or traits.rates.copy for source in found],
         together=crew.together if crew is not None else 1,
         pieces=crew.pieces if crew is not None else 1,

@@ -81,6 +81,16 @@ def cases() -> Iterator[Case]:
         yield Case("memory limit", check, "i,i->", operands((3000,), (3000,), dtype=half, fill="positive"))
         mixed = (Operand((6, 5), half), Operand((5, 7), "float32"))
         yield Case("memory limit", check, "ij,jk->ik", mixed, full=True)
+    check = gives_the_gradients_under_the_smallest_limit
+    for place, (equation, shapes) in enumerate(_EQUATIONS):
+        full = place not in _DIFFERENTIATED
+        yield Case("memory limit", check, equation, operands(*shapes), about="gradients", full=full)
+    for dtype in ("float16", "bfloat16", "float64", "complex64"):
+        small = operands((6, 5), (5, 7), dtype=dtype)
+        yield Case("memory limit", check, "ij,jk->ik", small, about="gradients", full=dtype != "complex64")
+    for dtypes in (("float32", "complex64"), ("float16", "float32")):
+        pair = tuple(Operand(shape, dtype) for shape, dtype in zip(((6, 5), (5, 7)), dtypes))
+        yield Case("memory limit", check, "ij,jk->ik", pair, about="gradients", full=True)
 
 
 def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
