@@ -185,7 +185,7 @@ def recorded(
     """
     adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
     limited = plan_within(
-        written, operands, options, limit, backend=adapter.name, device=device, out=out, order=order, resume=resume,
+        written, operands, options, limit, backend=backend, device=device, out=out, order=order, resume=resume,
         executor=executor, beside=beside,
     )  # fmt: skip
     numbers = [number for number, array in enumerate(operands) if owner(array) is adapter and adapter.records(array)]

@@ -107,6 +107,7 @@ def test_gradients_do_not_go_through_out():
         einsum("ij,jk->ik", first, second, out=torch.empty(4, 6), memory_limit=10**6)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_a_compiled_function_keeps_the_limit_outside_of_its_graph():
     first, second = torch.randn(8, 9), torch.randn(9, 7)
 

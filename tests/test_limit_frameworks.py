@@ -1,0 +1,127 @@
+"""Memory limits on each framework: what is traced is refused, operands are never written to, limits are read."""
+
+import numpy as np
+import pytest
+from backends_under_test import INSTALLED
+
+import einsumx
+from einsumx import BackendError, einsum
+from einsumx.limit import limit_bytes
+
+
+def smallest(equation, *operands):
+    with pytest.raises(einsumx.MemoryLimitError) as caught:
+        einsum(equation, *operands, memory_limit=1)
+    return int(str(caught.value).partition("memory_limit= is ")[2].split()[0])
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_partial_sums_are_not_added_up_in_an_operand(backend):
+    values = np.arange(12.0).reshape(3, 4)
+    array = backend.array(values, "float32")
+    found = einsum("ij->j", array, memory_limit=smallest("ij->j", array))  # its blocks are rows, and views of them
+    np.testing.assert_array_equal(backend.values(found), values.sum(0))
+    np.testing.assert_array_equal(backend.values(array), values)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
+    array = backend.array(np.ones((3, 4)), "float32")
+    free = backend.adapter.free_bytes(backend.adapter.device(array))
+    if free is None:
+        with pytest.raises(ValueError, match="how much is free is not known"):
+            einsum("ij->j", array, memory_limit=0.5)
+    else:
+        assert free > 0
+        np.testing.assert_array_equal(backend.values(einsum("ij->j", array, memory_limit=0.5)), [3, 3, 3, 3])
+
+
+@pytest.mark.parametrize(
+    ("limit", "free", "found"),
+    [
+        ("8GiB", None, 8 * 2**30),
+        ("500 MB", None, 500_000_000),
+        (" 1.5kib ", None, 1536),
+        ("77", None, 77),
+        ("3B", None, 3),
+        (0.25, 1000, 250),
+        (4096, None, 4096),
+        (2e9, None, 2_000_000_000),
+    ],
+)
+def test_limits_are_read(limit, free, found):
+    assert limit_bytes(limit, free) == found
+
+
+@pytest.mark.parametrize("limit", ["", "GiB", "8 GiBs", "-1MB", "1e9", "half", 0, -5, 0.0, float("nan")])
+def test_what_is_no_limit_is_an_error(limit):
+    with pytest.raises(ValueError, match="memory_limit="):
+        limit_bytes(limit, 1000)
+
+
+@pytest.mark.parametrize("limit", [True, [1], None, 1j])
+def test_a_limit_that_is_neither_number_nor_text_is_an_error(limit):
+    with pytest.raises(TypeError, match="memory_limit="):
+        limit_bytes(limit, 1000)
+
+
+def test_a_fraction_of_an_unknown_amount_is_an_error():
+    with pytest.raises(ValueError, match="give bytes"):
+        limit_bytes(0.5, None)
+
+
+def test_jax_tracers_are_refused():
+    jax = pytest.importorskip("jax")
+
+    def function(array):
+        return einsum("ij->j", array, memory_limit="1MB").sum()
+
+    for transformed in (jax.jit(function), jax.grad(function)):
+        with pytest.raises(BackendError, match="traces them"):
+            transformed(jax.numpy.ones((3, 4)))
+
+
+def test_torch_func_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BackendError, match=r"torch\.func"):
+        torch.func.vmap(lambda array: einsum("ij->j", array, memory_limit="1MB"))(torch.ones(2, 3, 4))
+
+
+def test_hybridized_blocks_of_mxnet_are_refused():
+    pytest.importorskip("mxnet")
+    from einsumx.mxnet import load
+
+    mx = load()
+
+    class Block(mx.gluon.HybridBlock):
+        if mx.__version__.startswith("1."):
+
+            def hybrid_forward(self, F, array):  # noqa: N803  MXNet's name
+                return einsum("ij->j", array, memory_limit="1MB")
+        else:
+
+            def forward(self, array):
+                return einsum("ij->j", array, memory_limit="1MB")
+
+    block = Block()
+    block.hybridize()
+    with mx.util.np_shape(True), mx.util.np_array(True), pytest.raises(BackendError, match="traces a block"):
+        block(mx.np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("request_", ["write", "add"])
+def test_mxnet_writes_and_adds_gradients_under_a_limit(request_):
+    pytest.importorskip("mxnet")
+    from einsumx.mxnet import load
+
+    mx = load()
+    first, second = mx.np.ones((4, 5)), mx.np.ones((5, 6))
+    for array in (first, second):
+        array.attach_grad(request_)
+        array.grad[:] = 10.0
+    with mx.autograd.record():
+        result = einsum("ij,jk->ik", first, second, memory_limit=600) * 2
+    result.backward()
+    before = 10 if request_ == "add" else 0
+    np.testing.assert_array_equal(first.grad.asnumpy(), np.full((4, 5), before + 12))
+    np.testing.assert_array_equal(second.grad.asnumpy(), np.full((5, 6), before + 8))
