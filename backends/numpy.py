@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
-from einsumx.dtypes import Casting, kind
+from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError
-from einsumx.layout import layout_class
+from einsumx.layout import contiguous, layout_class, memory_order
 from einsumx.memory import free_host_bytes
 from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
 from einsumx.plan import Operand, Plan
@@ -151,6 +151,23 @@ class NumpyAdapter(Adapter):
             case _:
                 return super().kernel(op, shapes, dtype)
 
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        dtype = operands[0].dtype
+        match op:
+            case Matmul() if dtype in _INTEGERS:
+                from einsumx.backends import numpy_integers
+
+                return numpy_integers.workspace([operand.shape for operand in operands], dtype)
+            case Matmul() if min(len(operand.shape) for operand in operands) == 1:
+                # ndarray.dot reads no matrix with gaps.
+                return sum(0 if _has_no_gaps(operand) else _nbytes(operand) for operand in operands)
+            case Sum() if dtype != "object":
+                from einsumx.backends import numpy_kernels
+
+                return numpy_kernels.total_workspace(operands[0].shape, op.axes, dtype)
+            case _:
+                return 0
+
     def _array(self, found: Any) -> Array:
         """What a ufunc gives; arrays of objects without axes come out as the object, which is boxed again."""
         if isinstance(found, self.xp.ndarray | self.xp.generic):
@@ -236,6 +253,19 @@ def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int,
     if all(stride % size == 0 for stride in strides):
         strides = tuple(stride // size for stride in strides)
     return layout_class(shape, strides) if prod(shape) else None
+
+
+def _has_no_gaps(operand: Operand) -> bool:
+    """Whether an array is one piece of memory in some order of its axes, or has one axis alone."""
+    if operand.strides is None or len(operand.shape) < 2:
+        return True
+    order = memory_order(operand.strides)
+    packed = contiguous([operand.shape[axis] for axis in order])
+    return all(operand.strides[axis] == step for axis, step in zip(order, packed))
+
+
+def _nbytes(operand: Operand) -> int:
+    return prod(operand.shape) * itemsize(operand.dtype)
 
 
 ADAPTER = NumpyAdapter()

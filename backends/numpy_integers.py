@@ -8,8 +8,9 @@ exact, and those that reach into the result's bits are shifted and added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product as pairs
 from math import ceil, prod
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ import numpy as np
 from einsumx.backends import numpy_kernels as kernels
 from einsumx.layout import broadcast
 
-__all__ = ["matmul"]
+__all__ = ["matmul", "workspace"]
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -38,42 +39,80 @@ _MATMUL = 1e-9
 def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]`` for integers."""
     lhs, rhs = shapes
-    (rows, inner), cols = lhs[-2:], rhs[-1]
-    shape = (*broadcast(lhs[:-2], rhs[:-2]), rows, cols)
-    count = prod(shape[:-2])
-    work = count * rows * inner * cols
-    converted = prod(lhs) + prod(rhs) + count * rows * cols
-    seconds = {
-        "matmul": work * _MATMUL,
-        "loop": _CALLS / 2 + work * _LOOP[np.dtype(dtype).itemsize] + work / max(cols, inner, 1) * _LOOP_START,
-        "blas": _CALLS + converted * _CONVERSION + work * _BLAS,
-    }
-    match min(seconds, key=lambda way: seconds[way]):
+    shape = _product_shape(shapes)
+    match _way(shapes, dtype):
         case "matmul":
             return partial(np.matmul, order="C")
         case "loop":
             batch = "".join(chr(ord("d") + axis) for axis in range(len(lhs) - 2))
-            if max(rows, cols) == 1 or len(batch) > 20 or lhs[:-2] != rhs[:-2]:
+            if 1 in shape[-2:] or len(batch) > 20 or lhs[:-2] != rhs[:-2]:
                 return kernels.einsum_into("...ab,...bc->...ac", shape, dtype)
             return kernels.native(f"{batch}ab,{batch}bc->{batch}ac", shapes, dtype)
     return _through_blas(shapes, dtype)
 
 
+def _product_shape(shapes: Sequence[Shape]) -> Shape:
+    lhs, rhs = shapes
+    return (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1])
+
+
+def _way(shapes: Sequence[Shape], dtype: str) -> str:
+    """The quickest way to a product."""
+    lhs, rhs = shapes
+    inner, cols = lhs[-1], rhs[-1]
+    elements = prod(_product_shape(shapes))
+    work = elements * inner
+    seconds = {
+        "matmul": work * _MATMUL,
+        "loop": _CALLS / 2 + work * _LOOP[np.dtype(dtype).itemsize] + work / max(cols, inner, 1) * _LOOP_START,
+        "blas": _CALLS + (prod(lhs) + prod(rhs) + elements) * _CONVERSION + work * _BLAS,
+    }
+    return min(seconds, key=lambda way: seconds[way])
+
+
+def workspace(shapes: Sequence[Shape], dtype: str) -> int:
+    """Bytes that a product takes besides its result, where its operands hold the largest numbers of their dtype."""
+    if min(map(len, shapes)) == 1 or _way(shapes, dtype) != "blas":
+        return 0
+    size = np.dtype(dtype).itemsize
+    left, right = map(prod, shapes)
+    out = prod(_product_shape(shapes))
+    through = _exact(shapes[0][-1], _bound(dtype))
+    if through is not None:
+        width = np.dtype(through).itemsize
+        is_narrow = np.dtype(dtype) != _wide(through)
+        return max((left + right + out) * width, out * (2 * width + size * is_narrow)) - out * size
+    bits = 8 * size
+    steps = _limb_widths(bits, bits, _budget(shapes), bits)
+    floats = 8 * sum(elements * ceil(bits / step) for elements, step in zip((left, right), steps))
+    return max(floats + 24 * out, floats + right * size) - out * size
+
+
+def _bound(dtype: str) -> int:
+    """The largest absolute value of a dtype."""
+    info = np.iinfo(dtype)
+    return max(-int(info.min), int(info.max))
+
+
+def _exact(inner: int, left: int, right: int | None = None) -> str | None:
+    """The narrowest float type that holds every sum of ``inner`` products of numbers up to ``left`` and ``right``."""
+    largest = inner * left * (left if right is None else right)
+    return next((through for through, bits in _EXACT.items() if largest <= 1 << bits), None)
+
+
 def _through_blas(shapes: Sequence[Shape], dtype: str) -> Kernel:
     inner = shapes[0][-1]
-    info = np.iinfo(dtype)
-    bound = max(-int(info.min), int(info.max))
-    for through, bits in _EXACT.items():
-        if inner * bound * bound <= 1 << bits:
-            return _whole(shapes, dtype, through)
+    through = _exact(inner, _bound(dtype))
+    if through is not None:
+        return _whole(shapes, dtype, through)
     in_floats = {through: _whole(shapes, dtype, through) for through in _EXACT}
     in_limbs = _by_limbs(shapes, dtype)
 
     def by_largest(lhs: Any, rhs: Any) -> Any:
         left, right = _largest(lhs), _largest(rhs)
-        for through, bits in _EXACT.items():
-            if inner * left * right <= 1 << bits:
-                return in_floats[through](lhs, rhs)
+        through = _exact(inner, left, right)
+        if through is not None:
+            return in_floats[through](lhs, rhs)
         return in_limbs(lhs, rhs, left.bit_length(), right.bit_length())
 
     return by_largest
@@ -88,8 +127,7 @@ def _whole(shapes: Sequence[Shape], dtype: str, through: str) -> Kernel:
     """A product that is exact in the float type ``through``."""
     to_floats = [kernels.cast(shape, dtype, through) for shape in shapes]
     product = kernels.matmul(shapes, through)
-    # Every exact sum fits this type; casting it on to a narrower one wraps, which casting the float would not.
-    wide = "int32" if through == "float32" else "int64"
+    wide = _wide(through)
 
     def whole(lhs: Any, rhs: Any) -> Any:
         found = product(*(to_float(array) for to_float, array in zip(to_floats, (lhs, rhs))))
@@ -98,12 +136,22 @@ def _whole(shapes: Sequence[Shape], dtype: str, through: str) -> Kernel:
     return whole
 
 
+def _wide(through: str) -> str:
+    """An integer type that every exact sum fits; cast on to a narrower one it wraps, which the float would not."""
+    return "int32" if through == "float32" else "int64"
+
+
+def _budget(shapes: Sequence[Shape]) -> int:
+    """The bits that two limbs may have together."""
+    return _EXACT["float64"] - (shapes[0][-1] - 1).bit_length()
+
+
 def _by_limbs(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """A product of operands too large for any float, given how many bits their largest numbers have."""
     to_floats = [kernels.cast(shape, dtype, "float64") for shape in shapes]
     product = kernels.matmul(shapes, "float64")
     width = 8 * np.dtype(dtype).itemsize
-    budget = _EXACT["float64"] - (shapes[0][-1] - 1).bit_length()
+    budget = _budget(shapes)
 
     def by_limbs(lhs: Any, rhs: Any, lhs_bits: int, rhs_bits: int) -> Any:
         lhs_step, rhs_step = _limb_widths(lhs_bits, rhs_bits, budget, width)
@@ -111,13 +159,15 @@ def _by_limbs(shapes: Sequence[Shape], dtype: str) -> Kernel:
             [to_float(limb) for limb in _limbs(array, bits, step)]
             for to_float, array, bits, step in zip(to_floats, (lhs, rhs), (lhs_bits, rhs_bits), (lhs_step, rhs_step))
         )
-        parts = (
-            product(left[i], right[j]).astype("int64").view("uint64") << np.uint64(shift)
-            for i in range(len(left))
-            for j in range(len(right))
-            if (shift := i * lhs_step + j * rhs_step) < width
-        )
-        return reduce(np.add, parts).astype(dtype)
+        total = None
+        for i, j in pairs(range(len(left)), range(len(right))):
+            shift = i * lhs_step + j * rhs_step
+            if shift < width:
+                part = product(left[i], right[j]).astype("int64").view("uint64")
+                part <<= np.uint64(shift)
+                total = part if total is None else np.add(total, part, out=total)
+                del part
+        return total.astype(dtype)
 
     return by_limbs
 
@@ -138,7 +188,9 @@ def _limb_widths(lhs_bits: int, rhs_bits: int, budget: int, width: int) -> tuple
     return min(((budget - step, step) for step in right if step < budget), key=products)
 
 
-def _limbs(array: Any, bits: int, step: int) -> list[Any]:
+def _limbs(array: Any, bits: int, step: int) -> Iterator[Any]:
     """``array`` as a sum of limbs, each shifted by ``step`` bits more than the one before; the last has the sign."""
-    limbs = [(array >> start) & ((1 << step) - 1) for start in range(0, bits - step, step)]
-    return [*limbs, array >> (len(limbs) * step)]
+    last = max(bits - 1, 0) // step * step
+    for start in range(0, last, step):
+        yield (array >> start) & ((1 << step) - 1)
+    yield array >> last

@@ -20,7 +20,16 @@ from einsumx.layout import broadcast, memory_order
 from einsumx.parse import symbol
 from einsumx.threads import get_num_threads, run
 
-__all__ = ["cast", "copy", "einsum_into", "matmul", "multiply", "native", "total"]
+__all__ = [
+    "cast",
+    "copy",
+    "einsum_into",
+    "matmul",
+    "multiply",
+    "native",
+    "total",
+    "total_workspace",
+]
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -183,14 +192,14 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     labels = [symbol(axis) for axis in range(len(shape))]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
-    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
     result = tuple(shape[axis] for axis in kept)
+    pieces, axis = _cut_of_total(shape, axes, dtype)
     if pieces == 1:
         return einsum_into(equation, result, dtype)
-    longest = max(kept, key=lambda axis: shape[axis], default=None)
-    if longest is not None and shape[longest] >= pieces:
-        place = kept.index(longest)
-        parts = [((_ALL,) * longest + (cut,), (_ALL,) * place + (cut,)) for cut in _ranges(shape[longest], pieces)]
+    cuts = [(_ALL,) * axis + (cut,) for cut in _ranges(shape[axis], pieces)]
+    if axis in kept:
+        place = kept.index(axis)
+        parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
 
         def cut_sum(array: Any) -> Any:
             out = np.empty(result, dtype)
@@ -198,10 +207,8 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
             return out
 
         return cut_sum
-    summed = max(axes, key=lambda axis: shape[axis])
     kept_labels = equation.partition("->")[2]
     merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
-    cuts = [(_ALL,) * summed + (cut,) for cut in _ranges(shape[summed], pieces)]
 
     def sum_of_partial_sums(array: Any) -> Any:
         partials = np.empty((len(cuts), *result), dtype)
@@ -210,6 +217,22 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         return merge(partials)
 
     return sum_of_partial_sums
+
+
+def _cut_of_total(shape: Shape, axes: tuple[int, ...], dtype: str) -> tuple[int, int]:
+    """Into how many pieces a sum is cut, and along which axis: a summed one only where no other is long enough."""
+    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
+    kept = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] >= pieces]
+    axis = max(kept or axes, key=lambda axis: shape[axis])
+    return min(pieces, shape[axis]), axis
+
+
+def total_workspace(shape: Shape, axes: tuple[int, ...], dtype: str) -> int:
+    """Bytes of the partial sums of :func:`total`."""
+    pieces, axis = _cut_of_total(shape, axes, dtype)
+    if pieces == 1 or axis not in axes:
+        return 0
+    return pieces * prod(size for axis, size in enumerate(shape) if axis not in axes) * _itemsize(dtype)
 
 
 def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:

@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
+from einsumx.backends.torch_choices import INTEGERS, multiply_workspace, product_workspace
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.memory import free_host_bytes
-from einsumx.ops import Matmul, Op
+from einsumx.ops import Matmul, Multiply, Op
 from einsumx.plan import Operand
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+from einsumx.verify import result_shape
 
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
@@ -24,9 +26,8 @@ __all__ = ["ADAPTER", "TorchAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _HALVES = frozenset({"float16", "bfloat16"})
-_INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
-_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *_INTEGERS, *_SIGNED})
+_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *_SIGNED})
 
 # Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
 # has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
@@ -34,7 +35,7 @@ CPU = Traits(
     max_batch_axes=1,
     short_rows=True,
     dtypes=_DTYPES,
-    matmul_dtypes=_FLOATS | _INTEGERS,
+    matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"), *_SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=_HALVES,
@@ -188,10 +189,19 @@ class TorchAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if isinstance(op, Matmul):
             lhs, rhs = shapes
-            make = self._kernels.integer_product if dtype in _INTEGERS else self._kernels.product
+            make = self._kernels.integer_product if dtype in INTEGERS else self._kernels.product
             product: Callable[..., Array] = make(lhs, rhs, dtype)
             return product
         return super().kernel(op, shapes, dtype)
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        match op:
+            case Matmul():
+                return product_workspace(operands)
+            case Multiply():
+                return multiply_workspace(operands, result_shape(op, [operand.shape for operand in operands]))
+            case _:
+                return 0
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapter import Array
+from einsumx.backends.torch_choices import LARGEST, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
 from einsumx.layout import broadcast
 
@@ -24,17 +25,6 @@ _mm: Kernel = torch.mm
 _bmm: Kernel = torch.bmm
 _matmul: Kernel = torch.matmul
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-# What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
-# bytes a second that are read and written where axes change places.
-_STEP = 5e-6
-_MOVED = 10e9
-
-# The work, in multiply-adds, and the least size of any axis that make casts to float64 and back pay; and the largest
-# magnitudes in short integers.
-_INTEGER_WORK = 300_000
-_INTEGER_SIZE = 16
-_LARGEST = {"int8": 1 << 7, "uint8": (1 << 8) - 1, "int16": 1 << 15}
 
 # How many cache lines a copy reads from before it comes back to the first: what the cache holds, and what the processor
 # remembers the pages of; and how many elements make a part of a copy worth its call.
@@ -67,14 +57,11 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     It is exact while no sum can reach 2**53, which the dtype tells for short integers, and the operands for long ones.
     """
     narrow = product(lhs, rhs, dtype)
-    rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
-    if (
-        min(rows, inner, cols) < _INTEGER_SIZE
-        or prod(broadcast(lhs[:-2], rhs[:-2])) * rows * inner * cols < _INTEGER_WORK
-    ):
+    inner = lhs[-1]
+    if not pays_in_floats(lhs, rhs):
         return narrow
     wide = product(lhs, rhs, "float64")
-    known = _LARGEST.get(dtype)
+    known = LARGEST.get(dtype)
 
     def run(lhs: Array, rhs: Array) -> Array:
         if known is None and not (_is_plain(lhs) and _is_plain(rhs)):
@@ -140,13 +127,10 @@ def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
     The operands are read where they lie and the result is written in place, which nothing that records or transforms
     the calls may see; there torch.matmul copies, and has derivatives that copy nothing.
     """
-    moved = 2 * itemsize * prod(batch) * lhs[-2] * rhs[-1]
-    steps = [prod(batch) // max(size, 1) for size in batch]
-    last = len(batch) - 1
-    costs = [count * _STEP + (0 if axis == last else moved / _MOVED) for axis, count in enumerate(steps)]
-    axis = costs.index(min(costs))
-    if 0 in batch or _STEP + 2 * itemsize * (prod(lhs) + prod(rhs)) / _MOVED < costs[axis]:
+    axis = loop_axis(lhs, rhs, itemsize)
+    if axis is None:
         return _matmul
+    last = len(batch) - 1
 
     def run(lhs: Array, rhs: Array) -> Array:
         if not (_is_plain(lhs) and _is_plain(rhs)):

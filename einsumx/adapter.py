@@ -251,6 +251,17 @@ class Adapter:
             case Native():
                 return lambda *arrays: self.native(op.equation, arrays)
 
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result.
+
+        It is asked of plans for frameworks that are not installed, too.
+
+        Args:
+            op: what is executed.
+            operands: its sources; strides are those of their layout class.
+        """
+        return 0
+
     def prepare(self, run: Run, plan: Plan) -> Run:
         """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""
         return run

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from einsumx.dtypes import arithmetic, itemsize
+from einsumx.layout import contiguous, memory_order, reshaped
 from einsumx.ops import (
     Cast,
     Copy,
@@ -21,9 +23,12 @@ from einsumx.ops import (
     Transpose,
     sources,
 )
-from einsumx.plan import Plan
+from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 from einsumx.verify import replay
+
+if TYPE_CHECKING:
+    from einsumx.adapter import Adapter
 
 __all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "plan_seconds", "returns_view", "slot_dtypes"]
 
@@ -36,6 +41,7 @@ class OpCost:
         multiply_adds: multiplications with their additions; a sum counts its additions.
         copied: bytes written by an op that only moves or casts data, 0 for a view and for arithmetic.
         allocated: bytes of the array that the op makes, 0 for a view.
+        workspace: bytes that it takes besides while it runs.
         shape: of the op's result.
         dtype: of the op's result.
     """
@@ -43,6 +49,7 @@ class OpCost:
     multiply_adds: int
     copied: int
     allocated: int
+    workspace: int
     shape: tuple[int, ...]
     dtype: str
 
@@ -55,10 +62,10 @@ class PlanCost:
         ops: an entry an op.
         multiply_adds: of all ops; a multiply-add is two floating-point operations.
         copied: bytes written by copies and casts.
-        input_bytes: of all operands.
+        input_bytes: of all operands; what repeats itself along an axis (stride 0) is stored once.
         output_bytes: of the result.
-        peak_bytes: the most bytes alive at once: operands, intermediates and result, without what the
-            framework's own kernels allocate while they run.
+        peak_bytes: the most bytes alive at once: operands, intermediates, result, and what kernels take while they
+            run, as far as the framework allocates it: what BLAS and compilers hold of their own is not known.
     """
 
     ops: tuple[OpCost, ...]
@@ -69,18 +76,30 @@ class PlanCost:
     peak_bytes: int
 
 
-def plan_cost(plan: Plan) -> PlanCost:
+def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
     """The cost of a plan.
+
+    Args:
+        plan: lowered for a framework.
+        adapter: of that framework, which knows what its kernels take; by default the backend's of that name.
 
     >>> import einsumx
     >>> cost = plan_cost(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float64"))
     >>> cost.multiply_adds, cost.copied, cost.peak_bytes
     (24, 0, 208)
     """
+    if adapter is None:
+        from einsumx.registry import get_backend
+
+        adapter = get_backend(plan.backend)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
-    costs = [_op_cost(op, shapes, types[op.out]) for op in plan.ops]
-    inputs = sum(prod(operand.shape) * itemsize(operand.dtype) for operand in plan.operands)
+    layouts = _layouts(plan, shapes, types)
+    costs = []
+    for op in plan.ops:
+        workspace = adapter.workspace(op, [layouts[slot] for slot in sources(op)])
+        costs.append(_op_cost(op, shapes, types[op.out], workspace))
+    inputs = sum(_stored_bytes(operand) for operand in plan.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
@@ -89,6 +108,11 @@ def plan_cost(plan: Plan) -> PlanCost:
         prod(plan.shape) * itemsize(plan.dtype),
         inputs + _peak(plan, costs),
     )
+
+
+def _stored_bytes(operand: Operand) -> int:
+    steps = operand.strides or contiguous(operand.shape)
+    return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
 
 
 def plan_seconds(plan: Plan, traits: Traits) -> float:
@@ -153,28 +177,60 @@ def returns_view(plan: Plan) -> bool:
     return True
 
 
-def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str) -> OpCost:
+def _layouts(plan: Plan, shapes: dict[int, tuple[int, ...]], types: dict[int, str]) -> dict[int, Operand]:
+    """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
+    strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
+    for op in plan.ops:
+        strides[op.out] = _strides(op, shapes[sources(op)[0]], strides[sources(op)[0]])
+    return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
+
+
+def _strides(op: Op, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Where the result of an op lies, from the shape and strides of its first source; None where C-contiguous."""
+    steps = contiguous(shape) if strides is None else strides
+    match op:
+        case Transpose(reason=""):
+            return tuple(steps[axis] for axis in op.axes)
+        case Reshape():
+            return None if strides is None else reshaped(shape, steps, op.shape)
+        case Expand():
+            return tuple(step if size == wide else 0 for size, wide, step in zip(shape, op.shape, steps))
+        case First():
+            return tuple(step for axis, step in enumerate(steps) if axis not in op.axes)
+        case Diagonal(reason=""):
+            pair = (op.axis1, op.axis2)
+            kept = tuple(step for axis, step in enumerate(steps) if axis not in pair)
+            return (*kept, steps[op.axis1] + steps[op.axis2])
+        case Cast() if strides is not None:  # it keeps the order of the axes in memory
+            order = memory_order(steps)
+            packed = dict(zip(order, contiguous([shape[axis] for axis in order])))
+            return tuple(packed[axis] for axis in range(len(shape)))
+        case _:
+            return None
+
+
+def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
     shape = shapes[op.out]
     nbytes = prod(shape) * itemsize(dtype)
     match op:
         case Transpose() | Diagonal():
             copied = nbytes if op.reason else 0
-            return OpCost(0, copied, copied, shape, dtype)
+            return OpCost(0, copied, copied, workspace, shape, dtype)
         case Reshape() | Expand() | First():
-            return OpCost(0, 0, 0, shape, dtype)
+            return OpCost(0, 0, 0, workspace, shape, dtype)
         case Copy() | Cast():
-            return OpCost(0, nbytes, nbytes, shape, dtype)
+            return OpCost(0, nbytes, nbytes, workspace, shape, dtype)
         case Sum():
-            return OpCost(prod(shapes[op.src]), 0, nbytes, shape, dtype)
+            return OpCost(prod(shapes[op.src]), 0, nbytes, workspace, shape, dtype)
         case Multiply():
-            return OpCost(prod(shape), 0, nbytes, shape, dtype)
+            return OpCost(prod(shape), 0, nbytes, workspace, shape, dtype)
         case Matmul():
             inner = shapes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]
-            return OpCost(prod(shape) * inner, 0, nbytes, shape, dtype)
+            return OpCost(prod(shape) * inner, 0, nbytes, workspace, shape, dtype)
         case Native():
             terms = op.equation.partition("->")[0].split(",")
             sizes = {label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])}
-            return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, shape, dtype)
+            return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, workspace, shape, dtype)
 
 
 def _peak(plan: Plan, costs: list[OpCost]) -> int:
@@ -190,7 +246,7 @@ def _peak(plan: Plan, costs: list[OpCost]) -> int:
         readers[home] = readers.get(home, 0) + 1
         size.setdefault(op.out, cost.allocated)
         alive += cost.allocated
-        peak = max(peak, alive)
+        peak = max(peak, alive + cost.workspace)
         for slot in dead.get(op.out, ()):
             home = owner.get(slot, slot)
             readers[home] = readers.get(home, 0) - 1

@@ -67,6 +67,18 @@ class Plan:
 
         return plan_text(self)
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes alive at once while it runs: operands, intermediates, result, and what kernels take.
+
+        >>> import einsumx
+        >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).peak_bytes
+        208
+        """
+        from einsumx.cost import plan_cost
+
+        return plan_cost(self).peak_bytes
+
     def __call__(self, *operands: Any) -> Any:
         """Run the plan on arrays of the shapes and dtypes that it was made for, in any layout.
 

@@ -1,0 +1,70 @@
+"""What a call really has in memory at once, as the framework counts it."""
+
+import tracemalloc
+
+import numpy as np
+
+OBJECTS = 200_000
+"""Bytes of Python's own objects that a call may make: they are no arrays, and no plan counts them."""
+
+
+def numpy_peak(call):
+    """The result, and the most bytes that ``call`` had alive at once."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def torch_peak(call):
+    """The same for tensors of the CPU."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        result = call()
+    alive = peak = 0
+    events = (event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]")
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        alive += event.nbytes()
+        peak = max(peak, alive)
+    return result, peak
+
+
+def numbers(shape, dtype, rng):
+    """An array of numbers; integers are as large as they can be, so that no product of them is a simple one."""
+    if np.dtype(dtype).kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    array = rng.standard_normal(shape)
+    return (
+        (array + 1j * rng.standard_normal(shape)).astype(dtype) if np.dtype(dtype).kind == "c" else array.astype(dtype)
+    )
+
+
+def laid_out(shape, dtype, layout, rng):
+    """An array of ``shape`` whose data lies otherwise than in C order without gaps."""
+    if not shape:
+        return numbers(shape, dtype, rng)
+    *outer, last = shape
+    match layout:
+        case "transposed":
+            return numbers(shape[::-1], dtype, rng).T
+        case "sliced":
+            return numbers((*outer, last + 8), dtype, rng)[..., :last]
+        case "stepped":
+            return numbers((*outer, 2 * last), dtype, rng)[..., ::2]
+        case "reversed":
+            return numbers(shape, dtype, rng)[::-1]
+        case "broadcast":
+            return np.broadcast_to(numbers((1, *shape[1:]), dtype, rng), shape)
+        case _:
+            return numbers(shape, dtype, rng)
+
+
+LAYOUTS = ("plain", "transposed", "sliced", "stepped", "reversed", "broadcast")
