@@ -84,8 +84,9 @@ def workspace(shapes: Sequence[Shape], dtype: str) -> int:
         return max((left + right + out) * width, out * (2 * width + size * is_narrow)) - out * size
     bits = 8 * size
     steps = _limb_widths(bits, bits, _budget(shapes), bits)
-    floats = 8 * sum(elements * ceil(bits / step) for elements, step in zip((left, right), steps))
-    return max(floats + 24 * out, floats + right * size) - out * size
+    floats = [8 * elements * ceil(bits / step) for elements, step in zip((left, right), steps)]
+    splitting = max(floats[0] + left * size, sum(floats) + right * size)
+    return max(splitting, sum(floats) + 24 * out) - out * size
 
 
 def _bound(dtype: str) -> int:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.backends.torch_choices import INTEGERS, multiply_workspace, product_workspace
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.memory import free_host_bytes
-from einsumx.ops import Matmul, Multiply, Op
+from einsumx.ops import Matmul, Multiply, Op, Sum
 from einsumx.plan import Operand
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -200,6 +202,8 @@ class TorchAdapter(Adapter):
                 return product_workspace(operands)
             case Multiply():
                 return multiply_workspace(operands, result_shape(op, [operand.shape for operand in operands]))
+            case Sum() if operands[0].dtype in _HALVES and operands[0].strides is not None:
+                return prod(operands[0].shape) * itemsize("float32")  # torch sums them in float32, as a whole
             case _:
                 return 0
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation
-from einsumx.blocking import Blocking, Stage, carried, ranges, truncated
+from einsumx.blocking import Blocking, Stage, ranges
 from einsumx.cost import returns_view
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
@@ -22,8 +22,8 @@ Box: TypeAlias = tuple[slice, ...]
 Read: TypeAlias = tuple[int, Box]
 """The number of an operand, and the part of it that is needed."""
 
-Steps: TypeAlias = Generator[Read, Array, Array]
-"""A computation that yields what it has to read, and takes what was read."""
+Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
+"""A computation that yields what it has to read, and takes what was read out of a list."""
 
 Place: TypeAlias = dict[int, int]
 """The number of the block that each cut label is at."""
@@ -81,7 +81,6 @@ class Blocks:
     def __init__(self, plan: BlockedPlan, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
         self._plan, self._contract, self._add = plan, contract, add
         self._ranges = [ranges(size, count) for size, count in zip(plan.equation.sizes, plan.blocking.counts)]
-        self._carried = carried(plan.equation)
         self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
     @classmethod
@@ -140,39 +139,47 @@ class Blocks:
         total = None
         for number, inner in enumerate(islice(self._places(stage.loops), start, stop)):
             here = {**place, **inner}
+            self._kept = {key: kept for key, kept in self._kept.items() if kept[0] == _at(self._nest(key), here)}
             inputs: dict[int, Array] = {}
-            # What is computed comes first: nothing that is read for this stage alone lies beside it.
-            for slot in sorted(range(len(stage.inputs)), key=lambda slot: not isinstance(stage.inputs[slot], Stage)):
+            for slot in stage.order:
                 inputs[slot] = yield from self._input(stage, slot, here)
             part = self._contract(stage, [inputs.pop(slot) for slot in range(len(stage.inputs))])
             total = part if number == 0 else self._add(total, part)
             del part
-        for slot in range(len(stage.inputs)):  # what the loops around this stage do not come back to
-            if len(self._nest(stage, slot)) >= len(stage.nest):
-                self._kept.pop((stage, slot), None)
+        self._forget(stage, len(stage.nest))
         return total
 
-    def _nest(self, stage: Stage, slot: int) -> tuple[int, ...]:
-        """The loops that change an input of a stage."""
-        source = stage.inputs[slot]
-        if isinstance(source, Stage):
-            return source.nest
-        return truncated((*stage.nest, *stage.loops), self._carried[source])
-
     def _input(self, stage: Stage, slot: int, place: Place) -> Steps:
-        source, nest, key = stage.inputs[slot], self._nest(stage, slot), (stage, slot)
-        at = tuple(place[label] for label in nest)
-        if key in self._kept and self._kept[key][0] == at:
+        source, nest, key = stage.inputs[slot], stage.nests[slot], (stage, slot)
+        if key in self._kept:
             return self._kept[key][1]
-        self._kept.pop(key, None)
         if isinstance(source, Stage):
             value = yield from self._value(source, {label: place[label] for label in nest})
         else:
             shape = self._plan.operands[source].shape
-            value = yield source, self._box(stage.terms[slot], place, shape)
-        if len(nest) < len(stage.nest) + len(stage.loops):
-            self._kept[key] = at, value
+            brought = yield source, self._box(stage.terms[slot], place, shape)
+            value = brought.pop() if brought else None  # out of a list, so that whoever sends it does not hold it too
+        if len(nest) < len(stage.inside):
+            self._kept[key] = _at(nest, place), value
         return value
+
+    @staticmethod
+    def _nest(key: tuple[Stage, int]) -> Sequence[int]:
+        stage, slot = key
+        return stage.nests[slot]
+
+    def _forget(self, stage: Stage, depth: int) -> None:
+        """Let go what was kept for a stage, and for those under it, but for what outlasts ``depth`` loops."""
+        for slot, (source, nest) in enumerate(zip(stage.inputs, stage.nests)):
+            if len(nest) >= depth:
+                self._kept.pop((stage, slot), None)
+            if isinstance(source, Stage):
+                self._forget(source, depth)
+
+
+def _at(loops: Sequence[int], place: Place) -> tuple[int, ...]:
+    """The numbers of the blocks that some loops are at; -1 for those that ``place`` is not in."""
+    return tuple(place.get(label, -1) for label in loops)
 
 
 def contracting(plan: BlockedPlan, adapter: Adapter) -> Contract:
@@ -193,6 +200,6 @@ def compute(steps: Steps, read: Callable[[int, Box], Array]) -> Array:
     try:
         wanted = next(steps)
         while True:
-            wanted = steps.send(read(*wanted))
+            wanted = steps.send([read(*wanted)])
     except StopIteration as end:
         return end.value

@@ -1,4 +1,4 @@
-"""``block``: under a memory limit, which labels are cut, into how many blocks, and what is computed how often.
+"""How a contraction is cut into blocks: its stages, what each of them keeps, and the most memory that it takes.
 
 A contraction is a tree of pairwise ones. Where labels are cut into blocks, each value of the tree is needed once for
 every block of the cut labels that it has itself: a cut label that is summed is looped over where it is summed, and
@@ -7,11 +7,10 @@ partial sums are added up there. A value that an inner loop does not change is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise, permutations
-from math import inf, prod
+from itertools import pairwise
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from einsumx.bind import SizedEquation
@@ -19,7 +18,7 @@ from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Blocking", "Body", "Landing", "Stage", "block", "carried", "ranges", "stages", "truncated"]
+__all__ = ["Blocking", "Bodies", "Body", "Landing", "Stage", "blocking", "carried", "ranges", "stages", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -35,6 +34,7 @@ class Stage:
         path: the order of pairwise contractions of its inputs.
         nest: the loops that it runs in, from the outermost: it runs again for each of their blocks.
         loops: cut labels that are summed here, block by block, outermost first.
+        nests: of each input, the loops that change it.
     """
 
     inputs: tuple[int | Stage, ...]
@@ -43,6 +43,22 @@ class Stage:
     path: Path
     nest: Labels
     loops: Labels
+    nests: tuple[Labels, ...]
+
+    @property
+    def inside(self) -> Labels:
+        """The loops around a run of its plan."""
+        return (*self.nest, *self.loops)
+
+    @property
+    def order(self) -> list[int]:
+        """The places of its inputs in the order in which they are brought.
+
+        What is computed comes first, so that nothing that is read for this stage alone lies beside it; and of what is
+        computed, and of what is read, that which is kept longest.
+        """
+        places = range(len(self.inputs))
+        return sorted(places, key=lambda place: (not isinstance(self.inputs[place], Stage), len(self.nests[place])))
 
     @property
     def equation(self) -> str:
@@ -101,20 +117,23 @@ def stages(equation: SizedEquation, path: Path, order: Labels) -> Stage:
         inside = (*nest, *loops)
         inputs: list[int | Stage] = []
         terms: list[Labels] = []
+        nests: list[Labels] = []
         steps: list[tuple[int, ...]] = []
         made: list[int] = []  # the places of what steps made, in the order of their making
 
         def place(node: _Node) -> int:
             """A number for a value: inputs from 0 on; what steps make, from -1 down."""
+            around = truncated(inside, node.labels)
             if node.operand >= 0:
                 inputs.append(node.operand)
                 terms.append(equation.inputs[node.operand])
+                nests.append(around)
                 return len(inputs) - 1
-            around = truncated(inside, node.labels)
             if node is not top and (around != inside or summed(node)):
                 labels = tuple(sorted(node.labels))
                 inputs.append(stage(node, around, labels))
                 terms.append(labels)
+                nests.append(around)
                 return len(inputs) - 1
             steps.append(tuple(place(child) for child in node.children))
             made.append(-len(steps))
@@ -122,7 +141,7 @@ def stages(equation: SizedEquation, path: Path, order: Labels) -> Stage:
 
         top = node
         place(node)
-        return Stage(tuple(inputs), tuple(terms), output, _linear(steps, len(inputs)), nest, loops)
+        return Stage(tuple(inputs), tuple(terms), output, _linear(steps, len(inputs)), nest, loops, tuple(nests))
 
     return stage(root, nest, equation.output)
 
@@ -224,163 +243,95 @@ Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
 """What a stage costs with blocks of such sizes, a size a label."""
 
 
-def block(
-    equation: SizedEquation,
-    path: Path,
-    limit: float,
-    landing: Landing,
-    bodies: Bodies,
-    *,
-    read_ahead: bool = False,
-    pieces: int = 1,
-) -> tuple[Blocking, bool]:
-    """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
-
-    Cuts are made where they save most memory for the time that they cost, until all fits; then each is taken back as
-    far as it can be.
-
-    Args:
-        equation, path: what is computed.
-        limit: bytes.
-        landing: what the result takes besides the blocks of it.
-        bodies: what stages cost.
-        read_ahead: whether the blocks for the next run of a stage are read during one.
-        pieces: into how many the contraction is cut at least, where its sizes allow it.
-    """
-    search = _Search(equation, path, landing, lru_cache(maxsize=None)(bodies), read_ahead)
-    best = smallest = search.blocking((1,) * len(equation.sizes), ())
-    while best.peak_bytes > limit:
-        steps = list(search.finer(best))
-        if not steps:
-            return smallest, False
-        best = min(steps, key=lambda step: _price(best, step))
-        smallest = min(smallest, best, key=lambda blocking: blocking.peak_bytes)
-    best = search.coarsest(best, limit)
-    while best.pieces < pieces:
-        steps = [step for step in search.finer(best) if step.peak_bytes <= limit and step.pieces > best.pieces]
-        if not steps:
-            break
-        best = min(steps, key=lambda step: (step.seconds, len(step.root.loops), step.peak_bytes))
-    return best, True
-
-
-def _price(now: Blocking, step: Blocking) -> tuple[float, float]:
-    """Seconds for a share of the memory; steps that save none come last."""
-    saved = now.peak_bytes - step.peak_bytes
-    if saved <= 0:
-        return inf, step.seconds
-    return (step.seconds - now.seconds) / saved, -saved
-
-
 _SHARE = 0.25
 """The part of the time of reading that is not hidden where it goes on beside the computing."""
 
-_FEW = 4
-"""Cut labels up to which all orders of their loops are tried."""
+
+class _Cost(NamedTuple):
+    """What the value of a stage costs.
+
+    Attributes:
+        seconds: of computing in all its runs, and in those of the stages that it takes values of.
+        peak: the most bytes that are alive at once for it.
+        value: bytes of it.
+        kept: what stays when it is there, for its next run: the number of loops that it outlasts, and bytes.
+    """
+
+    seconds: float
+    peak: int
+    value: int
+    kept: tuple[tuple[int, int], ...]
 
 
-def _with_count(blocking: Blocking, label: int, count: int) -> tuple[int, ...]:
-    """The counts, but for one label."""
-    counts = list(blocking.counts)
-    counts[label] = count
-    return tuple(counts)
+def blocking(
+    root: Stage,
+    counts: tuple[int, ...],
+    order: Labels,
+    equation: SizedEquation,
+    landing: Landing,
+    bodies: Bodies,
+    *,
+    read_ahead: bool,
+) -> Blocking:
+    """What a contraction costs that is cut so.
 
+    Args:
+        root: the stage that gives the result, as :func:`stages` has it for the loops of ``order``.
+        counts: into how many blocks each label is cut.
+        order: the labels that are cut, in the order of their loops.
+        equation: what is computed.
+        landing: what the result takes besides the blocks of it.
+        bodies: what stages cost.
+        read_ahead: whether the blocks for the next run of a stage are read during one.
+    """
+    largest = tuple(-(-size // count) if size else 0 for size, count in zip(equation.sizes, counts))
+    blocks = [prod(counts[label] for label in labels) for labels in carried(equation)]
+    reads = [0] * len(blocks)
+    ahead = 0
+    reading = 0.0
 
-class _Search:
-    """Blockings of one contraction, and what they cost."""
+    def runs(loops: Labels) -> int:
+        return prod(counts[label] for label in loops)
 
-    def __init__(self, equation: SizedEquation, path: Path, landing: Landing, bodies: Bodies, read_ahead: bool) -> None:
-        self.equation, self.path, self.landing, self.bodies = equation, path, landing, bodies
-        self.read_ahead = read_ahead
-        self.carried = [frozenset(labels) for labels in carried(equation)]
+    def cost(stage: Stage) -> _Cost:
+        nonlocal ahead, reading
+        body = bodies(stage, largest)
+        if read_ahead and stage.inside:
+            ahead = max(ahead, sum(size for size, nest in zip(body.read, stage.nests) if nest == stage.inside))
+        seconds = runs(stage.inside) * body.seconds
+        found: dict[int, _Cost] = {}
+        for place, source in enumerate(stage.inputs):
+            if isinstance(source, Stage):
+                found[place] = cost(source)
+                seconds += found[place].seconds
+            else:
+                times = runs(stage.nests[place])
+                reads[source] = -(-times // blocks[source])
+                reading += times * body.read_seconds[place]
+                found[place] = _Cost(0.0, 0, body.read[place], ())
+        depths = [len(nest) for nest in stage.nests]
+        held = [sum(size for _, size in found[place].kept) + found[place].value for place in range(len(stage.inputs))]
+        total = body.value if stage.loops else 0
+        peak = sum(held) + total + body.peak
+        order = stage.order
+        for number, place in enumerate(order):
+            # An input is made anew when one of its loops goes on; what depends on that loop is gone by then.
+            beside = sum(held[other] for other in order[:number])
+            for other in order[number + 1 :]:
+                stays = ((depths[other], found[other].value), *found[other].kept)
+                beside += sum(size for depth, size in stays if depth < depths[place])
+            if depths[place] > len(stage.nest):
+                beside += total
+            peak = max(peak, beside + found[place].peak)
+        stays = [(depths[place], found[place].value) for place in order]
+        stays += [entry for part in found.values() for entry in part.kept]
+        kept = tuple((depth, size) for depth, size in stays if depth < len(stage.nest) and size)
+        return _Cost(seconds, peak, body.value, kept)
 
-    def finer(self, blocking: Blocking) -> Iterator[Blocking]:
-        """Each label cut into twice as many blocks, in the best order of loops."""
-        for label, (size, count) in enumerate(zip(self.equation.sizes, blocking.counts)):
-            if count < size:
-                yield self.best_order(_with_count(blocking, label, min(2 * count, size)), blocking.order)
-
-    def coarsest(self, blocking: Blocking, limit: float) -> Blocking:
-        """Each cut taken back as far as the limit allows, the one that saves most time first."""
-        while True:
-            found = blocking
-            for label, count in enumerate(blocking.counts):
-                low, high = 1, count  # the fewest blocks that fit, by halving
-                while low < high:
-                    middle = (low + high) // 2
-                    trial = self.best_order(_with_count(blocking, label, middle), blocking.order)
-                    if trial.peak_bytes <= limit:
-                        high = middle
-                        if trial.seconds < found.seconds:
-                            found = trial
-                    else:
-                        low = middle + 1
-            if found is blocking:
-                return blocking
-            blocking = found
-
-    def best_order(self, counts: tuple[int, ...], near: Labels) -> Blocking:
-        """The fastest order of loops: of all where they are few, else of those near to the order before."""
-        cut = tuple(label for label, count in enumerate(counts) if count > 1)
-        if len(cut) <= _FEW:
-            orders = list(permutations(cut))
-        else:
-            before = tuple(label for label in near if label in cut)
-            orders = [before] if len(before) == len(cut) else []
-            for label in set(cut) - set(before):
-                orders += [(*before[:place], label, *before[place:]) for place in range(len(before) + 1)]
-        return min(
-            (self.blocking(counts, order) for order in orders), key=lambda found: (found.seconds, found.peak_bytes)
-        )
-
-    def blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
-        """The contraction cut so, with what it costs."""
-        root = stages(self.equation, self.path, order)
-        sizes = tuple(-(-size // count) if size else 0 for size, count in zip(self.equation.sizes, counts))
-        reads = [0] * len(self.equation.inputs)
-        ahead = 0
-        reading = 0.0
-
-        def runs(loops: Labels) -> int:
-            return prod(counts[label] for label in loops)
-
-        def cost(stage: Stage) -> tuple[float, int, int]:
-            """Seconds of computing in all, peak bytes, and bytes that stay when its value is there."""
-            body = self.bodies(stage, sizes)
-            inside = (*stage.nest, *stage.loops)
-            seconds = runs(inside) * body.seconds
-            kept_reads = stay = 0
-            nonlocal ahead, reading
-            changing = 0
-            for place, source in enumerate(stage.inputs):
-                if not isinstance(source, Stage):
-                    nest = truncated(inside, self.carried[source])
-                    times = runs(nest)
-                    own = prod(counts[label] for label in self.carried[source])
-                    reads[source] = -(-times // own)
-                    reading += times * body.read_seconds[place]
-                    kept_reads += body.read[place] if len(nest) < len(inside) else 0
-                    changing += body.read[place] if len(nest) == len(inside) else 0
-                    stay += body.read[place] if len(nest) < len(stage.nest) else 0
-            ahead = max(ahead, changing) if self.read_ahead and inside else ahead
-            parts = [cost(source) for source in stage.inputs if isinstance(source, Stage)]
-            kept = [source for source in stage.inputs if isinstance(source, Stage)]
-            total = body.value if stage.loops else 0
-            peak = sum(held for _, _, held in parts) + sum(body.read) + body.peak
-            for number, (_, high, _) in enumerate(parts):
-                beside = kept_reads + sum(
-                    parts[other][2]
-                    for other in range(len(parts))
-                    if other < number or (other > number and len(kept[other].nest) < len(inside))
-                )
-                peak = max(peak, beside + high)
-            stay += sum(held for source, (_, _, held) in zip(kept, parts) if len(source.nest) < len(stage.nest))
-            return seconds + sum(part[0] for part in parts), total + peak, body.value + stay
-
-        seconds, peak, _ = cost(root)
-        landing = self.landing
-        landed = landing.beside + (landing.cut if root.nest else landing.whole)
-        landed += landing.copied * prod(sizes[label] for label in root.output)
-        # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
-        seconds = max(seconds, reading) + min(seconds, reading) * (_SHARE if ahead else 1)
-        return Blocking(counts, order, root, peak + landed + ahead, seconds, tuple(reads), ahead)
+    found = cost(root)
+    landed = found.value + sum(size for _, size in found.kept)
+    landed += landing.copied * prod(largest[label] for label in root.output)
+    peak = max(found.peak, landed) + landing.cut if root.nest else max(found.peak, landed + landing.whole)
+    # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
+    seconds = max(found.seconds, reading) + min(found.seconds, reading) * (_SHARE if ahead else 1)
+    return Blocking(counts, order, root, peak + landing.beside + ahead, seconds, tuple(reads), ahead)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.blocked import BlockedPlan
-from einsumx.blocking import Body, Landing, Stage, block
+from einsumx.blocking import Body, Landing, Stage
 from einsumx.cost import plan_cost, plan_seconds
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
@@ -20,6 +20,7 @@ from einsumx.path import find_path
 from einsumx.plan import Operand
 from einsumx.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.rates import calibrated
+from einsumx.search import block
 
 __all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
 
@@ -116,7 +117,7 @@ def blocked_plan(
             read.append(0 if there else prod(shape) * itemsize(operand.dtype))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
         plan = lower(equation, described, stage.path, backend=adapter.name, traits=traits, dtype=compute, device=device)
-        cost = plan_cost(plan)
+        cost = plan_cost(plan, adapter)
         seconds = plan_seconds(plan, traits)
         value = prod(plan.shape) * itemsize(compute)
         return Body(
