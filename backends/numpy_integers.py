@@ -160,7 +160,7 @@ def _by_limbs(shapes: Sequence[Shape], dtype: str) -> Kernel:
             [to_float(limb) for limb in _limbs(array, bits, step)]
             for to_float, array, bits, step in zip(to_floats, (lhs, rhs), (lhs_bits, rhs_bits), (lhs_step, rhs_step))
         )
-        total = None
+        total: Any = None
         for i, j in pairs(range(len(left)), range(len(right))):
             shift = i * lhs_step + j * rhs_step
             if shift < width:

@@ -323,9 +323,9 @@ def blocking(
             if depths[place] > len(stage.nest):
                 beside += total
             peak = max(peak, beside + found[place].peak)
-        stays = [(depths[place], found[place].value) for place in order]
-        stays += [entry for part in found.values() for entry in part.kept]
-        kept = tuple((depth, size) for depth, size in stays if depth < len(stage.nest) and size)
+        entries = [(depths[place], found[place].value) for place in order]
+        entries += [entry for part in found.values() for entry in part.kept]
+        kept = tuple((depth, size) for depth, size in entries if depth < len(stage.nest) and size)
         return _Cost(seconds, peak, body.value, kept)
 
     found = cost(root)

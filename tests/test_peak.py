@@ -68,7 +68,7 @@ def check_numpy(equation, arrays):
     check(equation, arrays, measured, predicted)
 
 
-@pytest.fixture(params=[1, 2, 4])
+@pytest.fixture(params=[1, 4])
 def threads(request):
     before = einsumx.get_num_threads()
     einsumx.set_num_threads(request.param)
@@ -84,16 +84,31 @@ def test_numpy_has_as_much_in_memory_as_the_plan_says(equation, dtype):
 
 @pytest.mark.parametrize("equation", CASES)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_on_any_number_of_threads(equation, threads):
-    for dtype in ("float32", "float16", "int32"):
+    for dtype in ("float32", "float16"):
         check_numpy(equation, arrays_for(CASES[equation], dtype, ["plain"] * 9))
 
 
 @pytest.mark.parametrize("layout", peaks.LAYOUTS[1:])
 @pytest.mark.parametrize("equation", CASES)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_operands_in_any_layout(equation, layout):
-    for dtype in ("float32", "float16", "int64"):
-        check_numpy(equation, arrays_for(CASES[equation], dtype, [layout] * 9))
-        check_numpy(equation, arrays_for(CASES[equation], dtype, [layout, "plain"] * 5))
+    check_numpy(equation, arrays_for(CASES[equation], "float16", [layout] * 9))
+    check_numpy(equation, arrays_for(CASES[equation], "float32", [layout, "plain"] * 5))
+
+
+def test_a_broadcast_operand_counts_as_what_is_stored():
+    array = np.broadcast_to(np.ones((1, 1000)), (1000, 1000))
+    assert einsumx.plan("ij,jk->ik", array, np.ones((1000, 500))).peak_bytes == 8 * (
+        1000 + 1000 * 500 + 1000 * 500 + 500
+    )
+
+
+def test_the_check_of_peaks_sees_what_is_not_predicted():
+    array = np.ones(10**6)
+    _, measured = peaks.numpy_peak(lambda: (array + 1, array + 2))
+    with pytest.raises(AssertionError):
+        check("i->i", [array], measured, 2 * array.nbytes)
+    with pytest.raises(AssertionError):
+        check("i->i", [array], measured, 4 * array.nbytes)
 
 
 def check_torch(equation, arrays):
@@ -108,7 +123,7 @@ def check_torch(equation, arrays):
 
 @pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "bool", "int8", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8", "int64"])
 @pytest.mark.parametrize("equation", CASES)
 def test_torch_has_as_much_in_memory_as_the_plan_says(equation, dtype):
     for layout in ("plain", "transposed", "sliced", "stepped", "broadcast"):
