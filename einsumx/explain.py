@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from einsumx.cost import OpCost, PlanCost, plan_cost
+from einsumx.dtypes import itemsize
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.parse import symbol
 from einsumx.plan import Plan
 
-__all__ = ["plan_text", "quantity", "summary"]
+if TYPE_CHECKING:
+    from einsumx.blocked import BlockedPlan
+    from einsumx.blocking import Stage
+
+__all__ = ["blocked_text", "plan_text", "quantity", "summary"]
 
 
 def plan_text(plan: Plan) -> str:
@@ -29,6 +37,46 @@ def plan_text(plan: Plan) -> str:
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
     return f"{plan.equation}  {shapes}  {types} on {where}\n{body}"
+
+
+def blocked_text(plan: BlockedPlan) -> str:
+    """How a contraction is cut: a header, a line a loop, a line a stage from the first to run, a line an operand."""
+    equation, cut = plan.equation, plan.blocking
+    shapes = " ".join(_shape(operand.shape) for operand in plan.operands)
+    where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
+    lines = []
+    for label in cut.order:
+        size, count = equation.sizes[label], cut.counts[label]
+        lines.append((f"cut {symbol(label)}", f"{size} into {count} blocks of up to {-(-size // count)}"))
+    lines += _stage_lines(cut.root)
+    for number, (operand, times) in enumerate(zip(plan.operands, cut.reads)):
+        nbytes = itemsize(operand.dtype)
+        for size in operand.shape:
+            nbytes *= size
+        lines.append((f"operand {number}", f"{quantity(nbytes, 'B')}, gone through {times} time{'s' * (times != 1)}"))
+    if cut.read_ahead:
+        lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
+    lines.append(("peak memory", f"{quantity(cut.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
+    lines.append(("time", f"{quantity(cut.seconds * 1e3)} ms expected"))
+    width = max(len(name) for name, _ in lines)
+    body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
+    return f"{equation.text}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
+
+
+def _stage_lines(stage: Stage, around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
+    """A line a stage, those that it takes values of first; ``around`` are the loops of the one that takes its value."""
+    lines = []
+    for place in stage.order:
+        source = stage.inputs[place]
+        if not isinstance(source, int):
+            lines += _stage_lines(source, stage.inside)
+    each = "".join(map(symbol, stage.nest))
+    remark = f"for each block of {each}" if each else "once"
+    if stage.loops:
+        remark += f", summed over blocks of {''.join(map(symbol, stage.loops))}"
+    if len(stage.nest) < len(around):
+        remark += f", kept while {''.join(map(symbol, around[len(stage.nest) :]))} goes on"
+    return [*lines, (stage.equation, remark)]
 
 
 def summary(cost: PlanCost) -> dict[str, str]:
