@@ -31,6 +31,7 @@ class CupyAdapter(NumpyAdapter):
     name = "cupy"
     module = "cupy"
     install = "pip install cupy-cuda12x"
+    out_of_memory = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = TRAITS
     verified = False
 

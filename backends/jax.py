@@ -47,6 +47,7 @@ class JaxAdapter(Adapter):
     name = "jax"
     module = "jax"
     install = "pip install jax"
+    out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
 
     @cached_property

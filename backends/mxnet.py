@@ -74,6 +74,7 @@ class MxnetAdapter(Adapter):
     name = "mxnet"
     module = "mxnet"
     install = "pip install mxnet==1.9.1 numpy==1.23.5"
+    out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
     cpu = TRAITS
 
     def traits(self, device: str) -> Traits:

@@ -61,6 +61,7 @@ class TorchAdapter(Adapter):
     name = "torch"
     module = "torch"
     install = "pip install torch"
+    out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
 
     @cached_property

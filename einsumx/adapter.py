@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, EinsumxError
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
@@ -52,6 +52,9 @@ class Adapter:
 
     cpu: Traits
     """The traits on the CPU, and wherever :meth:`traits` says nothing else."""
+
+    out_of_memory: tuple[str, ...] = ("out of memory",)
+    """What is in the messages of RuntimeErrors that say that memory ran out, beside MemoryError, which says it too."""
 
     verified: bool = True
     """Whether the test suite has run on the real framework, and not only on a stand-in."""
@@ -321,6 +324,14 @@ class Adapter:
     def may_overlap(self, out: Array, array: Array) -> bool:
         """Whether what is written to ``out`` can change ``array``, both arrays of the framework; True if unknown."""
         return True
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an error says that there was not enough memory for an array of the framework, or of the host."""
+        if isinstance(error, EinsumxError):
+            return False
+        return isinstance(error, MemoryError) or (
+            isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
+        )
 
     def free_bytes(self, device: str) -> int | None:
         """Bytes of memory that are free on the device; None where that is not known."""

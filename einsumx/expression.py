@@ -11,6 +11,7 @@ from einsumx.api import Order, as_shape, deliver, dtype_name, einsum
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError
 from einsumx.execute import executable
+from einsumx.limit import MemoryLimit
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Plan
 from einsumx.prepare import Options, Prepared, arrays_of, as_optimize, make_plan, one_device, sized_equation, split
@@ -136,6 +137,7 @@ def expression(
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     backend: str | None = None,
+    memory_limit: MemoryLimit | None = None,
 ) -> Expression:
     """Compile a contraction for given shapes, to be called many times.
 
@@ -143,9 +145,11 @@ def expression(
         *operands: as for :func:`einsumx.einsum`, with a shape (a tuple of sizes) for each operand that a call
             will bring, and an array for each that is constant. What depends on constants alone is computed once.
         dtype, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        memory_limit: refused.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does; equation, sizes and path are checked here, not at the call.
+        ValueError: a ``memory_limit`` is given: how a contraction is cut depends on where each call's operands lie.
 
     >>> import numpy as np
     >>> weights = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -155,4 +159,9 @@ def expression(
            [4., 6.],
            [4., 6.]])
     """
+    if memory_limit is not None:
+        raise ValueError(
+            "an expression keeps no memory_limit=, as how it is cut into blocks depends on where the operands of each "
+            f"call lie; call einsumx.einsum(..., memory_limit={memory_limit!r}) instead"
+        )
     return Expression(operands, dtype, casting, optimize, backend)

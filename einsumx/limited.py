@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocking import Stage
 from einsumx.dtypes import check_casting
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, BlockError, MemoryLimitError
 from einsumx.executors import Crew, Values
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
 from einsumx.prepare import Options, Written, result_dtype, sized_equation
-from einsumx.progress import Journal, Progress, reported
+from einsumx.progress import Journal, Ledger, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
 from einsumx.registry import get_backend, owner
@@ -36,6 +38,7 @@ class Limited:
         adapter: of the framework that computes.
         sources: how each operand is read.
         target: where the result goes.
+        within: the same contraction under another limit in bytes, and without a journal.
         journal: where the blocks that are done are written down; None where they are not.
         crew: who computes blocks; None for the caller alone.
     """
@@ -44,6 +47,7 @@ class Limited:
     adapter: Adapter
     sources: tuple[Source, ...]
     target: Target
+    within: Callable[[int], Limited]
     journal: Journal | None = None
     crew: Crew | None = None
 
@@ -82,7 +86,7 @@ def plan_within(
     for name in (dtype, *(operand.dtype for operand in described)):
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
-    order = _order(order, out, adapter, operands)
+    asked_order, order = order, _order(order, out, adapter, operands)
     shape = sized_equation(written, [operand.shape for operand in described]).shape
     lands, late = landing(out, given, adapter, shape, dict(traits.widen).get(dtype, dtype), dtype, order)
     plan = blocked_plan(
@@ -99,14 +103,18 @@ def plan_within(
         pieces=crew.pieces if crew is not None else 1,
     )
     goes = target(plan, adapter, given, out, order, asked.casting, late)
+    within = partial(
+        plan_within, written, given, options, backend=backend, device=device, out=out, order=asked_order,
+        executor=executor, beside=beside,
+    )  # fmt: skip
     if resume is None:
-        return Limited(plan, adapter, tuple(found), goes, None, crew)
+        return Limited(plan, adapter, tuple(found), goes, within, None, crew)
     if late or not goes.outlives:
         raise ValueError(
             "resume= goes on with an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, Journal(resume, plan), crew)
+    return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew)
 
 
 def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
@@ -126,28 +134,79 @@ def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> s
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     """Run a blocked plan, and write each block of the result where it belongs.
 
+    Where memory runs out, it goes on, with a warning, by a plan for half of it, or for as little as there is one for:
+    blocks of the result that are written stay, but for those that the new plan cuts in other places.
+
     Args:
         limited: the plan, and what it reads and writes.
         progress: how far it is is told there: in runs of a stage, or in pieces that a crew has computed.
+
+    Raises:
+        MemoryLimitError: memory ran out, and there is no plan that takes less.
     """
-    plan, adapter, journal, crew = limited.plan, limited.adapter, limited.journal, limited.crew
-    outline = Blocks(plan, contracting(plan, adapter), adapter.add)
-    done = journal.done if journal is not None else ()
-    left = {number: place for number, place in enumerate(outline.places()) if number not in done}
-    if crew is None:
-        values = _one_by_one(limited, left, progress)
-    else:
-        values = crew.values(plan, adapter, limited.sources, left, progress)
-    with closing(values):
-        for number, block in values:
-            limited.target.put(outline.box(left[number]), block)
-            del block
-            if journal is not None:
-                limited.target.flush()
-                journal.add(number)
-    if journal is not None:
-        journal.finish()
+    ledger = Ledger(limited.plan, limited.journal)
+    while (error := _ran_out(limited, ledger, progress)) is not None:
+        limited = _with_less(limited, ledger, error)
+    if limited.journal is not None:
+        limited.journal.finish()
     return limited.target.done()
+
+
+def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
+    """Write the blocks that are left; None, or the error that says that memory ran out before they all were."""
+    plan, adapter, target = limited.plan, limited.adapter, limited.target
+    outline = Blocks(plan, contracting(plan, adapter), adapter.add)
+    left = {number: place for number, place in enumerate(outline.places()) if not ledger.has(outline.box(place))}
+    is_writing = False
+    try:
+        if limited.crew is None:
+            values = _one_by_one(limited, left, progress)
+        else:
+            values = limited.crew.values(plan, adapter, limited.sources, left, progress)
+        with closing(values):
+            for number, block in values:
+                box = outline.box(left[number])
+                is_writing = True
+                target.put(box, block)
+                is_writing = False
+                del block
+                ledger.add(box, target.flush)
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, BlockError) else error
+        if cause is None or not adapter.is_out_of_memory(cause):
+            raise
+        # A fresh result of a framework whose arrays are never written to is lost when a block cannot be put into it.
+        ledger.forget(everything=is_writing and not target.outlives)
+        return cause.with_traceback(None)  # whose frames hold on to blocks
+    return None
+
+
+def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limited:
+    """The same contraction by a plan that takes less memory, to go on with after an error.
+
+    Raises:
+        MemoryLimitError: there is none.
+    """
+    plan = limited.plan
+    refused, limit, less = 0, plan.limit, limited
+    while less.plan.peak_bytes >= plan.peak_bytes:
+        before, limit = limit, (limit + refused) // 2
+        if limit == refused:
+            raise MemoryLimitError(
+                f"memory ran out under memory_limit={plan.limit}, and this contraction cannot be computed in less\n"
+                f"  {plan.equation.text}"
+            ) from error
+        try:
+            less = limited.within(limit)
+        except MemoryLimitError:
+            refused, limit = limit, before
+    warnings.warn(
+        f"memory ran out under memory_limit={plan.limit}; the contraction goes on under {limit} bytes: "
+        f"{type(error).__name__}: {error}",
+        RuntimeWarning,
+        stacklevel=6,
+    )
+    return replace(less, target=limited.target if ledger else less.target, journal=limited.journal)
 
 
 def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress) -> Values:

@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["free_host_bytes"]
+
+_ROOT = Path("/")
+
+
+class _Files(NamedTuple):
+    """Where the system says what a control group has of memory.
+
+    Attributes:
+        mount: of the hierarchy of groups.
+        limit, used: files of a group, of a number of bytes each.
+        cached: what the lines of its ``memory.stat`` begin with that say how much of that are files' pages.
+    """
+
+    mount: str
+    limit: str
+    used: str
+    cached: tuple[str, str]
+
+
+_FIRST = _Files(
+    "sys/fs/cgroup/memory",
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    ("total_active_file", "total_inactive_file"),
+)
+_SECOND = _Files("sys/fs/cgroup", "memory.max", "memory.current", ("active_file", "inactive_file"))
 
 
 def free_host_bytes() -> int | None:
     """Bytes of the host's memory that this process can still take; None where the system does not say.
 
-    The smallest of what the machine has available, what is left of the memory of the process's control group, and
+    The smallest of what the machine has available, what is left in each control group that the process is in, and
     what is left of its address space (``ulimit -v``).
     """
-    found = [left for left in (_available(), _left_in_group(), _left_in_space()) if left is not None]
+    found = [left for left in (_available(), *_left_in_groups(), _left_in_space()) if left is not None]
     return max(min(found), 0) if found else None
 
 
 def _available() -> int | None:
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        lines = (_ROOT / "proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         try:
             return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -29,16 +57,38 @@ def _available() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def _left_in_group() -> int | None:
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            return int(Path(limit).read_text()) - int(Path(used).read_text())
-        except (OSError, ValueError):  # no such group, or no limit in it
+def _left_in_groups() -> Iterator[int]:
+    """What is left in the process's control group, and in those that it lies in, as far as they have limits."""
+    try:
+        lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
             continue
-    return None
+        files = _FIRST if controllers else _SECOND
+        mount = _ROOT / files.mount
+        group = mount / path.lstrip("/")  # in a container, this can be a path outside of what is mounted there
+        for folder in (group, *group.parents):
+            left = _left_in_group(folder, files)
+            if left is not None:
+                yield left
+            if folder == mount:
+                break
+
+
+def _left_in_group(folder: Path, files: _Files) -> int | None:
+    try:
+        left = int((folder / files.limit).read_text()) - int((folder / files.used).read_text())
+    except (OSError, ValueError):  # no such group, or no limit in it
+        return None
+    try:
+        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except OSError:
+        return left
+    # The system takes pages of files back where a group comes to its limit.
+    return left + sum(int(counts.get(name, 0)) for name in files.cached)
 
 
 def _left_in_space() -> int | None:
@@ -50,7 +100,7 @@ def _left_in_space() -> int | None:
     if limit == resource.RLIM_INFINITY:
         return None
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int((_ROOT / "proc/self/statm").read_text().split()[0])
     except OSError:
         return None
     return limit - pages * resource.getpagesize()

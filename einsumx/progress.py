@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from einsumx.blocked import BlockedPlan
+from einsumx.blocked import BlockedPlan, Box
+from einsumx.blocking import ranges
 from einsumx.errors import BackendError
 
-__all__ = ["Journal", "Progress", "reported"]
+__all__ = ["Journal", "Ledger", "Progress", "reported"]
 
 Progress: TypeAlias = bool | Callable[[int, int], object]
 """True for a bar of tqdm's; or what is called with the steps that are done, and with how many there are."""
@@ -110,6 +114,67 @@ class Journal:
                     f"resume={str(self._path)!r} is the journal of another plan: its {name} is {theirs[name]!r}, but "
                     f"this one's is {value!r}; ask for the same, or remove the file to start anew"
                 )
+
+
+class Ledger:
+    """Which blocks of a result are written: those of the plan it began with, also where another one cuts them up.
+
+    Args:
+        plan: the one that it began with.
+        journal: where the blocks that are done are written down; None where they are not.
+    """
+
+    def __init__(self, plan: BlockedPlan, journal: Journal | None) -> None:
+        sizes, counts, root = plan.equation.sizes, plan.blocking.counts, plan.blocking.root
+        self._cuts = [(root.output.index(label), ranges(sizes[label], counts[label])) for label in root.nest]
+        self._shape = plan.shape
+        self._journal = journal
+        self._done = set(journal.done) if journal is not None else set()
+        self._left: Counter[int] = Counter()
+
+    def has(self, box: Box) -> bool:
+        """Whether all of ``box`` is written, as a part of one block."""
+        found = self._find(box)
+        return found is not None and found[0] in self._done
+
+    def add(self, box: Box, flush: Callable[[], None]) -> None:
+        """Hear that ``box`` is written; where a block is complete with it, it is flushed and written down."""
+        found = self._find(box)
+        if found is None:
+            return
+        number, size = found
+        left = self._left.pop(number, size) - _size(box)
+        if left:
+            self._left[number] = left
+            return
+        if self._journal is not None:
+            flush()
+            self._journal.add(number)
+        self._done.add(number)
+
+    def forget(self, *, everything: bool) -> None:
+        """Forget the blocks that are written in part, or all of them."""
+        self._left.clear()
+        if everything:
+            self._done.clear()
+
+    def __bool__(self) -> bool:
+        """Whether there is a block that is all written."""
+        return bool(self._done)
+
+    def _find(self, box: Box) -> tuple[int, int] | None:
+        """The number and the size of the block that has all of ``box``; None where several have parts of it."""
+        number, whole = 0, [slice(0, size) for size in self._shape]
+        for axis, blocks in self._cuts:
+            at = bisect_right(blocks, box[axis].start, key=lambda block: block.start) - 1
+            if box[axis].stop > blocks[at].stop:
+                return None
+            number, whole[axis] = number * len(blocks) + at, blocks[at]
+        return number, _size(whole)
+
+
+def _size(box: Iterable[slice]) -> int:
+    return prod(axis.stop - axis.start for axis in box)
 
 
 def _write(path: Path, mode: str, text: str) -> None:
