@@ -94,7 +94,8 @@ def einsum(
         memory_limit: what the contraction may have in memory at once, the result included but for ``out``: bytes, a
             text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
             be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
-        device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``.
+        device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. On CUDA, neither the
+            peak nor the speed of reading from the host has been measured yet: ``nox -s gpu`` does the first.
         executor: under a limit, whose workers compute the blocks: of threads, of processes, of loky, a Dask client's
             ``get_executor()``, or any other of the kind of ``concurrent.futures``. The limit is then that of each
             process. Operands in files are opened there by the workers; others reach each of them once.
@@ -106,6 +107,9 @@ def einsum(
     operand raises when it is read leaves in it the blocks that were done. One that shares memory with an operand is
     written when all is read.
 
+    Where memory runs out all the same, under a limit, a RuntimeWarning says so, and the contraction goes on by a plan
+    that takes less.
+
     Returns:
         The result, on the operands' framework and device.
 
@@ -115,10 +119,12 @@ def einsum(
         PathError: the path does not fit the operands.
         BackendError: arrays of two frameworks or devices, dtypes that do not cast, a keyword that the
             framework cannot honour.
-        MemoryLimitError: nothing fits; it names the smallest limit under which something does.
+        MemoryLimitError: nothing fits; it names the smallest limit under which something does. Or memory ran out, and
+            there is nothing that takes less.
         BlockError: a worker of ``executor`` could not compute a block.
 
-    Each of these comes before any work, and leaves ``out`` as it was.
+    Each of these comes before any work, and leaves ``out`` as it was, but for a BlockError and for memory that runs
+    out, which come while blocks are computed.
 
     >>> import numpy as np
     >>> einsum("ij,jk->ik", np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -320,7 +326,7 @@ def plan(
         options = Options(name, casting, as_optimize(optimize))
         if memory_limit is not None:
             there = [True] * len(described)
-            limit = limit_bytes(memory_limit, adapter.free_bytes(device))
+            limit = limit_bytes(memory_limit, lambda: adapter.free_bytes(device))
             sized = sized_equation(written, [operand.shape for operand in described])
             result = prod(sized.shape) * itemsize(result_dtype(adapter, described, options))
             return blocked_plan(adapter, written, described, device, options, limit, there, Landing(cut=result))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -37,18 +37,18 @@ _UNITS = {"": 1, "B": 1} | {
 }
 
 
-def limit_bytes(limit: MemoryLimit, free: int | None) -> int:
+def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
     """A memory limit in bytes.
 
     Args:
         limit: as the user gave it.
-        free: bytes that are free on the device; None where that is not known.
+        free: gives the bytes that are free on the device, None where that is not known; asked only for a fraction.
 
     Raises:
         ValueError: it is no limit.
         TypeError: it is neither a number nor a text.
 
-    >>> limit_bytes("8GiB", None), limit_bytes("1.5 MB", None), limit_bytes(0.5, 2000)
+    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2000)
     (8589934592, 1500000, 1000)
     """
     if isinstance(limit, bool) or not isinstance(limit, int | float | str):
@@ -62,9 +62,10 @@ def limit_bytes(limit: MemoryLimit, free: int | None) -> int:
     if not limit > 0:
         raise ValueError(f"memory_limit={limit!r} must be positive")
     if isinstance(limit, float) and limit < 1:
-        if free is None:
+        there = free()
+        if there is None:
             raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        return int(limit * free)
+        return int(limit * there)
     return int(limit)
 
 

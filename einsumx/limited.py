@@ -95,7 +95,7 @@ def plan_within(
         described,
         device,
         asked,
-        limit_bytes(limit, adapter.free_bytes(device)),
+        limit_bytes(limit, lambda: adapter.free_bytes(device)),
         [source.lies_there for source in found],
         lands._replace(beside=beside),
         [source.read_rate or traits.rates.copy for source in found],

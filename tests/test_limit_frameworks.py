@@ -50,24 +50,24 @@ def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
     ],
 )
 def test_limits_are_read(limit, free, found):
-    assert limit_bytes(limit, free) == found
+    assert limit_bytes(limit, lambda: free) == found
 
 
 @pytest.mark.parametrize("limit", ["", "GiB", "8 GiBs", "-1MB", "1e9", "half", 0, -5, 0.0, float("nan")])
 def test_what_is_no_limit_is_an_error(limit):
     with pytest.raises(ValueError, match="memory_limit="):
-        limit_bytes(limit, 1000)
+        limit_bytes(limit, lambda: 1000)
 
 
 @pytest.mark.parametrize("limit", [True, [1], None, 1j])
 def test_a_limit_that_is_neither_number_nor_text_is_an_error(limit):
     with pytest.raises(TypeError, match="memory_limit="):
-        limit_bytes(limit, 1000)
+        limit_bytes(limit, lambda: 1000)
 
 
 def test_a_fraction_of_an_unknown_amount_is_an_error():
     with pytest.raises(ValueError, match="give bytes"):
-        limit_bytes(0.5, None)
+        limit_bytes(0.5, lambda: None)
 
 
 def test_jax_tracers_are_refused():
@@ -125,3 +125,9 @@ def test_mxnet_writes_and_adds_gradients_under_a_limit(request_):
     before = 10 if request_ == "add" else 0
     np.testing.assert_array_equal(first.grad.asnumpy(), np.full((4, 5), before + 12))
     np.testing.assert_array_equal(second.grad.asnumpy(), np.full((5, 6), before + 8))
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_a_limit_in_bytes_is_planned_for_a_gpu_where_there_is_none(name):
+    found = einsumx.plan("ij,jk->ik", (900, 900), (900, 900), backend=name, device="cuda", memory_limit="8MB")
+    assert found.peak_bytes <= 8_000_000

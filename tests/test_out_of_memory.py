@@ -132,7 +132,7 @@ def test_the_result_is_right_wherever_memory_runs_out(at: set[int], has_out: boo
 
 
 @pytest.mark.parametrize("method", ["add", "put", "empty"])
-@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax", "mxnet"])
 def test_so_it_is_where_the_framework_adds_and_writes(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(name)
     a, b = operands()

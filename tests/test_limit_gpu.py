@@ -1,0 +1,102 @@
+"""Operands on the host, computed on a GPU under a memory limit, by ``nox -s gpu``: the result, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx.conformance.oracle import expect, judge
+from einsumx.registry import get_backend
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = "cuda:0"
+CASES = {
+    "ij,jk->ik": [(400, 300), (300, 500)],
+    "ij,ij->": [(4000, 3000), (4000, 3000)],
+    "bij,bjk->bik": [(12, 140, 120), (12, 120, 100)],
+    "ij,jk,kl->il": [(100, 90), (90, 80), (80, 100)],
+}
+ROUNDING = 64 * 512
+"""Bytes that allocators, which give out memory in steps of 512 bytes, have beyond what arrays of a plan take."""
+
+
+def torch_peak(run: Callable[[], Any]) -> tuple[Any, int]:
+    cuda = import_module("torch").cuda
+    cuda.synchronize()
+    before = cuda.memory_allocated()
+    cuda.reset_peak_memory_stats()
+    found = run()
+    cuda.synchronize()
+    return found, cuda.max_memory_allocated() - before
+
+
+def cupy_peak(run: Callable[[], Any]) -> tuple[Any, int]:
+    cuda = import_module("cupy").cuda
+
+    class Hook(cuda.MemoryHook):  # type: ignore[misc]  # CuPy has no types
+        name = "peak"
+        now = peak = 0
+
+        def malloc_postprocess(self, **given: Any) -> None:
+            self.now += given["mem_size"]
+            self.peak = max(self.peak, self.now)
+
+        def free_postprocess(self, **given: Any) -> None:
+            self.now -= given["mem_size"]
+
+    with Hook() as hook:
+        found = run()
+        cuda.Device(0).synchronize()
+    return found, hook.peak
+
+
+PEAKS = {"torch": torch_peak, "cupy": cupy_peak}
+
+
+@pytest.fixture(params=sorted(PEAKS))
+def framework(request: pytest.FixtureRequest) -> Any:
+    """A framework that sees a GPU."""
+    found = pytest.importorskip(request.param)
+    try:
+        count = found.cuda.device_count() if request.param == "torch" else found.cuda.runtime.getDeviceCount()
+    except RuntimeError as error:
+        pytest.skip(f"{request.param} finds no GPU: {error}")
+    if not count:
+        pytest.skip(f"{request.param} finds no GPU")
+    return get_backend(request.param)
+
+
+@pytest.mark.parametrize("has_out", [False, True])
+@pytest.mark.parametrize("equation", CASES)
+def test_host_operands_are_computed_on_a_gpu_within_the_limit(framework: Any, equation: str, has_out: bool) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in CASES[equation]]
+    expected = expect(equation, *arrays)
+    whole = einsumx.plan(equation, *CASES[equation], dtypes="float32").peak_bytes
+    out = np.full(expected.values.shape, np.nan, "float32") if has_out else None
+    limit = whole // 2
+
+    def run() -> Any:
+        return einsumx.einsum(equation, *arrays, backend=framework.name, device=DEVICE, memory_limit=limit, out=out)
+
+    run()  # so that the libraries have the workspaces that they keep
+    plan = einsumx.plan(equation, *arrays, backend=framework.name, device=DEVICE, memory_limit=limit, out=out)
+    found, peak = PEAKS[framework.name](run)
+    verdict = judge(found if has_out else framework.to_numpy(found), expected)
+    assert verdict, verdict.wrong
+    assert plan.blocking.order
+    assert has_out or framework.device(found) == DEVICE
+    assert peak <= plan.peak_bytes + ROUNDING
+    assert plan.peak_bytes <= limit
+
+
+def test_more_than_there_is_on_a_gpu_is_said_to_be_out_of_memory(framework: Any) -> None:
+    with pytest.raises(Exception, match="memory") as caught:
+        framework.empty((1 << 50,), "uint8", DEVICE)
+    assert framework.is_out_of_memory(caught.value)
