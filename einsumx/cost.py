@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.dtypes import arithmetic, itemsize
+from einsumx.errors import BackendError
 from einsumx.layout import contiguous, memory_order, reshaped
 from einsumx.ops import (
     Cast,
@@ -81,7 +83,8 @@ def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
 
     Args:
         plan: lowered for a framework.
-        adapter: of that framework, which knows what its kernels take; by default the backend's of that name.
+        adapter: of that framework, which knows what its kernels take; by default the backend's of that name. Of a
+            backend that is not here, such as that of a plan which was stored elsewhere, nothing is known of it.
 
     >>> import einsumx
     >>> cost = plan_cost(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float64"))
@@ -91,13 +94,14 @@ def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
     if adapter is None:
         from einsumx.registry import get_backend
 
-        adapter = get_backend(plan.backend)
+        with suppress(BackendError):
+            adapter = get_backend(plan.backend)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
     layouts = _layouts(plan, shapes, types)
     costs = []
     for op in plan.ops:
-        workspace = adapter.workspace(op, [layouts[slot] for slot in sources(op)])
+        workspace = adapter.workspace(op, [layouts[slot] for slot in sources(op)]) if adapter else 0
         costs.append(_op_cost(op, shapes, types[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in plan.operands)
     return PlanCost(
