@@ -38,13 +38,17 @@ class BackendError(errors.BackendError, MXNetError):
     """:class:`einsumx.BackendError`, raised by ``mx.np.einsum``."""
 
 
+class BlockError(errors.BlockError, MXNetError):
+    """:class:`einsumx.errors.BlockError`, raised by ``mx.np.einsum``."""
+
+
 class MemoryLimitError(errors.MemoryLimitError, MXNetError):
     """:class:`einsumx.MemoryLimitError`, raised by ``mx.np.einsum``."""
 
 
 _BOTH = {
     kind.__bases__[0]: kind
-    for kind in (EquationError, SublistError, SizeError, PathError, BackendError, MemoryLimitError)
+    for kind in (EquationError, SublistError, SizeError, PathError, BackendError, BlockError, MemoryLimitError)
 }
 
 
