@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from einsumx.layout import contiguous, layout_class
 from einsumx.lower import lower
 from einsumx.path import find_path
 from einsumx.plan import Operand
-from einsumx.prepare import Options, Written, result_dtype, sized_equation
+from einsumx.prepare import CACHES, Options, Written, result_dtype, sized_equation
 from einsumx.rates import calibrated
 from einsumx.search import block
 
@@ -95,6 +96,26 @@ def blocked_plan(
     Raises:
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
     """
+    # An optimizer object may find another path the next time.
+    plan = _blocked_plan if isinstance(options.optimize, str | bool | tuple) else _blocked_plan.__wrapped__
+    there, rates = tuple(lies_there), tuple(read_rates)
+    return plan(adapter, written, operands, device, options, limit, there, landing, rates, together, pieces)
+
+
+@lru_cache(maxsize=256)
+def _blocked_plan(
+    adapter: Adapter,
+    written: Written,
+    operands: tuple[Operand, ...],
+    device: str,
+    options: Options,
+    limit: int,
+    lies_there: tuple[bool, ...],
+    landing: Landing,
+    read_rates: tuple[float, ...],
+    together: int,
+    pieces: int,
+) -> BlockedPlan:
     sized = sized_equation(written, [operand.shape for operand in operands])
     dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
@@ -145,3 +166,6 @@ def blocked_plan(
             f"{blocking.peak_bytes * together + beside} bytes\n  {sized.text}"
         )
     return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, blocking)
+
+
+CACHES["blocks"] = _blocked_plan

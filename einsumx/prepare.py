@@ -25,7 +25,7 @@ from einsumx.plan import Operand, Plan
 from einsumx.rates import calibrated
 from einsumx.registry import backend_of, get_backend, is_builtin
 
-__all__ = ["CacheInfo", "Options", "Prepared", "Written", "cache_clear", "cache_info", "prepare", "split"]
+__all__ = ["CACHES", "CacheInfo", "Options", "Prepared", "Written", "cache_clear", "cache_info", "prepare", "split"]
 
 Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
 """An equation as it was written: text, or the operands' sublists and the output's (None: implicit)."""
@@ -277,7 +277,7 @@ def _executable(plan: Plan, adapter: Adapter, device: str) -> Run:
     return executable(plan, adapter)
 
 
-_CACHES = {
+CACHES: dict[str, Any] = {
     "calls": ready,
     "options": _by_signature,
     "plans": _by_layout,
@@ -285,6 +285,7 @@ _CACHES = {
     "equations": parsed,
     "stored": _executable,
 }
+"""The caches by name; that of blocked plans is added where it is."""
 
 
 def cache_info() -> dict[str, CacheInfo]:
@@ -293,10 +294,10 @@ def cache_info() -> dict[str, CacheInfo]:
     ``calls`` has the calls of an equation as text and arrays alone, ``options`` those with keywords, sublists or lists.
 
     >>> sorted(cache_info())
-    ['calls', 'equations', 'options', 'plans', 'sizes', 'stored']
+    ['blocks', 'calls', 'equations', 'options', 'plans', 'sizes', 'stored']
     """
     found = {}
-    for name, cache in _CACHES.items():
+    for name, cache in CACHES.items():
         info = cache.cache_info()
         found[name] = CacheInfo(info.hits, info.misses, info.maxsize or 0, info.currsize)
     return found
@@ -304,7 +305,7 @@ def cache_info() -> dict[str, CacheInfo]:
 
 def cache_clear() -> None:
     """Forget every plan and equation; the next call of each kind plans anew."""
-    for cache in _CACHES.values():
+    for cache in CACHES.values():
         cache.cache_clear()
 
 

@@ -112,3 +112,11 @@ def test_keywords_are_seen_after_a_call_without_them():
     np.testing.assert_array_equal(out, [[2.0, 3.0], [6.0, 11.0]])
     with pytest.raises(TypeError, match="outt"):
         einsumx.einsum("ij,jk->ik", a, a, outt=out)
+
+
+def test_a_blocked_plan_is_found_once():
+    einsumx.cache_clear()
+    first = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6)
+    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6) is first
+    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=2 * 10**6) is not first
+    assert einsumx.cache_info()["blocks"].hits == 1
