@@ -224,7 +224,7 @@ class NumpyAdapter(Adapter):
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         with self.xp.errstate(all="ignore"):
-            self.xp.copyto(out[box], block, casting="unsafe")
+            self.xp.copyto(out[(*box, ...)], block, casting="unsafe")  # an array even where it has one element
         return out
 
     def in_place(self, array: Any) -> Array:

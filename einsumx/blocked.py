@@ -61,15 +61,13 @@ class BlockedPlan:
         >>> import einsumx
         >>> print(einsumx.plan("ab,bc,cd->ad", (400, 300), (300, 300), (300, 500), memory_limit="2 MB"))
         ab,bc,cd->ad  (400,300) (300,300) (300,500)  float64 on numpy in blocks
-          cut a        400 into 5 blocks of up to 80
-          cut d        500 into 2 blocks of up to 250
-          ab,bc->ac    for each block of a, kept while d goes on
-          cd,ac->ad    for each block of ad
-          operand 0    960 kB, gone through 1 time
-          operand 1    720 kB, gone through 1 time
-          operand 2    1.2 MB, gone through 5 times
-          peak memory  1.95 MB of the limit of 2 MB
-          time         1.94 ms expected
+          cut a         400 into 7 blocks of up to 58
+          cd,ab,bc->ad  for each block of a
+          operand 0     960 kB, gone through 1 time
+          operand 1     720 kB, gone through 1 time
+          operand 2     1.2 MB, gone through 1 time
+          peak memory   1.97 MB of the limit of 2 MB
+          time          2.19 ms expected
         """
         from einsumx.explain import blocked_text
 

@@ -246,6 +246,12 @@ Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
 _SHARE = 0.25
 """The part of the time of reading that is not hidden where it goes on beside the computing."""
 
+_RUN, _READ, _HANDED = 20e-6, 10e-6, 200e-6
+"""Seconds beside the work itself: of a run of a stage, of a block that is read, and more of one that a thread hands over.
+
+The last is mostly time that threads take to wake up, while those of the BLAS are busy on all cores.
+"""
+
 
 class _Cost(NamedTuple):
     """What the value of a stage costs.
@@ -298,7 +304,7 @@ def blocking(
         body = bodies(stage, largest)
         if read_ahead and stage.inside:
             ahead = max(ahead, sum(size for size, nest in zip(body.read, stage.nests) if nest == stage.inside))
-        seconds = runs(stage.inside) * body.seconds
+        seconds = runs(stage.inside) * (body.seconds + _RUN)
         found: dict[int, _Cost] = {}
         for place, source in enumerate(stage.inputs):
             if isinstance(source, Stage):
@@ -308,6 +314,7 @@ def blocking(
                 times = runs(stage.nests[place])
                 reads[source] = -(-times // blocks[source])
                 reading += times * body.read_seconds[place]
+                seconds += times * (_READ + (_HANDED if read_ahead and body.read[place] else 0))
                 found[place] = _Cost(0.0, 0, body.read[place], ())
         depths = [len(nest) for nest in stage.nests]
         held = [sum(size for _, size in found[place].kept) + found[place].value for place in range(len(stage.inputs))]

@@ -24,6 +24,17 @@ def test_partial_sums_are_not_added_up_in_an_operand(backend):
     np.testing.assert_array_equal(backend.values(array), values)
 
 
+@pytest.mark.parametrize("backend", [backend for backend in INSTALLED if backend.adapter.name != "jax"], ids=str)
+def test_a_sum_of_everything_in_blocks_is_written_to_an_out_without_axes(backend):
+    array, out = backend.array(np.arange(12.0).reshape(3, 4), "float32"), backend.array(np.zeros(()), "float32")
+    equation = "ij,ij->"
+    with pytest.raises(einsumx.MemoryLimitError) as caught:
+        einsum(equation, array, array, memory_limit=1, out=out)
+    limit = int(str(caught.value).partition("memory_limit= is ")[2].split()[0])
+    assert einsum(equation, array, array, memory_limit=limit, out=out) is out
+    assert float(backend.values(out)) == 506
+
+
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
     array = backend.array(np.ones((3, 4)), "float32")

@@ -21,7 +21,7 @@ from einsumx.reading import Reader
 from einsumx.registry import get_backend
 from einsumx.sources import Source, sources
 
-ROOMY = 1_300_000
+ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""
 
 
@@ -32,7 +32,7 @@ def stored() -> tuple[Stored, Stored]:
 
 def large() -> tuple[Stored, Stored]:
     a, b = operands()
-    return Stored(np.tile(a, (5, 6))), Stored(np.tile(b, (6, 6)))
+    return Stored(np.tile(a, (15, 18))), Stored(np.tile(b, (18, 18)))
 
 
 # -- reading ahead ------------------------------------------------------------------------------------------------
