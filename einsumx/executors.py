@@ -117,7 +117,7 @@ class _Bench:
     def compute(self, piece: Piece, brought: Mapping[Part, Any]) -> Any:
         """A piece, as a NumPy array."""
         self._brought = brought
-        with sharing(self._workers):
+        with sharing(self._workers, self._adapter.name):
             value = compute(self._blocks.value(piece.place, piece.start, piece.stop), self._read)
         self._brought = {}
         return self._adapter.to_numpy(value)
@@ -285,7 +285,7 @@ class _Hands:
         mine = threading.get_ident()
         if mine not in self._benches:
             self._benches[mine] = Blocks(self.plan, contracting(self.plan, self.adapter), self.adapter.add)
-        with sharing(self.workers):
+        with sharing(self.workers, self.adapter.name):
             return compute(self._benches[mine].value(piece.place, piece.start, piece.stop), self._read)
 
     def _read(self, number: int, box: Box) -> Array:

@@ -128,7 +128,7 @@ def _of_openblas(controller: Any, verb: str) -> Any:
 
 
 class _Blas:
-    """The BLAS libraries of the process, held to one thread for as long as anyone asks for it.
+    """The BLAS libraries of the process, held to few threads, mostly to one, for as long as anyone asks for it.
 
     Args:
         libraries: all that there are.
@@ -141,28 +141,32 @@ class _Blas:
         self._own = [library for library in found if library.is_per_thread]
         self._usual = usual
         self._lock = threading.Lock()
-        self._holders = 0
+        self._holders: list[int] = []  # the most threads that each of them allows
         self._saved: list[int] = []
 
-    def hold(self) -> _Hold:
-        """Set BLAS to one thread, if no other holder has."""
+    def hold(self, most: int = 1) -> _Hold:
+        """Let BLAS use up to ``most`` threads, or as few as another holder does."""
         with self._lock:
             if not self._holders:
                 self._saved = [library.get() for library in self._shared]
-                _change(self._shared, self._saved, [1] * len(self._saved))
-            self._holders += 1
+            before = self._allowed()
+            self._holders.append(most)
+            _change(self._shared, before, self._allowed())
             lowest = min(self._saved, default=self._usual)
-        own = [library.get() for library in self._own]
-        _change(self._own, own, [1] * len(own))
-        return _Hold(min(lowest, *own) if own else lowest, self._usual, own)
+        own = _limit(self._own, most)
+        return _Hold(min(lowest, *own) if own else lowest, self._usual, most, own)
 
     def release(self, hold: _Hold) -> None:
         """Undo one hold, in its thread; the last one puts back what was before the first."""
-        _change(self._own, [1] * len(self._own), hold.own)
+        _change(self._own, [min(hold.most, number) for number in hold.own], hold.own)
         with self._lock:
-            self._holders -= 1
-            if not self._holders:
-                _change(self._shared, [1] * len(self._shared), self._saved)
+            before = self._allowed()
+            self._holders.remove(hold.most)
+            _change(self._shared, before, self._allowed())
+
+    def _allowed(self) -> list[int]:
+        """How many threads the holders leave to each library."""
+        return [min([number, *self._holders]) for number in self._saved]
 
     def settle_worker(self) -> None:
         """In a thread of the pool: one thread, for good, in libraries that have a number for each thread."""
@@ -171,8 +175,7 @@ class _Blas:
 
     def restore(self) -> None:
         """Put back what was before any hold, in a child process that has none of the holders."""
-        if self._holders:
-            _change(self._shared, [1] * len(self._shared), self._saved)
+        _change(self._shared, self._allowed(), self._saved)
 
 
 class _Hold(NamedTuple):
@@ -181,12 +184,21 @@ class _Hold(NamedTuple):
     Attributes:
         found: the least number of threads that a library was set to.
         usual: what they are set to where nobody limits them.
+        most: how many threads it leaves to them.
         own: the numbers of the libraries that have one for each thread.
     """
 
     found: int
     usual: int
+    most: int
     own: list[int]
+
+
+def _limit(libraries: Sequence[_Library], most: int) -> list[int]:
+    """Set libraries to at most so many threads; what they were set to."""
+    before = [library.get() for library in libraries]
+    _change(libraries, before, [min(most, number) for number in before])
+    return before
 
 
 def _change(libraries: Sequence[_Library], before: Sequence[int], after: Sequence[int]) -> None:
@@ -197,6 +209,15 @@ def _change(libraries: Sequence[_Library], before: Sequence[int], after: Sequenc
 
 @lru_cache(maxsize=1)
 def _blas() -> _Blas:
+    with _finding:  # or threads that come here first at the same time would hold two of them
+        return _found_blas()
+
+
+_finding = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _found_blas() -> _Blas:
     import numpy  # noqa: F401  # brings the BLAS that is looked for
     from threadpoolctl import ThreadpoolController
 
@@ -204,6 +225,14 @@ def _blas() -> _Blas:
     asked = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
     found = ThreadpoolController().select(user_api="blas").lib_controllers
     return _Blas(map(_Library, found), min([*asked, len(_cpus())]))
+
+
+@lru_cache(maxsize=16)
+def _openmp(backend: str) -> list[_Library]:
+    """The OpenMP libraries of a process that has imported a backend: PyTorch's threads are theirs."""
+    from threadpoolctl import ThreadpoolController
+
+    return [_Library(found) for found in ThreadpoolController().select(user_api="openmp").lib_controllers]
 
 
 # -- the pool -----------------------------------------------------------------------------------------------
@@ -332,27 +361,41 @@ def run(jobs: Sequence[Job]) -> None:
 
 
 @contextmanager
-def sharing(workers: int) -> Iterator[None]:
+def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
     """In this thread, use the share of the threads that is left to one of ``workers`` that work at the same time.
 
-    How work is cut does not change, and so neither do the bits of results.
+    It holds for einsumx's own threads, for those of BLAS libraries and for those of OpenMP, of which PyTorch makes
+    use; not for those of JAX, and of MXNet, which are of the whole process. How einsumx cuts work does not change.
+
+    Args:
+        workers: how many there are.
+        backend: the name of the one that computes.
 
     >>> with sharing(1000):
     ...     run([lambda: None, lambda: None])
     """
-    _inside.most = max(1, get_num_threads() // workers)
+    share = max(1, get_num_threads() // workers)
+    openmp = _openmp(backend)
+    blas = _blas()
+    before, hold = _limit(openmp, share), blas.hold(share)
+    _inside.most = share
     try:
         yield
     finally:
         del _inside.most
+        blas.release(hold)
+        _change(openmp, [min(share, number) for number in before], before)
 
 
 def _after_fork() -> None:
     """The child of a fork has none of the workers, and locks may be held that nobody will release."""
+    global _finding
     _pool.forget_workers()
+    _finding = threading.Lock()
     if _blas.cache_info().currsize:
         _blas().restore()
         _blas.cache_clear()
+        _found_blas.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

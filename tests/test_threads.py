@@ -206,6 +206,38 @@ def test_a_limit_set_from_outside_is_honoured_and_kept(four_in_blas):
         assert seen == {threading.get_ident()}
 
 
+def test_one_of_several_workers_has_its_share_of_the_threads_of_blas(four_in_blas):
+    threads.set_num_threads(4)
+    found, meeting = [], threading.Barrier(2, timeout=60)
+
+    def work():
+        with threads.sharing(2):
+            meeting.wait()
+            found.extend(settings())
+            threads.run([lambda: found.append(settings())] * 4)
+            meeting.wait()
+
+    both = [threading.Thread(target=work) for _ in range(2)]
+    for worker in both:
+        worker.start()
+    for worker in both:
+        worker.join(60)
+    blas = {number for number in found if isinstance(number, int)}
+    assert blas <= {1, 2}
+    assert 2 in blas
+    assert all(set(numbers) == {1} for numbers in found if not isinstance(numbers, int))
+    assert set(settings()) == {4}
+
+
+def test_one_of_several_workers_has_its_share_of_the_threads_of_openmp(monkeypatch):
+    library = PerThread()
+    monkeypatch.setattr(threads, "_openmp", lambda backend: [library])
+    threads.set_num_threads(6)
+    with threads.sharing(2, "torch"):
+        assert library.get() == 3
+    assert library.get() == 8
+
+
 # -- how many -------------------------------------------------------------------------------------------------
 
 
