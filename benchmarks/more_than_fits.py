@@ -1,14 +1,19 @@
-"""Time contractions under a memory limit beside the same without one: memory maps, HDF5, and plain arrays.
+"""Time contractions under a memory limit beside the same without one, with operands and results in files and in HDF5.
 
-The cases are the one of opt_einsum_torch's own page, whose inputs are four times the limit, and square products whose
-three matrices are three times the limit. Files lie in a temporary folder, which is removed, and in the system's page
-cache when they are timed: what is measured is what the blocks cost. opt_einsum_torch runs beside where there is CUDA.
-Results are checked against each other; nothing is asserted about times.
+The cases are the one of opt_einsum_torch's own page, whose inputs are four times the limit, square products whose three
+matrices are three times the limit, a chain and a batch of products. Files lie in a temporary folder, which is removed,
+and in the system's page cache when they are timed: what is measured is what the blocks cost. "peak" is what the plan
+says and what NumPy then counts; "capped" is a run in a process of its own, whose address space ends where the limit
+does. opt_einsum_torch runs beside where there is CUDA. Results are checked against each other; nothing is asserted
+about times.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
 import tempfile
+import tracemalloc
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +38,10 @@ except ImportError:
     h5py = None
 
 
+SLACK = 64 << 20
+"""Bytes for the stacks of threads, the allocator's arenas, and what is imported late."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A contraction, how its operands and its result are kept, and the limit as a share of the bytes of both."""
@@ -51,8 +60,11 @@ def cases(scale: float) -> Iterator[Case]:
     for kept in ("files", "HDF5"):
         yield Case("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
     n = round(6000 * scale**0.5)
-    for kept in ("files", "HDF5", "arrays"):
+    for kept in ("files", "HDF5"):
         yield Case("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
+    yield Case("chain", "ij,jk,kl->il", ((n, n),) * 3, "HDF5", 1 / 4)
+    batch = max(round(400 * scale), 1)
+    yield Case("batch", "bij,bjk->bik", ((batch, 400, 500), (batch, 500, 300)), "HDF5", 1 / 4)
 
 
 def main() -> None:
@@ -70,11 +82,13 @@ def main() -> None:
         "inputs",
         "limit",
         "peak",
+        "counted",
         "blocks",
         "no limit",
         "limited",
         "ratio",
-        "opt_einsum_torch",
+        "capped",
+        *(["opt_einsum_torch"] if has_ancestor() else []),
     ):
         table.add_column(name, justify="left" if name in ("case", "kept in") else "right")
     for case in cases(asked.scale):
@@ -82,6 +96,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
                 table.add_row(*measured(case, Path(folder), asked.rounds))
     console.print(table)
+    if not has_ancestor():
+        console.print("opt_einsum_torch is not beside: it takes CUDA, and to be installed.")
 
 
 def measured(case: Case, folder: Path, rounds: int) -> list[str]:
@@ -104,7 +120,12 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
 
     plan = einsumx.plan(case.equation, *operands, memory_limit=limit, out=second)
     seconds: dict[Callable[[], Any], list[float]] = {unlimited: [], limited: []}
-    expected, found = (function()[...] for function in seconds)
+    expected = unlimited()[...]
+    tracemalloc.start()
+    limited()
+    counted = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    found = second[...]
     difference = np.abs(expected - found).max() / np.abs(expected).max()
     if not difference < 1e-3:
         raise SystemExit(f"{case.name}: the results differ by {difference:.1e} of the largest element")
@@ -121,11 +142,13 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
         quantity(inputs, "B"),
         quantity(limit, "B"),
         quantity(plan.peak_bytes, "B"),
+        quantity(counted, "B"),
         str(prod(plan.blocking.counts)),
         duration(whole),
         duration(parts),
         f"{parts / whole:.2f}",
-        ancestor(case, operands, limit, rounds),
+        capped(case, folder, limit),
+        *([ancestor(case, operands, limit, rounds)] if has_ancestor() else []),
     ]
 
 
@@ -136,8 +159,7 @@ def empty(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
             return np.memmap(path, np.float32, "w+", shape=shape)
         case "HDF5":
             return h5py.File(path, "w").create_dataset("array", shape, np.float32)
-        case _:
-            return np.empty(shape, np.float32)
+    raise ValueError(f"nothing is kept in {case.kept!r}")
 
 
 def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
@@ -146,18 +168,66 @@ def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
     rng = np.random.default_rng(prod(shape))
     for place in range(shape[0]):
         array[place] = rng.random(shape[1:], np.float32) - 0.5
+    array.flush() if case.kept == "files" else array.file.flush()
     return array
 
 
-def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
-    """What opt_einsum_torch takes under the same limit; it computes on CUDA alone."""
+def capped(case: Case, folder: Path, limit: int) -> str:
+    """How long it takes in a process of its own whose address space is capped."""
+    spawn = multiprocessing.get_context("spawn")
+    answer, said = spawn.Pipe(duplex=False)
+    child = spawn.Process(target=run_capped, args=(case, folder, limit, said))
+    child.start()
+    said.close()
     try:
+        return str(answer.recv())
+    except EOFError:
+        return "failed"
+    finally:
+        child.join()
+
+
+def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
+    """Cap the address space at what is there, the mapped files among it, and the limit; run; say how long it took."""
+    operands = [opened(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
+    result = empty(case, folder / "capped", einsumx.plan(case.equation, *case.shapes).shape)
+    square = np.ones((1000, 1000), np.float32)
+    einsumx.einsum("ij,jk->ik", square, square, memory_limit=10**8)  # imports, threads, and the BLAS's own buffers
+    del square
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    cap = pages * resource.getpagesize() + limit + SLACK
+    resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
+    start = perf_counter()
+    try:
+        einsumx.einsum(case.equation, *operands, out=result, memory_limit=limit)
+    except MemoryError as error:
+        said.send(type(error).__name__)
+    else:
+        said.send(duration(perf_counter() - start))
+
+
+def opened(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+    """An operand that was written, to be read."""
+    if case.kept == "HDF5":
+        return h5py.File(path, "r", locking=False)["array"]
+    return np.memmap(path, np.float32, "r", shape=shape)
+
+
+def has_ancestor() -> bool:
+    """Whether opt_einsum_torch can run; it computes on CUDA alone."""
+    try:
+        import opt_einsum_torch  # noqa: F401
         import torch
-        from opt_einsum_torch import EinsumPlanner
     except ImportError:
-        return "not installed"
-    if not torch.cuda.is_available():
-        return "needs CUDA"
+        return False
+    return bool(torch.cuda.is_available())
+
+
+def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
+    """What opt_einsum_torch takes under the same limit."""
+    import torch
+    from opt_einsum_torch import EinsumPlanner
+
     planner = EinsumPlanner(torch.device("cuda:0"), cuda_mem_limit=limit)
     times = []
     try:
