@@ -35,6 +35,13 @@ def test_the_same_lines_run_on_every_framework(head, capsys):
     assert type(names["output"]) is type(names["queries"])
 
 
+def test_a_product_under_a_limit_is_written_to_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(next(block for block in BLOCKS if "memory_limit=" in block), names)
+    np.testing.assert_allclose(np.load("c.npy"), names["a"] @ names["b"], rtol=1e-12)
+
+
 def test_the_backend_of_the_example_is_one():
     names = {}
     exec(BACKEND, names)

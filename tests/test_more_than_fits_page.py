@@ -1,0 +1,75 @@
+"""What docs/more-than-fits.md shows runs as it stands, and gives what it says."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
+FIRST, PLAN, ERROR, MAPS, HDF5, TORCH, EXECUTOR, DASK = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*blocks):
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    return names
+
+
+def test_a_contraction_in_blocks_is_the_contraction():
+    names = run(FIRST)
+    exact = np.einsum("ijk,jr,kr->ir", *(names[name] for name in "xbc"), optimize=True)
+    np.testing.assert_allclose(names["a"], exact, rtol=1e-12)
+
+
+def test_the_plan_says_what_the_page_says_that_it_does(capsys):
+    run(FIRST, PLAN)
+    said = capsys.readouterr().out
+    for word in ("cut ", "operand 0", "operand 1", "peak memory", "time"):
+        assert f"\n  {word}" in said
+
+
+def test_a_limit_that_is_too_small_names_one_that_is_not_and_a_result_that_is_given_does_not_count(capsys):
+    names = run(ERROR)
+    said = capsys.readouterr().out
+    smallest = int(said.partition("the smallest memory_limit= is ")[2].split()[0])
+    assert smallest >= 1200 * 900 * 8
+    run(ERROR, f"einsum('ij,jk->ik', a, b, memory_limit={smallest})")
+    np.testing.assert_allclose(names["c"], names["a"] @ names["b"], rtol=1e-12)
+
+
+def test_memory_maps_are_read_and_written(capsys):
+    names = run(MAPS)
+    found = np.load("c.npy", mmap_mode="r")
+    np.testing.assert_allclose(found, names["a"] @ names["b"], rtol=1e-5)
+    done, every = capsys.readouterr().out.splitlines()[-1].split()
+    assert done == every
+    assert int(every) > 1
+
+
+def test_datasets_of_hdf5_are_read_and_written(capsys):
+    pytest.importorskip("h5py")
+    run(HDF5)
+    assert capsys.readouterr().out == "1600.0\n"
+
+
+def test_gradients_are_computed_under_the_limit(capsys):
+    pytest.importorskip("torch")
+    run(TORCH)
+    assert capsys.readouterr().out == "tensor(400.)\n"
+
+
+def test_blocks_run_on_an_executor():
+    assert (run(EXECUTOR)["c"] == 500).all()
+
+
+def test_dask_arrays_stay_lazy(capsys):
+    pytest.importorskip("dask.array")
+    run(DASK)
+    assert "3000." in capsys.readouterr().out
