@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
@@ -11,6 +12,7 @@ from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.errors import BackendError
 from einsumx.ops import Op
+from einsumx.pinned import Event, Ring
 from einsumx.plan import Plan
 from einsumx.rates import Rates
 
@@ -122,8 +124,51 @@ class CupyAdapter(NumpyAdapter):
     def to_numpy(self, array: Array) -> Any:
         return self.xp.asnumpy(array)
 
+    def move(self, array: Array, device: str) -> Array:
+        return array if device in ("", self.device(array)) else self.from_numpy(array, device)
+
+    def ring(self, device: str) -> Ring | None:
+        return Ring(_Uploads(self.xp, self._device(device)))
+
     def synchronize(self, array: Array) -> None:
-        array.device.synchronize()
+        with array.device:
+            self.xp.cuda.get_current_stream().synchronize()  # and for no copies to the device on another one
+
+
+class _Uploads:
+    """Copies to one device; see :class:`einsumx.pinned.Uploads`."""
+
+    def __init__(self, xp: Any, device: Any) -> None:
+        self._xp, self._device = xp, device
+
+    def register(self, address: int, nbytes: int) -> None:
+        with self._device:
+            self._xp.cuda.runtime.hostRegister(address, nbytes, 0)
+
+    def unregister(self, address: int) -> None:
+        with self._device:
+            self._xp.cuda.runtime.hostUnregister(address)
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        with self._device, self._stream:
+            return self._xp.empty(shape, self._xp.dtype(dtype))
+
+    def copy(self, target: Array, start: int, piece: Any) -> Event:
+        with self._device:
+            (target.data + start).copy_from_host_async(piece.ctypes.data, piece.nbytes, self._stream)
+            event: Event = self._stream.record()
+            return event
+
+    @property
+    def _stream(self) -> Any:
+        return _stream(self._xp, self._device.id)
+
+
+@lru_cache(maxsize=64)
+def _stream(xp: Any, number: int) -> Any:
+    """The stream of copies to a device: always the same one, as memory that is freed stays with its stream."""
+    with xp.cuda.Device(number):
+        return xp.cuda.Stream(non_blocking=True)
 
 
 ADAPTER = CupyAdapter()

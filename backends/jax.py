@@ -182,6 +182,14 @@ class JaxAdapter(Adapter):
         )
         return compiled
 
+    def find_device(self, name: str) -> str:
+        try:
+            found = self._device(name)
+        except (RuntimeError, ValueError, IndexError) as error:
+            there = ", ".join(f"{device.platform}:{device.id}" for device in self._jax.devices())
+            raise BackendError(f"jax finds no device {name!r}; there are {there}") from error
+        return f"{found.platform}:{found.id}"
+
     def free_bytes(self, device: str) -> int | None:
         place = self._device(device) or self._jax.devices()[0]
         if place.platform == "cpu":
@@ -192,7 +200,10 @@ class JaxAdapter(Adapter):
     # -- to and from the host ---------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        return self._jax.device_put(self.xp.asarray(array), self._device(device))
+        return self.xp.asarray(array, device=self._device(device))
+
+    def move(self, array: Array, device: str) -> Array:
+        return self._jax.device_put(array, self._device(device)) if device else array
 
     def _device(self, name: str) -> Any:
         """The device of that name; None, for the default one, where it is empty."""

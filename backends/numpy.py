@@ -223,8 +223,9 @@ class NumpyAdapter(Adapter):
             return self._array(self.xp.add(total, part, out=total if total.ndim else None))
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        place = (*box, ...)  # of an array, even where it has one element
         with self.xp.errstate(all="ignore"):
-            self.xp.copyto(out[(*box, ...)], block, casting="unsafe")  # an array even where it has one element
+            self.xp.copyto(out[place], block, casting="unsafe")
         return out
 
     def in_place(self, array: Any) -> Array:

@@ -16,6 +16,7 @@ from einsumx.errors import BackendError
 from einsumx.layout import layout_class
 from einsumx.memory import free_host_bytes
 from einsumx.ops import Matmul, Multiply, Op, Sum
+from einsumx.pinned import Ring
 from einsumx.plan import Operand
 from einsumx.rates import Rates
 from einsumx.traits import Traits
@@ -239,6 +240,9 @@ class TorchAdapter(Adapter):
                 f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
             ) from error
 
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return array.detach()[box]  # other threads, in which torch records, compute blocks too
+
     def add(self, total: Array, part: Array) -> Array:
         signed = self._signed.get(total.dtype)
         if signed is not None:
@@ -278,9 +282,17 @@ class TorchAdapter(Adapter):
     def to_numpy(self, array: Array) -> Any:
         return array.detach().resolve_conj().resolve_neg().cpu().numpy()
 
+    def move(self, array: Array, device: str) -> Array:
+        return array.to(device, memory_format=self.xp.contiguous_format) if device else array
+
+    def ring(self, device: str) -> Ring | None:
+        if device.partition(":")[0] != "cuda":
+            return None
+        return Ring(import_module("einsumx.backends.torch_cuda").Uploads(self.xp.device(device), self.dtype))
+
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
-            self.xp.cuda.synchronize(array.device)
+            self.xp.cuda.current_stream(array.device).synchronize()  # and for no copies to the device on another one
 
 
 class _Writeable:

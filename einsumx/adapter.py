@@ -20,6 +20,7 @@ from einsumx.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
+    from einsumx.pinned import Ring
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
@@ -333,6 +334,20 @@ class Adapter:
             isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
         )
 
+    def find_device(self, name: str) -> str:
+        """A device that a user named, by the name that its arrays give it.
+
+        Raises:
+            BackendError: there is none of that name.
+        """
+        try:
+            found = self.device(self.empty((0,), "float32", name))
+        except Exception as error:
+            raise BackendError(f"{self.name} finds no device {name!r}: {error}") from error
+        if found.partition(":")[0] != name.partition(":")[0]:
+            raise BackendError(f"{self.name} finds no device {name!r}; there is {found}")
+        return found
+
     def free_bytes(self, device: str) -> int | None:
         """Bytes of memory that are free on the device; None where that is not known."""
         return None
@@ -346,6 +361,16 @@ class Adapter:
     def to_numpy(self, array: Array) -> Any:
         """The values of ``array`` as a NumPy array."""
         return import_module("numpy").asarray(array)
+
+    def move(self, array: Array, device: str) -> Array:
+        """``array`` on ``device``: itself, where it lies there, or where the name is empty."""
+        if device in ("", self.device(array)):
+            return array
+        return self.from_numpy(self.to_numpy(array), device)
+
+    def ring(self, device: str) -> Ring | None:
+        """The pinned buffers through which NumPy arrays reach ``device``; None where :meth:`from_numpy` brings them."""
+        return None
 
     def synchronize(self, array: Array) -> None:
         """Wait until ``array`` is computed, where the framework works asynchronously."""

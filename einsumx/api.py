@@ -73,6 +73,7 @@ def einsum(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
     device: str = "",
+    devices: Sequence[str] = (),
     executor: Executor | None = None,
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
@@ -94,8 +95,12 @@ def einsum(
         memory_limit: what the contraction may have in memory at once, the result included but for ``out``: bytes, a
             text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
             be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
-        device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. On CUDA, neither the
-            peak nor the speed of reading from the host has been measured yet: ``nox -s gpu`` does the first.
+        device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. What lies elsewhere is
+            brought there block by block; from the host to CUDA through a few pinned buffers, which are memory of the
+            host and do not count. A fresh result lies there too. On CUDA none of this has run on hardware yet.
+        devices: under a limit, several devices that compute blocks at the same time, ``["cuda:0", "cuda:1"]``: each
+            gets the next block when it is done with one, and the limit is that of each. A fresh result lies on the
+            first of them. This has run on JAX's devices of the CPU alone, and not on GPUs yet.
         executor: under a limit, whose workers compute the blocks: of threads, of processes, of loky, a Dask client's
             ``get_executor()``, or any other of the kind of ``concurrent.futures``. The limit is then that of each
             process. Operands in files are opened there by the workers; others reach each of them once.
@@ -121,7 +126,7 @@ def einsum(
             framework cannot honour.
         MemoryLimitError: nothing fits; it names the smallest limit under which something does. Or memory ran out, and
             there is nothing that takes less.
-        BlockError: a worker of ``executor`` could not compute a block.
+        BlockError: a worker of ``executor``, or one of ``devices``, could not compute a block.
 
     Each of these comes before any work, and leaves ``out`` as it was, but for a BlockError and for memory that runs
     out, which come while blocks are computed.
@@ -145,6 +150,7 @@ def einsum(
             backend=backend,
             memory_limit=memory_limit,
             device=device,
+            devices=devices or None,
             executor=executor,
             progress=progress,
             resume=resume,
@@ -165,9 +171,11 @@ def einsum(
             order=order,
             resume=resume,
             executor=executor,
+            devices=devices,
             progress=progress,
         )
-    for name, value in (("device", device), ("executor", executor), ("progress", progress), ("resume", resume)):
+    limited = {"device": device, "devices": devices, "executor": executor, "progress": progress, "resume": resume}
+    for name, value in limited.items():
         if value:
             raise ValueError(f"{name}={value!r} is for a contraction under memory_limit=, and there is none")
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)

@@ -208,7 +208,9 @@ def contracting(plan: BlockedPlan, adapter: Adapter) -> Contract:
         prepared = prepare(adapter, stage.equation, arrays, options)
         value = adapter.plain(prepared.run(*arrays))
         # What is added up in its own memory must be no view of an operand.
-        return adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
+        value = adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
+        adapter.synchronize(value)  # what is only queued holds on to its blocks
+        return value
 
     return contract
 

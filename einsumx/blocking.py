@@ -231,12 +231,14 @@ class Landing(NamedTuple):
         whole: bytes of a copy of it, where it is computed in one.
         copied: bytes an element of a copy of each block that is written.
         beside: bytes that are there meanwhile, and count.
+        waiting: bytes an element of the blocks that are there while the next one is computed.
     """
 
     cut: int = 0
     whole: int = 0
     copied: int = 0
     beside: int = 0
+    waiting: int = 0
 
 
 Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
@@ -337,8 +339,10 @@ def blocking(
 
     found = cost(root)
     landed = found.value + sum(size for _, size in found.kept)
-    landed += landing.copied * prod(largest[label] for label in root.output)
+    block = prod(largest[label] for label in root.output)
+    landed += landing.copied * block
     peak = max(found.peak, landed) + landing.cut if root.nest else max(found.peak, landed + landing.whole)
+    peak += landing.waiting * block
     # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
     seconds = max(found.seconds, reading) + min(found.seconds, reading) * (_SHARE if ahead else 1)
     return Blocking(counts, order, root, peak + landing.beside + ahead, seconds, tuple(reads), ahead)

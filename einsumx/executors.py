@@ -39,7 +39,7 @@ from einsumx.registry import get_backend
 from einsumx.sources import Source, host_array, sources
 from einsumx.threads import sharing
 
-__all__ = ["Crew", "Values"]
+__all__ = ["Crew", "Hands", "Piece", "Values"]
 
 Values: TypeAlias = Generator[tuple[int, Array], None, None]
 """Blocks of a result by their numbers."""
@@ -179,8 +179,16 @@ def compute_piece(job: Job, piece: Piece, parts: Sequence[Part] = (), arrays: Se
 # -- in the caller ----------------------------------------------------------------------------------------------
 
 
-class _Hands:
-    """One contraction in the hands of an executor: here, of the threads of the caller's own process."""
+class Hands:
+    """One contraction in the hands of an executor: here, of the threads of the caller's own process.
+
+    Args:
+        executor: that computes the pieces.
+        workers: how many it has.
+        plan: of the contraction.
+        adapter: of the framework that computes.
+        operands: how each is read.
+    """
 
     def __init__(
         self, executor: Any, workers: int, plan: BlockedPlan, adapter: Adapter, operands: Sequence[Source]
@@ -210,7 +218,7 @@ class _Hands:
                     future = done.pop()
                     piece = running.pop(future)
                     try:
-                        ready[piece.number] = self.received(piece, future.result())
+                        ready[piece.number] = future.result()
                     except Exception as error:
                         lost[piece.number] += 1
                         if lost[piece.number] > RETRIES or not self.goes_on(piece, error):
@@ -219,7 +227,7 @@ class _Hands:
                     del future
                 while ready and (added in ready or not in_parts):
                     piece = pieces[added if in_parts else next(iter(ready))]
-                    value = ready.pop(piece.number)
+                    value = self.received(piece, ready.pop(piece.number))
                     total = self.adapter.add(total, value) if piece.start else value
                     del value
                     added += 1
@@ -308,9 +316,11 @@ class _Hands:
             future.cancel()
         wait(running)
         self._benches.clear()
+        for source in self.operands:
+            source.close()
 
 
-class _RemoteHands(_Hands):
+class _RemoteHands(Hands):
     """In the hands of processes that share no memory with the caller."""
 
     local = False
@@ -457,6 +467,7 @@ class Crew:
         workers: how many tasks run at the same time.
         together: how many blocks share what the result leaves of one process's memory limit.
         pieces: into how many pieces a contraction is to be cut at least, so that all workers are busy to its end.
+        waiting: how many values of blocks are there besides those that share the limit.
 
     Raises:
         TypeError: it is no executor.
@@ -468,7 +479,7 @@ class Crew:
         self._executor = executor
         threads = 1  # of a worker's process
         if _package(executor) == "distributed":
-            self._hands: type[_Hands] = _DaskHands
+            self._hands: type[Hands] = _DaskHands
             client: Any = executor
             nthreads = client._client.nthreads().values()
             self.workers, threads = max(sum(nthreads), 1), max(nthreads, default=1)
@@ -476,13 +487,14 @@ class Crew:
             found = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", None)
             self.workers = int(found or os.cpu_count() or 1)
             if isinstance(executor, ThreadPoolExecutor):
-                self._hands, threads = _Hands, self.workers
+                self._hands, threads = Hands, self.workers
             else:
                 is_local = isinstance(executor, ProcessPoolExecutor) or _package(executor) == "loky"
                 self._hands = _LocalHands if is_local else _RemoteHands
         # Beside the blocks that are being computed there is the one that parts are added to, or that arrives.
         self.together = 1 + threads
         self.pieces = 2 * self.workers
+        self.waiting = 0
 
     def values(
         self,

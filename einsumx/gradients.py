@@ -175,6 +175,7 @@ def recorded(
     order: str = "K",
     resume: Any = None,
     executor: Any = None,
+    devices: Sequence[str] = (),
     progress: Any = False,
     beside: int = 0,
 ) -> Array:
@@ -186,7 +187,7 @@ def recorded(
     adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
     limited = plan_within(
         written, operands, options, limit, backend=backend, device=device, out=out, order=order, resume=resume,
-        executor=executor, beside=beside,
+        executor=executor, devices=devices, beside=beside,
     )  # fmt: skip
     numbers = [number for number, array in enumerate(operands) if owner(array) is adapter and adapter.records(array)]
     if not numbers:

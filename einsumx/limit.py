@@ -157,7 +157,7 @@ def _blocked_plan(
     share = (limit - beside) // together
     blocking, fits = block(sized, path, share, landing._replace(cut=landing.cut - beside), body, pieces=pieces)
     if fits and blocking.order and not all(lies_there) and together == 1:
-        ahead, fits_too = block(sized, path, limit, landing, body, read_ahead=True)
+        ahead, fits_too = block(sized, path, limit, landing, body, read_ahead=True, pieces=pieces)
         if fits_too and ahead.seconds < _WORTH * blocking.seconds:
             blocking = ahead
     if not fits:

@@ -14,7 +14,8 @@ from typing import Any
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocking import Stage
-from einsumx.dtypes import check_casting
+from einsumx.devices import Devices, find_devices
+from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError
 from einsumx.executors import Crew, Values
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
@@ -40,7 +41,7 @@ class Limited:
         target: where the result goes.
         within: the same contraction under another limit in bytes, and without a journal.
         journal: where the blocks that are done are written down; None where they are not.
-        crew: who computes blocks; None for the caller alone.
+        crew: who computes blocks: an executor or several devices; None for the caller alone.
     """
 
     plan: BlockedPlan
@@ -49,7 +50,7 @@ class Limited:
     target: Target
     within: Callable[[int], Limited]
     journal: Journal | None = None
-    crew: Crew | None = None
+    crew: Crew | Devices | None = None
 
 
 def plan_within(
@@ -64,6 +65,7 @@ def plan_within(
     order: str = "K",
     resume: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    devices: Sequence[str] = (),
     beside: int = 0,
 ) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written but the journal's start.
@@ -72,14 +74,21 @@ def plan_within(
         EinsumxError: as :func:`einsumx.einsum` does.
         ValueError: ``order`` or ``resume`` make no sense here.
     """
-    crew = Crew(executor) if executor is not None else None
+    if devices and (device or executor is not None):
+        raise ValueError(f"devices= says where all is computed; leave {'device' if device else 'executor'}= away")
+    crew: Crew | Devices | None = Crew(executor) if executor is not None else None
     adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
     for array in operands:
         if owner(array) is adapter:
             adapter.check_eager(array)
+            adapter.synchronize(array)  # which other threads are going to read
     asked = options(adapter)
     check_casting(asked.casting)
-    found, device = sources(operands, adapter, device)
+    places = find_devices(adapter, devices or [device] if devices or device else [])
+    found, device = sources(operands, adapter, places[0] if places else "")
+    if len(places) > 1:
+        crew = Devices(places, (found, *(sources(operands, adapter, name)[0] for name in places[1:])))
+        found = crew.operands()
     described = tuple(source.operand for source in found)
     dtype = result_dtype(adapter, described, asked)
     traits = calibrated(adapter, device)
@@ -88,24 +97,25 @@ def plan_within(
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
     asked_order, order = order, _order(order, out, adapter, operands)
     shape = sized_equation(written, [operand.shape for operand in described]).shape
-    lands, late = landing(out, given, adapter, shape, dict(traits.widen).get(dtype, dtype), dtype, order)
+    computed = dict(traits.widen).get(dtype, dtype)
+    lands, late = landing(out, given, adapter, shape, computed, dtype, order)
     plan = blocked_plan(
         adapter,
         written,
         described,
         device,
         asked,
-        limit_bytes(limit, lambda: adapter.free_bytes(device)),
+        limit_bytes(limit, lambda: _free_bytes(adapter, places or (device,))),
         [source.lies_there for source in found],
-        lands._replace(beside=beside),
+        lands._replace(beside=beside, waiting=crew.waiting * itemsize(computed) if crew is not None else 0),
         [source.read_rate or traits.rates.copy for source in found],
         together=crew.together if crew is not None else 1,
         pieces=crew.pieces if crew is not None else 1,
     )
     goes = target(plan, adapter, given, out, order, asked.casting, late)
     within = partial(
-        plan_within, written, given, options, backend=backend, device=device, out=out, order=asked_order,
-        executor=executor, beside=beside,
+        plan_within, written, given, options, backend=backend, device="" if devices else device, devices=devices,
+        out=out, order=asked_order, executor=executor, beside=beside,
     )  # fmt: skip
     if resume is None:
         return Limited(plan, adapter, tuple(found), goes, within, None, crew)
@@ -115,6 +125,13 @@ def plan_within(
             "no memory with an operand"
         )
     return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew)
+
+
+def _free_bytes(adapter: Adapter, devices: Sequence[str]) -> int | None:
+    """Bytes that are free on that of the devices which has least; None where that is not known."""
+    found = [adapter.free_bytes(device) for device in devices]
+    known = [free for free in found if free is not None]
+    return min(known) if len(known) == len(found) else None
 
 
 def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:

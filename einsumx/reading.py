@@ -47,6 +47,8 @@ class Reader:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        for source in self._sources:
+            source.close()
 
     def read(self, number: int, box: Box) -> Array:
         """The part of operand ``number`` that lies in ``box``; the thread's errors come from here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -14,6 +15,7 @@ from einsumx.adapter import Adapter, Array
 from einsumx.blocked import Box
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
+from einsumx.pinned import Ring
 from einsumx.plan import Operand
 from einsumx.prepare import arrays_of, one_device
 from einsumx.registry import get_backend, is_builtin, is_known, owner
@@ -69,6 +71,9 @@ class Source:
     def expect(self, box: Box) -> None:
         """Hear that ``box`` is read soon: where blocks are views of a mapped file, the system is told to load it."""
 
+    def close(self) -> None:
+        """Let go what reading takes besides the blocks; it may be read again all the same."""
+
 
 class _OnDevice(Source):
     """An array of the framework, where it is computed."""
@@ -111,17 +116,35 @@ class _Mapped(_OnDevice):
         _will_need(self._mapped[box])
 
 
+class _Elsewhere(_OnDevice):
+    """An array of the framework on another device than that on which it is computed."""
+
+    def __init__(self, array: Array, adapter: Adapter, device: str) -> None:
+        super().__init__(array, adapter)
+        self._device = device
+        self.operand = replace(self.operand, strides=None)
+        self.lies_there = False
+
+    def read(self, box: Box) -> Array:
+        return self._adapter.move(super().read(box), self._device)
+
+
 class _OnHost(Source):
     """Anything that gives NumPy arrays by slices, of which blocks are brought to the device."""
 
-    def __init__(self, array: Any, operand: Operand, adapter: Adapter, device: str) -> None:
-        self._array, self._adapter, self._device = array, adapter, device
+    def __init__(self, array: Any, operand: Operand, adapter: Adapter, device: str, ring: Ring | None) -> None:
+        self._array, self._adapter, self._device, self._ring = array, adapter, device, ring
         self.operand = operand
         self.lies_there = False
         self.read_rate = _FROM_FILES if is_stored(array) else None
 
     def read(self, box: Box) -> Array:
-        return self._adapter.from_numpy(host_array(self._array[box]), self._device)
+        block = host_array(self._array[box])
+        return self._ring(block) if self._ring is not None else self._adapter.from_numpy(block, self._device)
+
+    def close(self) -> None:
+        if self._ring is not None:
+            self._ring.close()
 
     def on_host(self) -> Any:
         return self._array.whole() if isinstance(self._array, _OfAnother) else self._array
@@ -202,33 +225,37 @@ def sources(arrays: Sequence[Any], adapter: Adapter, device: str) -> tuple[list[
     if not device:
         own = [array for array in arrays if owner(array) is adapter]
         device = one_device(adapter, map(adapter.signature, own))
-    return [_source(number, array, adapter, device) for number, array in enumerate(arrays)], device
+    ring = adapter.ring(device)
+    return [_source(number, array, adapter, device, ring) for number, array in enumerate(arrays)], device
 
 
-def _source(number: int, array: Any, adapter: Adapter, device: str) -> Source:
+def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None) -> Source:
     theirs = owner(array)
     if theirs is None:
-        return _OnHost(array, _described(number, array, adapter), adapter, device)
+        return _OnHost(array, _described(number, array, adapter), adapter, device, ring)
     if theirs is not adapter and theirs.needs_gradient(array):
         raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
     if theirs is adapter:
-        if not device or adapter.device(array) in (device, ""):
+        where = adapter.device(array)
+        if not device or where == device:
             is_mapped = theirs.name == "numpy" and mapping(array) is not None
             return _Mapped(array, adapter, array) if is_mapped else _OnDevice(array, adapter)
+        if ring is None or not _is_host(where) or not _is_numpys(array, adapter):
+            return _Elsewhere(array, adapter, device)
     elif theirs.name == "numpy":
         array = theirs.plain(array)
         shared = adapter.in_place(array) if _is_host(device) else None
         if shared is not None:
             is_mapped = mapping(array) is not None
             return _Mapped(shared, adapter, array) if is_mapped else _OnDevice(shared, adapter)
-        return _OnHost(array, _described(number, array, adapter), adapter, device)
+        return _OnHost(array, _described(number, array, adapter), adapter, device, ring)
     if not _is_host(theirs.device(array)):
         raise BackendError(
             f"operand {number} lies on {theirs.device(array)}, but {adapter.name} computes on {device or 'the host'}; "
             "move it there or to the host first"
         )
     stored = _OfAnother(array, theirs)
-    return _OnHost(stored, _described(number, stored, adapter), adapter, device)
+    return _OnHost(stored, _described(number, stored, adapter), adapter, device, ring)
 
 
 def _described(number: int, array: Any, adapter: Adapter) -> Operand:
@@ -248,6 +275,15 @@ def _described(number: int, array: Any, adapter: Adapter) -> Operand:
     if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
         raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
     return Operand(shape, dtype)
+
+
+def _is_numpys(array: Array, adapter: Adapter) -> bool:
+    """Whether NumPy has the dtype of an array on the host."""
+    try:
+        adapter.to_numpy(array[(slice(0, 0),) * len(array.shape)])
+    except TypeError:
+        return False
+    return True
 
 
 def _is_host(device: str) -> bool:

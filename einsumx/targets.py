@@ -49,6 +49,7 @@ class _Fresh(Target):
 
     def put(self, box: Box, block: Array) -> None:
         plan, adapter = self._plan, self._adapter
+        block = adapter.move(block, plan.device)
         if not plan.blocking.root.nest:
             block = block if plan.compute_dtype == plan.dtype else adapter.cast(block, plan.dtype)
             self._result = adapter.arrange(block, self._order) if self._order in ("C", "F") else block
@@ -76,9 +77,10 @@ class _Array(Target):
 
     def __init__(self, out: Array, adapter: Adapter) -> None:
         self._out, self._adapter = out, adapter
+        self._device = adapter.device(out)
 
     def put(self, box: Box, block: Array) -> None:
-        self._adapter.put(self._out, box, block)
+        self._adapter.put(self._out, box, self._adapter.move(block, self._device))
 
     def done(self) -> Array:
         return self._out

@@ -8,6 +8,8 @@ import hypothesis
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # An operation that fails does so where it is called, and not at some later, unrelated wait.
 os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
+# JAX has several devices of the CPU, among which blocks are shared out.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
 # Two runs of one commit say the same; a first call may take long, as it imports a framework.
 # Plans are those of the rates that adapters declare, also where somebody has calibrated.
 os.environ["EINSUMX_CACHE"] = os.devnull

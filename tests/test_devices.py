@@ -1,0 +1,344 @@
+"""Blocks on several devices: those that JAX makes of the CPU, which are devices like others, with memory of their own.
+
+How many there are is set in ``conftest.py``, before JAX is imported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stored import Stored
+
+from einsumx import BackendError, BlockError, einsum
+from einsumx.conformance.oracle import expect, judge
+from einsumx.registry import get_backend
+
+jax = pytest.importorskip("jax")
+JAX = get_backend("jax")
+
+DEVICES = ["cpu:0", "cpu:1", "cpu:2"]
+SECONDS = 30
+"""For which a test waits before it fails."""
+
+CASES = {
+    "ij,jk->ik": [(40, 30), (30, 50)],
+    "ij,jk->ki": [(64, 1), (33, 20)],
+    "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
+    "ij,ij->": [(30, 41), (30, 41)],
+    "ij->i": [(1, 60)],
+    "iij->ji": [(12, 12, 9)],
+    "bind,bjnd->bnij": [(3, 10, 2, 8), (3, 12, 2, 8)],
+    "...i,ij->...j": [(5, 4, 6), (6, 7)],
+    "i,j->ij": [(30,), (31,)],
+    "ij,jk->ik (empty)": [(4, 0), (0, 3)],
+}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("einsumx-")] == []
+
+
+def operands(case: str, dtype: str = "float32") -> tuple[str, list[Any]]:
+    rng = np.random.default_rng(3)
+    return case.partition(" ")[0], [rng.integers(-3, 4, shape).astype(dtype) for shape in CASES[case]]
+
+
+def check(found: Any, equation: str, *arrays: Any, dtype: str | None = None) -> None:
+    verdict = judge(np.asarray(found), expect(equation, *arrays, dtype=dtype))
+    assert verdict, verdict.wrong
+
+
+class Fetched(Stored):
+    """An ``out`` that hears of each block on which device it was computed."""
+
+    def __init__(self, array: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(array)
+        self.devices: list[str] = []
+
+        def to_numpy(block: Any) -> Any:
+            self.devices.append(JAX.device(block))
+            return np.asarray(block)
+
+        monkeypatch.setattr(JAX, "to_numpy", to_numpy)
+
+
+class Acting(Stored):
+    """An operand that does something when a part of it is read."""
+
+    def __init__(self, array: Any, act: Callable[[Any], None]) -> None:
+        super().__init__(array)
+        self.act = act
+
+    def __getitem__(self, box: Any) -> Any:
+        if box[0].stop:  # empty parts are read to see that it can be read
+            self.act(box)
+        return super().__getitem__(box)
+
+
+# -- results ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        *((case, "float32") for case in CASES),
+        *(("ij,ij->", dtype) for dtype in ("float16", "complex64", "int8", "bool")),
+    ],
+)
+def test_several_devices_give_the_plain_sum(case: str, dtype: str) -> None:
+    equation, arrays = operands(case, dtype)
+    found = einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES)
+    check(found, equation, *arrays)
+    assert JAX.device(found) == "cpu:0"
+
+
+@pytest.mark.parametrize("place", ["", "cpu:0", "cpu:1"])
+@pytest.mark.parametrize("case", ["ij,jk->ik", "ab,bc,cd->ad", "ij,ij->"])
+def test_operands_of_the_framework_are_brought_to_each_device(case: str, place: str) -> None:
+    equation, arrays = operands(case)
+    given = [JAX.from_numpy(array, place) for array in arrays]
+    found = einsum(equation, *given, memory_limit="20kB", devices=["cpu:1", "cpu:2"])
+    check(found, equation, *arrays)
+    assert JAX.device(found) == "cpu:1"
+
+
+def test_operands_whose_dtype_numpy_lacks_are_brought_to_each_device() -> None:
+    equation, arrays = operands("ij,jk->ik")
+    given = [jax.numpy.asarray(array, "bfloat16") for array in arrays]
+    found = einsum(equation, *given, memory_limit="20kB", devices=DEVICES)
+    assert found.dtype == "bfloat16"
+    check(np.asarray(found).astype("float32"), equation, *arrays, dtype="bfloat16")
+
+
+@pytest.mark.parametrize("keyword", [{"device": "cpu:1"}, {"devices": ["cpu:1"]}])
+@pytest.mark.parametrize("place", [None, "", "cpu:0"])
+def test_one_device_is_where_it_is_computed(
+    keyword: dict[str, Any], place: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equation, arrays = operands("ij,jk->ik")
+    given = arrays if place is None else [JAX.from_numpy(array, place) for array in arrays]
+    assert JAX.device(einsum(equation, *given, backend="jax", memory_limit="20kB", **keyword)) == "cpu:1"
+    out = Fetched(np.zeros((40, 50), "float32"), monkeypatch)
+    einsum(equation, *given, backend="jax", memory_limit="10kB", out=out, **keyword)
+    assert len(out.devices) > 1
+    # Operands on the host of another device are read through NumPy.
+    assert set(out.devices[-2:]) == {"cpu:1"}
+    check(out.array, equation, *arrays)
+
+
+def test_the_result_goes_into_a_file(tmp_path: Path) -> None:
+    equation, arrays = operands("ij,jk->ik")
+    out = np.memmap(tmp_path / "out", "float32", "w+", shape=(40, 50))
+    assert einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES, out=out) is out
+    check(np.fromfile(tmp_path / "out", "float32").reshape(40, 50), equation, *arrays)
+
+
+def test_the_same_call_gives_the_same_bits_whichever_device_comes_first() -> None:
+    arrays = [np.random.default_rng(5).normal(size=size).astype("float32") for size in [(3, 4000), (4000, 2)]]
+    calls = [einsum("ij,jk->ik", *arrays, backend="jax", memory_limit="30kB", devices=DEVICES) for _ in range(5)]
+    assert len({np.asarray(found).tobytes() for found in calls}) == 1
+
+
+# -- how the work is shared out -----------------------------------------------------------------------------------
+
+
+def test_a_device_that_is_slower_computes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [np.ones((640, 30), "float32"), np.ones((30, 50), "float32")]
+    out = Fetched(np.zeros((640, 50), "float32"), monkeypatch)
+    others_did_theirs = threading.Event()
+    wait = JAX.synchronize
+
+    def synchronize(array: Any) -> None:
+        if JAX.device(array) == "cpu:1":
+            assert others_did_theirs.wait(SECONDS)
+        elif len(out.devices) > 6:
+            others_did_theirs.set()
+        wait(array)
+
+    monkeypatch.setattr(JAX, "synchronize", synchronize)
+    einsum("ij,jk->ik", *arrays, backend="jax", memory_limit="20kB", devices=["cpu:0", "cpu:1"], out=out)
+    assert out.devices[:7] == ["cpu:0"] * 7
+    assert set(out.devices) == {"cpu:0", "cpu:1"}
+    check(out.array, "ij,jk->ik", *arrays)
+
+
+def test_a_bounded_number_of_blocks_is_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = written = most = 0
+    lock = threading.Lock()
+
+    class Out(Stored):
+        def __setitem__(self, box: Any, value: Any) -> None:
+            nonlocal written
+            super().__setitem__(box, value)
+            with lock:
+                written += 1
+
+    def act(box: Any) -> None:
+        nonlocal computed, most
+        with lock:
+            computed += 1
+            most = max(most, computed - written)
+
+    rows = Acting(np.ones((600, 20), "float32"), act)
+    out = Out(np.zeros((600, 1), "float32"))
+    einsum("ij,jk->ik", rows, np.ones((20, 1), "float32"), backend="jax", memory_limit=2000, devices=DEVICES, out=out)
+    assert computed == written > 20
+    assert most <= 2 * len(DEVICES)
+
+
+@pytest.mark.parametrize("keyword", [{"device": "cpu:0"}, {"devices": ["cpu:0", "cpu:1"]}])
+def test_blocks_are_read_while_others_are_computed(keyword: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = [threading.Event() for _ in range(2)]
+    wait = JAX.synchronize
+    was_read: list[bool] = []
+
+    def act(box: Any) -> None:
+        read[int(any(event.is_set() for event in read))].set()
+
+    def synchronize(array: Any) -> None:
+        was_read.append(read[1].wait(SECONDS))
+        wait(array)
+
+    monkeypatch.setattr(JAX, "synchronize", synchronize)
+    rows, columns = Acting(np.ones((20000, 60), "float32"), act), np.ones((60, 50), "float32")
+    out = np.zeros((20000, 50), "float32")
+    einsum("ij,jk->ik", rows, columns, backend="jax", memory_limit="1MB", out=out, **keyword)
+    assert all(was_read)
+    check(out, "ij,jk->ik", rows.array, columns)
+
+
+@pytest.mark.parametrize("has_out", [False, True])
+@pytest.mark.parametrize("case", [*(case for case in CASES if "empty" not in case)])
+def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    equation, arrays = operands(case)
+    arrays = [np.concatenate([array] * 3, -1) if equation[0] == "b" else array for array in arrays]
+    expected = expect(equation, *arrays).values
+    out = np.zeros(expected.shape, "float32") if has_out else None
+    peaks = dict.fromkeys(DEVICES, 0)
+    lock = threading.Lock()
+    wait = JAX.synchronize
+
+    def measure(array: Any) -> None:
+        wait(array)
+        with lock:
+            for device in DEVICES:
+                there = [live.nbytes for live in jax.live_arrays() if JAX.device(live) == device]
+                peaks[device] = max(peaks[device], sum(there))
+
+    limit = 3 * expected.size * 4 + 6000
+    before = {device: sum(live.nbytes for live in jax.live_arrays() if JAX.device(live) == device) for device in peaks}
+    monkeypatch.setattr(JAX, "synchronize", measure)
+    einsum(equation, *arrays, backend="jax", memory_limit=limit, devices=DEVICES, out=out)
+    assert any(peaks.values())
+    assert all(peaks[device] - before[device] <= limit for device in DEVICES)
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "says"),
+    [
+        ({"devices": ["cpu:0", "cpu:7"]}, BackendError, "jax finds no device 'cpu:7'; there are cpu:0, cpu:1, cpu:2"),
+        ({"devices": ["cpu:0", "nix"]}, BackendError, "jax finds no device 'nix'"),
+        ({"device": "cpu:7"}, BackendError, "jax finds no device 'cpu:7'"),
+        ({"devices": ["cpu", "cpu:1", "cpu:0"]}, ValueError, "has 'cpu' and 'cpu:0', which are one device of jax"),
+        ({"devices": "cpu:0"}, TypeError, r"devices= is a list of names of devices.*not 'cpu:0'"),
+        ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of names"),
+        ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of names"),
+        ({"devices": ["cpu:0", "cpu:1"], "device": "cpu:0"}, ValueError, "leave device= away"),
+        ({"devices": ["cuda:0", "cuda:1"], "backend": "numpy"}, BackendError, "numpy finds no device 'cuda:0'"),
+        ({"devices": ["cpu:0", "cpu:1"], "memory_limit": None}, ValueError, "for a contraction under memory_limit="),
+    ],
+)
+def test_devices_that_make_no_sense_are_errors_that_say_why(
+    keywords: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    equation, arrays = operands("ij,jk->ik")
+    with pytest.raises(error, match=says):
+        einsum(equation, *arrays, **{"backend": "jax", "memory_limit": "20kB", **keywords})
+
+
+def test_devices_and_an_executor_are_an_error() -> None:
+    equation, arrays = operands("ij,jk->ik")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="leave executor= away"):
+        einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES, executor=pool)
+
+
+def test_dask_arrays_take_no_devices() -> None:
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(BackendError, match="devices= is not for Dask arrays"):
+        einsum("ij->ji", dask.ones((3, 4)), devices=["cpu:0", "cpu:1"])
+
+
+def test_an_error_of_reading_says_which_block_it_was_for() -> None:
+    def act(box: Any) -> None:
+        if box[0].start:
+            raise OSError("the disk is gone")
+
+    rows = Acting(np.ones((300, 20), "float32"), act)
+    with pytest.raises(BlockError, match=r"block \[.*\] of the result of ij,jk->ik .*the disk is gone") as caught:
+        einsum("ij,jk->ik", rows, np.ones((20, 9), "float32"), backend="jax", memory_limit="15kB", devices=DEVICES)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_interruption_ends_the_work() -> None:
+    reads = 0
+
+    def act(box: Any) -> None:
+        nonlocal reads
+        reads += 1
+
+    def interrupt(done: int, of: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    rows = Acting(np.ones((900, 20), "float32"), act)
+    columns = np.ones((20, 9), "float32")
+    given: dict[str, Any] = {"backend": "jax", "memory_limit": "5kB", "out": np.zeros((900, 9), "float32")}
+    with pytest.raises(KeyboardInterrupt):
+        einsum("ij,jk->ik", rows, columns, devices=DEVICES, progress=interrupt, **given)
+    assert reads < 60
+
+
+def test_where_memory_runs_out_it_goes_on_within_less() -> None:
+    reads = 0
+    lock = threading.Lock()
+
+    def act(box: Any) -> None:
+        nonlocal reads
+        with lock:
+            reads += 1
+            is_fifth = reads == 5
+        if is_fifth:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 64 bytes.")
+
+    rows = Acting(np.random.default_rng(0).normal(size=(300, 20)).astype("float32"), act)
+    columns = np.ones((20, 9), "float32")
+    with pytest.warns(RuntimeWarning, match="memory ran out under memory_limit=20000"):
+        found = einsum("ij,jk->ik", rows, columns, backend="jax", memory_limit=20000, devices=DEVICES)
+    check(found, "ij,jk->ik", rows.array, columns)
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    def interrupt(done: int, of: int) -> None:
+        if done == 9:
+            raise KeyboardInterrupt
+
+    rows, columns = Stored(np.random.default_rng(0).normal(size=(900, 20)).astype("float32")), np.ones((20, 9), "f4")
+    out = np.memmap(tmp_path / "out", "float32", "w+", shape=(900, 9))
+    given: dict[str, Any] = {"backend": "jax", "memory_limit": "5kB", "resume": tmp_path / "journal"}
+    with pytest.raises(KeyboardInterrupt):
+        einsum("ij,jk->ik", rows, columns, devices=DEVICES, out=out, progress=interrupt, **given)
+    before = rows.read_bytes
+    einsum("ij,jk->ik", rows, columns, devices=DEVICES, out=out, **given)
+    assert rows.read_bytes - before < rows.array.nbytes
+    check(out, "ij,jk->ik", rows.array, columns)
