@@ -18,7 +18,22 @@ from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Blocking", "Bodies", "Body", "Landing", "Stage", "blocking", "carried", "ranges", "stages", "truncated"]
+__all__ = [
+    "Blocking",
+    "Body",
+    "Cost",
+    "Landing",
+    "Node",
+    "Size",
+    "Stage",
+    "Step",
+    "blocking",
+    "carried",
+    "ranges",
+    "stages",
+    "tree",
+    "truncated",
+]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -35,6 +50,7 @@ class Stage:
         nest: the loops that it runs in, from the outermost: it runs again for each of their blocks.
         loops: cut labels that are summed here, block by block, outermost first.
         nests: of each input, the loops that change it.
+        carried: of each input, the labels that are cut and that it has.
     """
 
     inputs: tuple[int | Stage, ...]
@@ -44,6 +60,7 @@ class Stage:
     nest: Labels
     loops: Labels
     nests: tuple[Labels, ...]
+    carried: tuple[Labels, ...]
 
     @property
     def inside(self) -> Labels:
@@ -68,12 +85,20 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """A value of the contraction's tree."""
+class Node:
+    """A value of the contraction's tree.
+
+    Attributes:
+        labels: that it has.
+        children: the values that it is made of.
+        operand: its number, where it is one; else -1.
+        summed: labels that its children have and it has not.
+    """
 
     labels: frozenset[int]
-    children: tuple[_Node, ...]
+    children: tuple[Node, ...] = ()
     operand: int = -1
+    summed: frozenset[int] = frozenset()
 
 
 def carried(equation: SizedEquation) -> list[frozenset[int]]:
@@ -84,66 +109,61 @@ def carried(equation: SizedEquation) -> list[frozenset[int]]:
     ]
 
 
-def tree(equation: SizedEquation, path: Path) -> _Node:
+def tree(equation: SizedEquation, path: Path) -> Node:
     """The contraction as a tree."""
     leaves = carried(equation)
-    nodes = [_Node(labels, (), number) for number, labels in enumerate(leaves)]
+    nodes = [Node(labels, operand=number) for number, labels in enumerate(leaves)]
     for step, keep in step_outputs(path, leaves, frozenset(equation.output)):
         taken = [nodes.pop(position) for position in sorted(step, reverse=True)][::-1]
-        nodes.append(_Node(keep, tuple(taken)))
+        below = frozenset[int]().union(*(child.labels for child in taken))
+        nodes.append(Node(keep, tuple(taken), summed=below - keep))
     (root,) = nodes
     return root
 
 
-def stages(equation: SizedEquation, path: Path, order: Labels) -> Stage:
+def stages(equation: SizedEquation, root: Node, order: Labels) -> Stage:
     """The contraction as stages, where the labels of ``order`` are cut, in loops of that order.
 
     >>> from einsumx.bind import bind
     >>> from einsumx.parse import parse_text
     >>> sized = bind(parse_text("ab,bc,cd->ad", 3), [(4, 5), (5, 6), (6, 7)])
-    >>> root = stages(sized, ((1, 2), (0, 1)), (0, 2))
+    >>> root = stages(sized, tree(sized, ((1, 2), (0, 1))), (0, 2))
     >>> root.equation, root.nest, root.loops, root.inputs[1].equation, root.inputs[1].nest, root.inputs[1].loops
     ('ab,bd->ad', (0,), (), 'bc,cd->bd', (), (2,))
     """
-    root = tree(equation, path)
-    nest = tuple(label for label in order if label in root.labels)
 
-    def summed(node: _Node) -> Labels:
-        below = frozenset().union(*(child.labels for child in node.children))
-        return tuple(label for label in order if label in below and label not in node.labels)
-
-    def stage(node: _Node, nest: Labels, output: Labels) -> Stage:
-        loops = summed(node)
+    def stage(top: Node, nest: Labels, output: Labels) -> Stage:
+        loops = tuple([label for label in order if label in top.summed])
         inside = (*nest, *loops)
         inputs: list[int | Stage] = []
         terms: list[Labels] = []
         nests: list[Labels] = []
+        cut: list[Labels] = []
         steps: list[tuple[int, ...]] = []
-        made: list[int] = []  # the places of what steps made, in the order of their making
 
-        def place(node: _Node) -> int:
+        def given(source: int | Stage, labels: Labels, node: Node, around: Labels) -> int:
+            inputs.append(source)
+            terms.append(labels)
+            nests.append(around)
+            cut.append(tuple([label for label in order if label in node.labels]))
+            return len(inputs) - 1
+
+        def place(node: Node) -> int:
             """A number for a value: inputs from 0 on; what steps make, from -1 down."""
             around = truncated(inside, node.labels)
             if node.operand >= 0:
-                inputs.append(node.operand)
-                terms.append(equation.inputs[node.operand])
-                nests.append(around)
-                return len(inputs) - 1
-            if node is not top and (around != inside or summed(node)):
+                return given(node.operand, equation.inputs[node.operand], node, around)
+            if node is not top and (around != inside or not node.summed.isdisjoint(order)):
                 labels = tuple(sorted(node.labels))
-                inputs.append(stage(node, around, labels))
-                terms.append(labels)
-                nests.append(around)
-                return len(inputs) - 1
-            steps.append(tuple(place(child) for child in node.children))
-            made.append(-len(steps))
-            return made[-1]
+                return given(stage(node, around, labels), labels, node, around)
+            steps.append(tuple([place(child) for child in node.children]))
+            return -len(steps)
 
-        top = node
-        place(node)
-        return Stage(tuple(inputs), tuple(terms), output, _linear(steps, len(inputs)), nest, loops, tuple(nests))
+        place(top)
+        path = _linear(steps, len(inputs))
+        return Stage(tuple(inputs), tuple(terms), output, path, nest, loops, tuple(nests), tuple(cut))
 
-    return stage(root, nest, equation.output)
+    return stage(root, tuple(label for label in order if label in root.labels), equation.output)
 
 
 def truncated(nest: Labels, labels: frozenset[int]) -> Labels:
@@ -186,6 +206,7 @@ class Body:
         seconds: that it takes.
         read: bytes of the blocks that are brought to the device for it, an operand each; 0 where one lies there.
         read_seconds: that bringing each takes.
+        tight: the labels of what is alive at the peak.
     """
 
     value: int
@@ -193,6 +214,7 @@ class Body:
     seconds: float
     read: tuple[int, ...]
     read_seconds: tuple[float, ...]
+    tight: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +229,7 @@ class Blocking:
         seconds: that it is expected to take.
         reads: how often each operand is read, all its blocks together.
         read_ahead: bytes of blocks that may be read before they are needed; they are counted in ``peak_bytes``.
+        tight: the labels whose blocks decide the peak; cutting others saves no memory.
     """
 
     counts: tuple[int, ...]
@@ -216,6 +239,7 @@ class Blocking:
     seconds: float
     reads: tuple[int, ...]
     read_ahead: int
+    tight: frozenset[int]
 
     @property
     def pieces(self) -> int:
@@ -241,8 +265,8 @@ class Landing(NamedTuple):
     waiting: int = 0
 
 
-Bodies: TypeAlias = Callable[[Stage, tuple[int, ...]], Body]
-"""What a stage costs with blocks of such sizes, a size a label."""
+_SHARE = 0.25
+"""The part of the time of reading that is not hidden where it goes on beside the computing."""
 
 
 _SHARE = 0.25
@@ -255,94 +279,159 @@ The last is mostly time that threads take to wake up, while those of the BLAS ar
 """
 
 
-class _Cost(NamedTuple):
-    """What the value of a stage costs.
+class Cost(NamedTuple):
+    """What the value of a stage costs in all its runs, and in those of the stages that it takes values of.
 
     Attributes:
-        seconds: of computing in all its runs, and in those of the stages that it takes values of.
-        peak: the most bytes that are alive at once for it.
-        value: bytes of it.
+        seconds: of computing.
+        reading: seconds of reading.
+        handing: seconds that it takes besides to hand over what a thread has read.
+        reads: the operands that are read, and how often all the blocks of each are.
+        peak: the most bytes that are alive at once for a run.
+        value: bytes of its value.
         kept: what stays when it is there, for its next run: the number of loops that it outlasts, and bytes.
+        tight: the labels of what is alive at its peak.
+        ahead: the most bytes that are read for the next run of a stage during one.
+        early: the labels of those.
     """
 
     seconds: float
+    reading: float
+    handing: float
+    reads: tuple[tuple[int, int], ...]
     peak: int
     value: int
     kept: tuple[tuple[int, int], ...]
+    tight: frozenset[int]
+    ahead: int
+    early: frozenset[int]
+
+
+Size: TypeAlias = Callable[[Sequence[int]], Body]
+"""Gives what a run of a stage costs, from the sizes of labels."""
+
+
+class Step:
+    """A stage among those of a contraction, and what it has cost with the cuts that were looked at.
+
+    Args:
+        stage: itself.
+        body: gives what a run of it costs.
+        below: the steps of the stages that it takes values of, by the places of these.
+
+    Attributes:
+        count: how many stages there are, with those below.
+    """
+
+    def __init__(self, stage: Stage, body: Size, below: dict[int, Step]) -> None:
+        self.stage, self._body, self._below = stage, body, below
+        self._inside, self._order = stage.inside, stage.order
+        self._depths = [len(nest) for nest in stage.nests]
+        labels = {label for term in (*stage.terms, stage.inside) for label in term}
+        self._labels: Labels = tuple(sorted(labels.union(*(step._labels for step in below.values()))))
+        self._costs: dict[tuple[int, ...], Cost] = {}
+        self.count: int = 1 + sum(step.count for step in below.values())
+
+    @classmethod
+    def of(cls, stage: Stage, body: Callable[[Stage], Size]) -> Step:
+        """That of a stage, and under it those of the stages that it takes values of."""
+        below = {place: cls.of(source, body) for place, source in enumerate(stage.inputs) if isinstance(source, Stage)}
+        return cls(stage, body(stage), below)
+
+    def cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
+        """What it costs where labels are cut into so many blocks, the largest of such sizes."""
+        key = tuple([counts[label] for label in self._labels])
+        if key not in self._costs:
+            self._costs[key] = self._cost(counts, sizes)
+        return self._costs[key]
+
+    def _cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
+        stage, inside, depths, body = self.stage, self._inside, self._depths, self._body(sizes)
+        outside = len(stage.nest)
+        seconds, reading, handing = prod([counts[label] for label in inside]) * (body.seconds + _RUN), 0.0, 0.0
+        reads: list[tuple[int, int]] = []
+        ahead, early = 0, frozenset[int]()
+        taken = {place: step.cost(counts, sizes) for place, step in self._below.items()}
+        held = list(body.read)
+        for place, source in enumerate(stage.inputs):
+            if place in taken:
+                part = taken[place]
+                held[place] = part.value + sum([size for _, size in part.kept])
+                seconds += part.seconds
+                reading += part.reading
+                handing += part.handing
+                reads += part.reads
+            else:
+                times = prod([counts[label] for label in stage.nests[place]])
+                blocks = prod([counts[label] for label in stage.carried[place]])
+                reads.append((source, -(-times // blocks)))  # type: ignore[arg-type]  # else it is a stage
+                reading += times * body.read_seconds[place]
+                seconds += times * _READ
+                handing += times * _HANDED if held[place] else 0.0
+                if depths[place] == len(inside) > 0 and held[place]:
+                    ahead += held[place]
+                    early = early.union(stage.terms[place])
+        total = body.value if stage.loops else 0
+        peak = sum(held) + total + body.peak
+        tight = body.tight.union(*[term for size, term in zip(held, stage.terms) if size])
+        for number, place in enumerate(self._order):
+            if place not in taken:  # computing has that and more
+                continue
+            part = taken[place]
+            # An input is made anew when one of its loops goes on; what depends on that loop is gone by then.
+            beside = sum([held[other] for other in self._order[:number]])
+            for other in self._order[number + 1 :]:
+                stays = [(depths[other], body.read[other])]
+                if other in taken:
+                    stays = [(depths[other], taken[other].value), *taken[other].kept]
+                beside += sum([size for depth, size in stays if depth < depths[place]])
+            if depths[place] > outside:
+                beside += total
+            if beside + part.peak > peak:
+                peak = beside + part.peak
+                tight = part.tight.union(*[term for size, term in zip(held, stage.terms) if size and beside])
+            if part.ahead > ahead:
+                ahead, early = part.ahead, part.early
+        kept = [(depth, taken[place].value if place in taken else held[place]) for place, depth in enumerate(depths)]
+        kept += [entry for part in taken.values() for entry in part.kept]
+        outlasting = tuple([(depth, size) for depth, size in kept if depth < outside and size])
+        return Cost(seconds, reading, handing, tuple(reads), peak, body.value, outlasting, tight, ahead, early)
 
 
 def blocking(
-    root: Stage,
+    step: Step,
     counts: tuple[int, ...],
     order: Labels,
     equation: SizedEquation,
     landing: Landing,
-    bodies: Bodies,
     *,
     read_ahead: bool,
 ) -> Blocking:
     """What a contraction costs that is cut so.
 
     Args:
-        root: the stage that gives the result, as :func:`stages` has it for the loops of ``order``.
+        step: the stage that gives the result, as :func:`stages` has it for the loops of ``order``.
         counts: into how many blocks each label is cut.
         order: the labels that are cut, in the order of their loops.
         equation: what is computed.
         landing: what the result takes besides the blocks of it.
-        bodies: what stages cost.
         read_ahead: whether the blocks for the next run of a stage are read during one.
     """
-    largest = tuple(-(-size // count) if size else 0 for size, count in zip(equation.sizes, counts))
-    blocks = [prod(counts[label] for label in labels) for labels in carried(equation)]
-    reads = [0] * len(blocks)
-    ahead = 0
-    reading = 0.0
-
-    def runs(loops: Labels) -> int:
-        return prod(counts[label] for label in loops)
-
-    def cost(stage: Stage) -> _Cost:
-        nonlocal ahead, reading
-        body = bodies(stage, largest)
-        if read_ahead and stage.inside:
-            ahead = max(ahead, sum(size for size, nest in zip(body.read, stage.nests) if nest == stage.inside))
-        seconds = runs(stage.inside) * (body.seconds + _RUN)
-        found: dict[int, _Cost] = {}
-        for place, source in enumerate(stage.inputs):
-            if isinstance(source, Stage):
-                found[place] = cost(source)
-                seconds += found[place].seconds
-            else:
-                times = runs(stage.nests[place])
-                reads[source] = -(-times // blocks[source])
-                reading += times * body.read_seconds[place]
-                seconds += times * (_READ + (_HANDED if read_ahead and body.read[place] else 0))
-                found[place] = _Cost(0.0, 0, body.read[place], ())
-        depths = [len(nest) for nest in stage.nests]
-        held = [sum(size for _, size in found[place].kept) + found[place].value for place in range(len(stage.inputs))]
-        total = body.value if stage.loops else 0
-        peak = sum(held) + total + body.peak
-        order = stage.order
-        for number, place in enumerate(order):
-            # An input is made anew when one of its loops goes on; what depends on that loop is gone by then.
-            beside = sum(held[other] for other in order[:number])
-            for other in order[number + 1 :]:
-                stays = ((depths[other], found[other].value), *found[other].kept)
-                beside += sum(size for depth, size in stays if depth < depths[place])
-            if depths[place] > len(stage.nest):
-                beside += total
-            peak = max(peak, beside + found[place].peak)
-        entries = [(depths[place], found[place].value) for place in order]
-        entries += [entry for part in found.values() for entry in part.kept]
-        kept = tuple((depth, size) for depth, size in entries if depth < len(stage.nest) and size)
-        return _Cost(seconds, peak, body.value, kept)
-
-    found = cost(root)
-    landed = found.value + sum(size for _, size in found.kept)
-    block = prod(largest[label] for label in root.output)
+    root = step.stage
+    largest = [-(-size // count) or 1 for size, count in zip(equation.sizes, counts)]
+    found = step.cost(counts, largest)
+    ahead = found.ahead if read_ahead else 0
+    landed = found.value + sum([size for _, size in found.kept])
+    block = prod([largest[label] for label in root.output])
     landed += landing.copied * block
-    peak = max(found.peak, landed) + landing.cut if root.nest else max(found.peak, landed + landing.whole)
-    peak += landing.waiting * block
+    landed += 0 if root.nest else landing.whole
+    peak = max(found.peak, landed) + (landing.cut if root.nest else 0)
+    peak += landing.waiting * block + landing.beside + ahead
+    tight = found.tight if found.peak >= landed and not landing.waiting else found.tight.union(root.output)
     # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
-    seconds = max(found.seconds, reading) + min(found.seconds, reading) * (_SHARE if ahead else 1)
-    return Blocking(counts, order, root, peak + landing.beside + ahead, seconds, tuple(reads), ahead)
+    computing = found.seconds + (found.handing if read_ahead else 0)
+    longer, shorter = max(computing, found.reading), min(computing, found.reading)
+    seconds = longer + shorter * (_SHARE if ahead else 1)
+    times = dict(found.reads)
+    reads = tuple([times[number] for number in range(len(times))])
+    return Blocking(counts, order, root, peak, seconds, reads, ahead, tight.union(found.early) if ahead else tight)

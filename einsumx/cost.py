@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from einsumx.dtypes import arithmetic, itemsize
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.layout import contiguous, memory_order, reshaped
 from einsumx.ops import (
@@ -26,13 +27,12 @@ from einsumx.ops import (
     sources,
 )
 from einsumx.plan import Operand, Plan
-from einsumx.traits import Traits
 from einsumx.verify import replay
 
 if TYPE_CHECKING:
     from einsumx.adapter import Adapter
 
-__all__ = ["OpCost", "PlanCost", "last_uses", "plan_cost", "plan_seconds", "returns_view", "slot_dtypes"]
+__all__ = ["OpCost", "PlanCost", "alive", "last_uses", "layouts", "op_cost", "plan_cost", "returns_view", "slot_dtypes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
             adapter = get_backend(plan.backend)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
-    layouts = _layouts(plan, shapes, types)
+    lies = layouts(plan, shapes, types)
     costs = []
     for op in plan.ops:
-        workspace = adapter.workspace(op, [layouts[slot] for slot in sources(op)]) if adapter else 0
-        costs.append(_op_cost(op, shapes, types[op.out], workspace))
+        workspace = adapter.workspace(op, [lies[slot] for slot in sources(op)]) if adapter else 0
+        costs.append(op_cost(op, shapes, types[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in plan.operands)
     return PlanCost(
         tuple(costs),
@@ -117,36 +117,6 @@ def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
 def _stored_bytes(operand: Operand) -> int:
     steps = operand.strides or contiguous(operand.shape)
     return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
-
-
-def plan_seconds(plan: Plan, traits: Traits) -> float:
-    """Seconds that a plan is expected to take, by the rates that it was chosen with."""
-    rates = traits.rates
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    types = slot_dtypes(plan)
-    seconds = 0.0
-    for op in plan.ops:
-        entry = _op_cost(op, shapes, types[op.out])
-        read = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in sources(op))
-        touched = read + prod(entry.shape) * itemsize(entry.dtype)
-        match op:
-            case Reshape() | Expand() | First():
-                seconds += rates.view
-            case Transpose() | Diagonal() if not entry.copied:
-                seconds += rates.view
-            case Transpose() | Diagonal() | Copy() | Cast():
-                seconds += rates.call + touched / rates.permute
-            case Matmul():
-                work = entry.multiply_adds * arithmetic(entry.dtype) / rates.gemm
-                matrices = prod(entry.shape[:-2])
-                seconds += rates.call + max(work, touched / rates.stream) + matrices * rates.matrix
-            case Native():
-                seconds += rates.call + max(
-                    entry.multiply_adds / (rates.native or rates.stream), touched / rates.stream
-                )
-            case _:
-                seconds += rates.call + touched / rates.stream
-    return seconds
 
 
 def slot_dtypes(plan: Plan) -> dict[int, str]:
@@ -181,7 +151,7 @@ def returns_view(plan: Plan) -> bool:
     return True
 
 
-def _layouts(plan: Plan, shapes: dict[int, tuple[int, ...]], types: dict[int, str]) -> dict[int, Operand]:
+def layouts(plan: Plan, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
     """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
     strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
@@ -213,7 +183,8 @@ def _strides(op: Op, shape: tuple[int, ...], strides: tuple[int, ...] | None) ->
             return None
 
 
-def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
+def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
+    """The cost of an op whose result has ``dtype``, from the shapes of all slots."""
     shape = shapes[op.out]
     nbytes = prod(shape) * itemsize(dtype)
     match op:
@@ -237,23 +208,33 @@ def _op_cost(op: Op, shapes: dict[int, tuple[int, ...]], dtype: str, workspace: 
             return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, workspace, shape, dtype)
 
 
-def _peak(plan: Plan, costs: list[OpCost]) -> int:
-    """The most bytes of memory made by ops that are alive at once; a view keeps alive what it looks at."""
+def alive(plan: Plan, makes: Sequence[bool]) -> Iterator[tuple[int, ...]]:
+    """When each op has run, the slots whose memory is in use; a view keeps alive what it looks at.
+
+    Args:
+        plan: its ops are looked at, and which slot has the result.
+        makes: of each op, whether it makes an array of its own; the operands are not counted.
+    """
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
     dead = last_uses(plan)
-    size: dict[int, int] = {}
-    alive = peak = 0
-    for op, cost in zip(plan.ops, costs):
-        home = op.out if cost.allocated else owner.get(sources(op)[0], sources(op)[0])
+    there: dict[int, None] = {}
+    for op, is_own in zip(plan.ops, makes):
+        home = op.out if is_own else owner.get(sources(op)[0], sources(op)[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
-        size.setdefault(op.out, cost.allocated)
-        alive += cost.allocated
-        peak = max(peak, alive + cost.workspace)
+        if is_own:
+            there[home] = None
+        yield tuple(there)
         for slot in dead.get(op.out, ()):
             home = owner.get(slot, slot)
             readers[home] = readers.get(home, 0) - 1
             if readers[home] == 0:
-                alive -= size.get(home, 0)
-    return peak
+                there.pop(home, None)
+
+
+def _peak(plan: Plan, costs: list[OpCost]) -> int:
+    """The most bytes of memory made by ops that are alive at once."""
+    size = {op.out: cost.allocated for op, cost in zip(plan.ops, costs)}
+    living = alive(plan, [cost.allocated > 0 for cost in costs])
+    return max((sum(map(size.__getitem__, slots)) + cost.workspace for slots, cost in zip(living, costs)), default=0)

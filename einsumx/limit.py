@@ -5,23 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import prod
 from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.blocked import BlockedPlan
-from einsumx.blocking import Body, Landing, Stage
-from einsumx.cost import plan_cost, plan_seconds
-from einsumx.dtypes import itemsize
+from einsumx.blocking import Landing
+from einsumx.bodies import Bodies
 from einsumx.errors import MemoryLimitError
 from einsumx.explain import quantity
-from einsumx.layout import contiguous, layout_class
-from einsumx.lower import lower
 from einsumx.path import find_path
 from einsumx.plan import Operand
 from einsumx.prepare import CACHES, Options, Written, result_dtype, sized_equation
 from einsumx.rates import calibrated
-from einsumx.search import block
+from einsumx.search import Search
 
 __all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
 
@@ -122,42 +118,14 @@ def _blocked_plan(
     compute = dict(traits.widen).get(dtype, dtype)
     path = find_path(sized, options.optimize)
 
-    def body(stage: Stage, sizes: tuple[int, ...]) -> Body:
-        described, read = [], []
-        for source, term in zip(stage.inputs, stage.terms):
-            if isinstance(source, Stage):
-                described.append(Operand(tuple(sizes[label] for label in term), compute))
-                read.append(0)
-                continue
-            operand = operands[source]
-            shape = tuple(
-                sizes[label] if size == sized.sizes[label] else size for label, size in zip(term, operand.shape)
-            )
-            there = lies_there[source]
-            strides = layout_class(shape, operand.strides or contiguous(operand.shape)) if there else None
-            described.append(Operand(shape, operand.dtype, strides))
-            read.append(0 if there else prod(shape) * itemsize(operand.dtype))
-        equation = sized_equation(stage.equation, [operand.shape for operand in described])
-        plan = lower(equation, described, stage.path, backend=adapter.name, traits=traits, dtype=compute, device=device)
-        cost = plan_cost(plan, adapter)
-        seconds = plan_seconds(plan, traits)
-        value = prod(plan.shape) * itemsize(compute)
-        return Body(
-            value,
-            max(cost.peak_bytes - cost.input_bytes, value if stage.loops else 0),  # where it is a view, it is copied
-            seconds,
-            tuple(read),
-            tuple(
-                nbytes / (traits.rates.copy if isinstance(source, Stage) or not read_rates else read_rates[source])
-                for nbytes, source in zip(read, stage.inputs)
-            ),
-        )
-
+    rates = read_rates or (traits.rates.copy,) * len(operands)
+    bodies = Bodies(sized, operands, lies_there, rates, adapter, traits, device, compute)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
-    blocking, fits = block(sized, path, share, landing._replace(cut=landing.cut - beside), body, pieces=pieces)
+    search = Search(bodies, path, landing._replace(cut=landing.cut - beside))
+    blocking, fits = search.block(share, pieces=pieces)
     if fits and blocking.order and not all(lies_there) and together == 1:
-        ahead, fits_too = block(sized, path, limit, landing, body, read_ahead=True, pieces=pieces)
+        ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
         if fits_too and ahead.seconds < _WORTH * blocking.seconds:
             blocking = ahead
     if not fits:

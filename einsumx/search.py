@@ -2,62 +2,257 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations, permutations
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import combinations, pairwise, permutations
 from math import inf
+from typing import TypeAlias
 
 from einsumx.bind import SizedEquation
-from einsumx.blocking import Blocking, Bodies, Body, Labels, Landing, Stage, blocking, stages
+from einsumx.blocking import Blocking, Body, Labels, Landing, Stage, Step, blocking, stages, tree
+from einsumx.bodies import Bodies, Outline, Work
 from einsumx.plan import Path
 
-__all__ = ["block"]
+__all__ = ["Search"]
 
 _FEW = 3
 """Cut labels up to which all orders of their loops are tried."""
 
+_FEW_OPERANDS = 6
+"""Operands up to which the smallest blocking is looked for with stages that are lowered each time."""
 
-def block(
-    equation: SizedEquation,
-    path: Path,
-    limit: float,
-    landing: Landing,
-    bodies: Bodies,
-    *,
-    read_ahead: bool = False,
-    pieces: int = 1,
-) -> tuple[Blocking, bool]:
-    """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
+_ROUNDS = 6
+"""How often a blocking is looked for again when its stages have turned out to cost something else than estimated."""
 
-    Cuts are made where they save most memory for the time that they cost, until all fits. Then they are shifted
-    between labels, and taken back as far as the limit allows, as long as that saves time.
+_SURE = 0.01
+"""The part of a cost by which an estimate may be off to be right."""
+
+_FASTER = 1 - 1e-6
+"""What a change must bring to be one: less would be rounding."""
+
+_KICK = 4
+"""How much finer a label is cut to get away from blockings that no small change makes faster."""
+
+_KICKS = 200
+_KICKS_A_SECOND = 200
+"""How many stages are costed to get away from a blocking: some, and more the longer it takes to run."""
+
+_ENOUGH = 10_000
+"""How many stages are costed, after which the best blocking that is known is taken."""
+
+Gauge: TypeAlias = Callable[[Work, Sequence[int]], Body]
+"""Tells what a stage costs with labels of such sizes: ``Work.about``, ``Work.near`` or ``Work.exact``."""
+
+
+class Search:
+    """Blockings of one contraction along one path, and what they cost.
+
+    Most of them are costed by an estimate that lowers nothing; those that are returned are not.
 
     Args:
-        equation, path: what is computed.
-        limit: bytes.
+        bodies: the contraction.
+        path: the order of its pairwise contractions.
         landing: what the result takes besides the blocks of it.
-        bodies: what stages cost.
-        read_ahead: whether the blocks for the next run of a stage are read during one.
-        pieces: into how many the contraction is cut at least, where its sizes allow it.
     """
-    search = _Search(equation, path, landing, bodies, read_ahead)
-    best = smallest = search.blocking((1,) * len(equation.sizes), ())
-    while best.peak_bytes > limit:
-        steps = list(search.finer(best))
-        if not steps:
-            smallest = search.smallest(smallest, best)
-            if smallest.peak_bytes > limit:
-                return smallest, False
-            best = smallest
-            break
-        best = min(steps, key=lambda step: _price(best, step))
-        smallest = min(smallest, best, key=lambda found: found.peak_bytes)
-    best = search.fastest(best, limit)
-    while best.pieces < pieces:
-        steps = [step for step in search.finer(best) if step.peak_bytes <= limit and step.pieces > best.pieces]
-        if not steps:
-            break
-        best = min(steps, key=lambda step: (step.seconds, len(step.root.loops), step.peak_bytes))
-    return best, True
+
+    def __init__(self, bodies: Bodies, path: Path, landing: Landing) -> None:
+        self._bodies, self._landing = bodies, landing
+        self._equation: SizedEquation = bodies.equation
+        self._tree = tree(self._equation, path)
+        self._outline = Outline(bodies, path)
+        self._works: dict[tuple[object, ...], Work] = {}
+        self._roots: dict[Labels, Stage] = {}
+        self._steps: dict[tuple[Labels, Gauge], Step] = {}
+        self._found: dict[tuple[tuple[int, ...], Labels], Blocking] = {}
+        self._gauge: Gauge = Work.about
+        self._read_ahead = False
+        self._work_done = self._enough = 0  # how many stages were costed, and may be
+
+    def block(self, limit: float, *, read_ahead: bool = False, pieces: int = 1) -> tuple[Blocking, bool]:
+        """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
+
+        Cuts are made where they save most memory for the time that they cost, until all fits. Then they are shifted
+        between labels, and taken back as far as the limit allows, as long as that saves time.
+
+        Args:
+            limit: bytes.
+            read_ahead: whether the blocks for the next run of a stage are read during one.
+            pieces: into how many the contraction is cut at least, where its sizes allow it.
+        """
+        self._use(Work.about, read_ahead)
+        self._enough = self._work_done + _ENOUGH
+        best = smallest = self._blocking((1,) * len(self._equation.sizes), ())
+        # Estimates alone decide the way here, so that it is the same whatever the limit is.
+        while best.peak_bytes > limit or self._exactly(best).peak_bytes > limit:
+            steps = list(self._finer(best))
+            if not steps:
+                ends = [self._exactly(found) for found in (smallest, best)]
+                if len(self._equation.inputs) <= _FEW_OPERANDS:
+                    self._use(Work.exact, read_ahead)
+                ends.append(self._exactly(self._smallest(*ends)))
+                best = min(ends, key=lambda found: found.peak_bytes)
+                if best.peak_bytes > limit:
+                    return best, False
+                break
+            best = min(steps, key=lambda step: _price(best, step))
+            smallest = min(smallest, best, key=lambda found: found.peak_bytes)
+        best = self._fastest(self._exactly(best), limit)
+        while best.pieces < pieces:
+            found = [step for step in self._finer(best, every=True) if step.pieces > best.pieces]
+            found.sort(key=lambda step: (step.seconds, len(step.root.loops), step.peak_bytes))
+            exact = map(self._exactly, found)
+            fitting = next((step for step in exact if step.peak_bytes <= limit), None)
+            if fitting is None:
+                break
+            best = fitting
+        return best, True
+
+    def _use(self, gauge: Gauge, read_ahead: bool) -> None:
+        self._gauge, self._read_ahead = gauge, read_ahead
+        self._found = {}
+        if gauge is Work.near:  # it tells something else since stages were lowered
+            self._steps = {key: step for key, step in self._steps.items() if key[1] is not gauge}
+
+    def _finer(self, now: Blocking, *, every: bool = False) -> Iterator[Blocking]:
+        """One label cut into twice as many blocks; or two, where no single one saves memory."""
+        sizes = self._equation.sizes
+        doubled = {
+            label: min(2 * count, size)
+            for label, (size, count) in enumerate(zip(sizes, now.counts))
+            if count < size and (every or label in now.tight)
+        }
+        singles = [self._cut(now, {label: count}) for label, count in doubled.items()]
+        yield from singles
+        if not any(found.peak_bytes < now.peak_bytes for found in singles):
+            yield from (self._cut(now, dict(pair)) for pair in combinations(doubled.items(), 2))
+
+    def _smallest(self, *known: Blocking) -> Blocking:
+        """The blocking with the least memory, from the smallest that are known on: each label cut wholly or not."""
+        best = min(known, key=lambda found: found.peak_bytes)
+        while True:
+            whole = ({label: count} for label, size in enumerate(self._equation.sizes) for count in {1, max(size, 1)})
+            found = min((self._cut(best, change) for change in whole), key=lambda found: found.peak_bytes)
+            if found.peak_bytes >= best.peak_bytes:
+                return best
+            best = found
+
+    def _fastest(self, now: Blocking, limit: float) -> Blocking:
+        """The fastest that is found from one that fits on; both are costed exactly."""
+        for _ in range(_ROUNDS):
+            self._use(Work.near, self._read_ahead)
+            guess = self._kicked(self._descended(now, limit), limit)
+            found = self._exactly(guess)
+            if found.peak_bytes <= limit and found.seconds < now.seconds:
+                now = found
+            if (guess.counts, guess.order) == (now.counts, now.order) and _is_near(guess, found):
+                break
+        return now
+
+    def _descended(self, now: Blocking, limit: float) -> Blocking:
+        """Cuts taken back, or shifted to another label, and loops put into another order, while that saves time."""
+        while self._work_done < self._enough:
+            trials = (trial for trial in self._near(now, limit) if trial.peak_bytes <= limit)
+            faster = next((trial for trial in trials if trial.seconds < _FASTER * now.seconds), None)
+            if faster is None:
+                break
+            now = faster
+        return now
+
+    def _kicked(self, now: Blocking, limit: float) -> Blocking:
+        """The fastest found where one label is cut finer, the others are coarsened, and cuts are shifted from there.
+
+        It goes on for no more than a small part of the time that the contraction takes.
+        """
+        enough = self._work_done + _KICKS + min(int(_KICKS_A_SECOND * now.seconds), 10 * _KICKS)
+        kicks = deque(range(len(now.counts)))
+        while kicks and self._work_done < min(enough, self._enough):
+            label = kicks.popleft()
+            size, count = self._equation.sizes[label], now.counts[label]
+            if count >= size:
+                continue
+            start = self._cut(now, {label: min(_KICK * count, size)})
+            for other in start.order:
+                if other != label:
+                    start = self._coarsest(start, {}, other, limit)
+            if start.peak_bytes > limit:
+                continue
+            found = self._descended(start, limit)
+            if found.seconds < _FASTER * now.seconds:
+                now = found
+                kicks = deque(range(len(now.counts)))
+        return now
+
+    def _near(self, now: Blocking, limit: float) -> Iterator[Blocking]:
+        cut = now.order
+        yield from (self._blocking(now.counts, order) for order in _orders(cut))
+        for label in cut:
+            yield self._coarsest(now, {}, label, limit)
+        for other, size in enumerate(self._equation.sizes):
+            if now.counts[other] < size:
+                finer = {other: min(2 * now.counts[other], size)}
+                yield from (self._coarsest(now, finer, label, limit) for label in cut if label != other)
+
+    def _coarsest(self, now: Blocking, change: dict[int, int], label: int, limit: float) -> Blocking:
+        """A change, with ``label`` cut into as few blocks as the limit then allows."""
+        low, high = 1, now.counts[label]
+        finest = self._cut(now, {**change, label: high})
+        if finest.peak_bytes > limit:
+            return finest
+        while low < high:
+            middle = (low + high) // 2
+            if self._cut(now, {**change, label: middle}).peak_bytes <= limit:
+                high = middle
+            else:
+                low = middle + 1
+        return self._cut(now, {**change, label: high})
+
+    def _cut(self, now: Blocking, change: dict[int, int]) -> Blocking:
+        """Some labels cut otherwise; a loop that is new where it costs least."""
+        counts = tuple([change.get(label, count) for label, count in enumerate(now.counts)])
+        orders = [tuple([label for label in now.order if counts[label] > 1])]
+        for label in change:
+            if counts[label] > 1 and label not in now.order:
+                orders = [(*order[:at], label, *order[at:]) for order in orders for at in _places(order)]
+        if len(orders) == 1:
+            return self._blocking(counts, orders[0])
+        found = [self._blocking(counts, order) for order in orders]
+        return min(found, key=lambda found: (found.seconds, found.peak_bytes))
+
+    def _blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
+        """The contraction cut so, with loops in this order."""
+        key = counts, order
+        if key not in self._found:
+            self._found[key] = self._costed(counts, order, self._gauge)
+        return self._found[key]
+
+    def _exactly(self, found: Blocking) -> Blocking:
+        """The same blocking, with its stages lowered for its blocks."""
+        return self._costed(found.counts, found.order, Work.exact)
+
+    def _costed(self, counts: tuple[int, ...], order: Labels, gauge: Gauge) -> Blocking:
+        key = order, gauge
+        if key not in self._steps:
+            if order not in self._roots:
+                self._roots[order] = stages(self._equation, self._tree, order)
+            self._steps[key] = Step.of(self._roots[order], lambda stage: partial(gauge, self._work(stage)))
+        step = self._steps[key]
+        self._work_done += step.count
+        return blocking(step, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
+
+    def _work(self, stage: Stage) -> Work:
+        """What the stage costs, whatever the loops around it are."""
+        inputs = tuple([-1 if isinstance(source, Stage) else source for source in stage.inputs])
+        key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
+        if key not in self._works:
+            self._works[key] = Work(self._bodies, stage, self._outline)
+        return self._works[key]
+
+
+def _is_near(guess: Blocking, found: Blocking) -> bool:
+    """Whether an estimate was right, so that others nearby are too."""
+    pairs = ((guess.seconds, found.seconds), (guess.peak_bytes, found.peak_bytes))
+    return all(abs(about - exact) <= _SURE * exact for about, exact in pairs)
 
 
 def _price(now: Blocking, step: Blocking) -> tuple[float, float]:
@@ -68,115 +263,17 @@ def _price(now: Blocking, step: Blocking) -> tuple[float, float]:
     return (step.seconds - now.seconds) / saved, -saved
 
 
-class _Search:
-    """Blockings of one contraction, and what they cost."""
-
-    def __init__(self, equation: SizedEquation, path: Path, landing: Landing, bodies: Bodies, read_ahead: bool) -> None:
-        self.equation, self.path, self.landing = equation, path, landing
-        self.read_ahead = read_ahead
-        self._make_body = bodies
-        self._bodies: dict[tuple[object, ...], Body] = {}
-        self._roots: dict[Labels, Stage] = {}
-        self._found: dict[tuple[tuple[int, ...], Labels], Blocking] = {}
-
-    def finer(self, now: Blocking) -> Iterator[Blocking]:
-        """One label cut into twice as many blocks; or two, where no single one saves memory."""
-        sizes = self.equation.sizes
-        doubled = {
-            label: min(2 * count, size) for label, (size, count) in enumerate(zip(sizes, now.counts)) if count < size
-        }
-        singles = [self.cut(now, {label: count}) for label, count in doubled.items()]
-        yield from singles
-        if not any(found.peak_bytes < now.peak_bytes for found in singles):
-            yield from (self.cut(now, dict(pair)) for pair in combinations(doubled.items(), 2))
-
-    def smallest(self, *known: Blocking) -> Blocking:
-        """The blocking with the least memory, from the smallest that are known on: each label cut wholly or not."""
-        best = min(known, key=lambda found: found.peak_bytes)
-        while True:
-            whole = ({label: count} for label, size in enumerate(self.equation.sizes) for count in {1, max(size, 1)})
-            found = min((self.cut(best, change) for change in whole), key=lambda found: found.peak_bytes)
-            if found.peak_bytes >= best.peak_bytes:
-                return best
-            best = found
-
-    def fastest(self, now: Blocking, limit: float) -> Blocking:
-        """Cuts taken back, or shifted to another label, and loops put into another order, while that saves time."""
-        while True:
-            found = min(
-                (trial for trial in self._near(now, limit) if trial.peak_bytes <= limit),
-                key=lambda trial: (trial.seconds, trial.peak_bytes),
-                default=now,
-            )
-            if found.seconds >= now.seconds:
-                return now
-            now = found
-
-    def _near(self, now: Blocking, limit: float) -> Iterator[Blocking]:
-        cut = now.order
-        yield from (self.blocking(now.counts, order) for order in _orders(cut))
-        for label in cut:
-            yield self._coarsest(now, {}, label, limit)
-        for other, size in enumerate(self.equation.sizes):
-            if now.counts[other] < size:
-                finer = {other: min(2 * now.counts[other], size)}
-                yield from (self._coarsest(now, finer, label, limit) for label in cut if label != other)
-
-    def _coarsest(self, now: Blocking, change: dict[int, int], label: int, limit: float) -> Blocking:
-        """A change, with ``label`` cut into as few blocks as the limit then allows."""
-        low, high = 1, now.counts[label]
-        while low < high:
-            middle = (low + high) // 2
-            if self.cut(now, {**change, label: middle}).peak_bytes <= limit:
-                high = middle
-            else:
-                low = middle + 1
-        return self.cut(now, {**change, label: high})
-
-    def cut(self, now: Blocking, change: dict[int, int]) -> Blocking:
-        """Some labels cut otherwise; a loop that is new where it costs least."""
-        counts = tuple(change.get(label, count) for label, count in enumerate(now.counts))
-        orders = [tuple(label for label in now.order if counts[label] > 1)]
-        for label in change:
-            if counts[label] > 1 and label not in now.order:
-                orders = [(*order[:at], label, *order[at:]) for order in orders for at in range(len(order) + 1)]
-        return min(
-            (self.blocking(counts, order) for order in orders), key=lambda found: (found.seconds, found.peak_bytes)
-        )
-
-    def blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
-        """The contraction cut so, with loops in this order."""
-        key = counts, order
-        if key not in self._found:
-            if order not in self._roots:
-                self._roots[order] = stages(self.equation, self.path, order)
-            self._found[key] = blocking(
-                self._roots[order],
-                counts,
-                order,
-                self.equation,
-                self.landing,
-                self._body,
-                read_ahead=self.read_ahead,
-            )
-        return self._found[key]
-
-    def _body(self, stage: Stage, sizes: tuple[int, ...]) -> Body:
-        """From what was asked before, whatever the loops around the stage were then."""
-        inputs = tuple(-1 if isinstance(source, Stage) else source for source in stage.inputs)
-        labels = dict.fromkeys(label for term in stage.terms for label in term)
-        key = inputs, stage.terms, stage.output, stage.path, tuple(sizes[label] for label in labels)
-        if key not in self._bodies:
-            self._bodies[key] = self._make_body(stage, sizes)
-        return self._bodies[key]
+def _places(order: Labels) -> Iterable[int]:
+    """Where a new loop may go: anywhere among few, else outermost or innermost."""
+    return range(len(order) + 1) if len(order) <= _FEW else (0, len(order))
 
 
 def _orders(cut: Labels) -> Iterator[Labels]:
-    """All orders where they are few, else those with two loops exchanged."""
+    """All orders where they are few, else those with two loops exchanged; of many, two neighbours."""
     if len(cut) <= _FEW:
         yield from permutations(cut)
         return
-    for first, second in combinations(range(len(cut)), 2):
+    for first, second in combinations(range(len(cut)), 2) if len(cut) <= 2 * _FEW else pairwise(range(len(cut))):
         order = list(cut)
         order[first], order[second] = order[second], order[first]
         yield tuple(order)

@@ -9,7 +9,7 @@ from stored import Stored
 
 import einsumx
 from einsumx.bind import bind
-from einsumx.blocking import ranges, stages
+from einsumx.blocking import ranges, stages, tree
 from einsumx.conformance.oracle import expect, judge
 from einsumx.parse import parse_text
 
@@ -35,16 +35,18 @@ def test_ranges_make_up_the_axis_and_differ_by_one_at_most(size, count):
 
 def test_a_value_that_inner_loops_do_not_change_is_a_stage_around_them():
     sized = bind(parse_text("ab,bc,cd->ad", 3), [(4, 5), (5, 6), (6, 7)])
-    root = stages(sized, ((0, 1), (0, 1)), (0, 3))  # (ab,bc),cd with rows of the result outside, columns inside
+    root = stages(
+        sized, tree(sized, ((0, 1), (0, 1))), (0, 3)
+    )  # (ab,bc),cd with rows of the result outside, columns inside
     (inner,) = [source for source in root.inputs if not isinstance(source, int)]
     assert (root.nest, inner.equation, inner.nest) == ((0, 3), "ab,bc->ac", (0,))
     # With the loops the other way round, it would be computed again for every block of columns.
-    assert stages(sized, ((0, 1), (0, 1)), (3, 0)).nest == (3, 0)
+    assert stages(sized, tree(sized, ((0, 1), (0, 1))), (3, 0)).nest == (3, 0)
 
 
 def test_a_label_is_summed_block_by_block_where_it_disappears():
     sized = bind(parse_text("ab,bc,cd->ad", 3), [(4, 5), (5, 6), (6, 7)])
-    root = stages(sized, ((0, 1), (0, 1)), (1,))
+    root = stages(sized, tree(sized, ((0, 1), (0, 1))), (1,))
     (inner,) = [source for source in root.inputs if not isinstance(source, int)]
     assert (root.loops, inner.loops) == ((), (1,))
 

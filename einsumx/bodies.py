@@ -1,0 +1,209 @@
+"""What the stages of a blocked contraction cost: estimated while blockings are searched, and then exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log, prod
+
+from einsumx.adapter import Adapter
+from einsumx.bind import SizedEquation
+from einsumx.blocking import Body, Stage
+from einsumx.dtypes import itemsize
+from einsumx.layout import contiguous, layout_class
+from einsumx.lower import lower
+from einsumx.ops import Sum, sources
+from einsumx.plan import Operand, Path, Plan
+from einsumx.prepare import sized_equation
+from einsumx.sketch import Amounts, Estimate, Sketch, amounts
+from einsumx.traits import Traits
+
+__all__ = ["Bodies", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The contraction whose stages are costed.
+
+    Attributes:
+        equation: what is computed.
+        operands: shape, dtype and layout of each.
+        lies_there: of each operand, whether it lies on the device, and blocks of it are views.
+        read_rates: bytes a second at which each operand is read that does not lie there.
+        adapter, traits, device: for what its plans are lowered.
+        dtype: that is computed in.
+    """
+
+    equation: SizedEquation
+    operands: tuple[Operand, ...]
+    lies_there: tuple[bool, ...]
+    read_rates: tuple[float, ...]
+    adapter: Adapter
+    traits: Traits
+    device: str
+    dtype: str
+
+    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits) -> Plan:
+        """The plan of a stage on blocks of such sizes."""
+        described = []
+        for source, term in zip(stage.inputs, stage.terms):
+            if isinstance(source, Stage):
+                described.append(Operand(tuple(sizes[label] for label in term), self.dtype))
+                continue
+            operand, shape = self.operands[source], self.block(source, sizes)
+            strides = None
+            if self.lies_there[source]:
+                strides = layout_class(shape, operand.strides or contiguous(operand.shape))
+            described.append(Operand(shape, operand.dtype, strides))
+        equation = sized_equation(stage.equation, [operand.shape for operand in described])
+        return lower(
+            equation,
+            described,
+            stage.path,
+            backend=self.adapter.name,
+            traits=traits,
+            dtype=self.dtype,
+            device=self.device,
+        )
+
+    def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a block of an operand."""
+        term, shape = self.equation.inputs[number], self.operands[number].shape
+        return tuple(sizes[label] if size == self.equation.sizes[label] else size for label, size in zip(term, shape))
+
+    def amounts(self, stage: Stage, sizes: Sequence[int], traits: Traits) -> tuple[Plan, list[Amounts]]:
+        """The plan of a stage, and what each of its ops takes."""
+        plan = self.lowered(stage, sizes, traits)
+        return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
+
+
+class Outline:
+    """The plan of a contraction that is not cut, from which what its stages take is estimated.
+
+    Args:
+        bodies: the contraction.
+        path: the order of its pairwise contractions.
+    """
+
+    def __init__(self, bodies: Bodies, path: Path) -> None:
+        equation = bodies.equation
+        every = tuple(range(len(bodies.operands)))
+        loops = ((),) * len(every)
+        whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
+        self._sizes = tuple(max(size, 1) for size in equation.sizes)
+        # One call of the framework's own einsum for all would say nothing of the parts.
+        rates = replace(bodies.traits.rates, native=0.0) if len(every) > 2 else bodies.traits.rates
+        self._plan, parts = bodies.amounts(whole, self._sizes, replace(bodies.traits, rates=rates))
+        self._taken: dict[frozenset[int], frozenset[int]] = {}  # a value and that which it is taken for, by operands
+        self._ops: dict[frozenset[int], list[Amounts]] = {}
+        for made, *taken in made_by(path, [frozenset([number]) for number in every]):
+            self._ops[made] = []
+            self._taken.update(dict.fromkeys(taken, made))
+        for part in parts:
+            self._ops[self._home(part)].append(part)
+
+    def _home(self, part: Amounts) -> frozenset[int]:
+        """The value that an op is a part of the making of: a copy of another value is made for it."""
+        own = part.operands
+        is_view_or_copy = len(sources(part.op)) == 1 and not isinstance(part.op, Sum)
+        return own if own in self._ops and not is_view_or_copy else self._taken.get(own, own)
+
+    def sketch(self, stage: Stage) -> Sketch:
+        """What the plan does for the values of a stage."""
+        inputs = [_operands(stage, place) for place in range(len(stage.inputs))]
+        parts = [part for made, *_ in made_by(stage.path, inputs) for part in self._ops[made]]
+        return Sketch(self._plan, parts, self._sizes)
+
+
+def made_by(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset[int]]]:
+    """Of each step, its value and those that it takes, by the operands that they are made of."""
+    terms = list(inputs)
+    found = []
+    for step in path:
+        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
+        terms.append(frozenset().union(*taken))
+        found.append([terms[-1], *(part for part in taken if part != terms[-1])])
+    return found
+
+
+def _operands(stage: Stage, place: int) -> frozenset[int]:
+    """The operands of which an input of a stage is made."""
+    source = stage.inputs[place]
+    if isinstance(source, int):
+        return frozenset([source])
+    return frozenset().union(*(_operands(source, inner) for inner in range(len(source.inputs))))
+
+
+class Work:
+    """What a run of one stage costs, whatever the loops around it.
+
+    Args:
+        bodies: the contraction.
+        stage: of it.
+        outline: of the contraction along the same path.
+    """
+
+    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline) -> None:
+        self._bodies, self._stage, self._outline = bodies, stage, outline
+        self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
+        self._first: Sketch | None = None
+        self._own: list[Sketch] = []
+        self._about: dict[tuple[int, ...], Body] = {}
+        self._near: dict[tuple[int, ...], Body] = {}
+        self._exact: dict[tuple[int, ...], Body] = {}
+        self._sizes_of_reads = [
+            None if isinstance(source, Stage) or bodies.lies_there[source] else source for source in stage.inputs
+        ]
+
+    def about(self, sizes: Sequence[int]) -> Body:
+        """By the plan of the whole contraction."""
+        key = tuple([sizes[label] for label in self._labels])
+        if key not in self._about:
+            if self._first is None:
+                self._first = self._outline.sketch(self._stage)
+            self._about[key] = self._body(self._first(sizes), sizes)
+        return self._about[key]
+
+    def near(self, sizes: Sequence[int]) -> Body:
+        """By the plan for the nearest sizes that it was lowered for."""
+        if not self._own:
+            return self.about(sizes)
+        key = tuple([sizes[label] for label in self._labels])
+        if key not in self._near:
+            self._near[key] = self._body(min(self._own, key=lambda sketch: self._distance(sketch, sizes))(sizes), sizes)
+        return self._near[key]
+
+    def exact(self, sizes: Sequence[int]) -> Body:
+        """By a plan for these very sizes."""
+        key = tuple([sizes[label] for label in self._labels])
+        if key not in self._exact:
+            bodies = self._bodies
+            sketch = Sketch(*bodies.amounts(self._stage, sizes, bodies.traits), sizes)
+            self._exact[key] = self._body(sketch(sizes), sizes)
+            self._own.append(sketch)
+            self._near = dict(self._exact)
+        return self._exact[key]
+
+    def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
+        """How far sizes are from those of a sketch; one for an axis is another plan than more."""
+        return sum(
+            abs(log(sizes[label] / sketch.sizes[label])) + 9.0 * ((sizes[label] == 1) != (sketch.sizes[label] == 1))
+            for label in self._labels
+        )
+
+    def _body(self, estimate: Estimate, sizes: Sequence[int]) -> Body:
+        bodies = self._bodies
+        read = tuple(
+            0 if number is None else prod(bodies.block(number, sizes)) * itemsize(bodies.operands[number].dtype)
+            for number in self._sizes_of_reads
+        )
+        value = prod([sizes[label] for label in self._stage.output]) * itemsize(bodies.dtype)
+        rates = bodies.read_rates
+        return Body(
+            value,
+            max(estimate.peak, value if self._stage.loops else 0),  # where it is a view, it is copied
+            estimate.seconds,
+            read,
+            tuple(0.0 if number is None else size / rates[number] for size, number in zip(read, self._sizes_of_reads)),
+            estimate.tight,
+        )
