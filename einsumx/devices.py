@@ -15,7 +15,8 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, Place, Read, compute, contracting
-from einsumx.executors import Hands, Piece, Values
+from einsumx.hands import Hands, Values, Work
+from einsumx.pieces import Piece, pieces_for, terms_of
 from einsumx.progress import Progress
 from einsumx.reading import Reader
 from einsumx.sources import Source
@@ -79,29 +80,22 @@ class Devices:
         """A source of each operand that takes memory where any does: what all devices are planned by."""
         return [next((source for source in of if not source.lies_there), of[0]) for of in zip(*self.sources)]
 
-    def values(
-        self,
-        plan: BlockedPlan,
-        adapter: Adapter,
-        operands: Sequence[Source],
-        left: Mapping[int, Place],
-        progress: Progress,
-    ) -> Values:
+    def values(self, work: Work, left: Mapping[int, Place], progress: Progress) -> Values:
         """The blocks at the places that are left, by their numbers, as they come, each on the device that computed it.
 
         Raises:
             BlockError: a device could not compute a piece.
         """
-        return _DeviceHands(self, plan, adapter, operands).values(left, progress)
+        return _DeviceHands(self, work).values(left, progress)
 
 
 class _DeviceHands(Hands):
     """In the hands of several devices."""
 
-    def __init__(self, devices: Devices, plan: BlockedPlan, adapter: Adapter, operands: Sequence[Source]) -> None:
-        super().__init__(None, len(devices.names), plan, adapter, operands)
+    def __init__(self, devices: Devices, work: Work) -> None:
+        super().__init__(None, len(devices.names), work)
         self._lanes = [
-            _Lane(plan, adapter, name, sources, self._stopped.is_set)
+            _Lane(work.plan, work.adapter, name, sources, self._stopped.is_set)
             for name, sources in zip(devices.names, devices.sources)
         ]
         self._on: dict[int, _Lane] = {}
@@ -111,7 +105,7 @@ class _DeviceHands(Hands):
         return _DEPTH * self.workers
 
     def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
-        return self.cut(left, min(self.terms, -(-2 * self.window // max(len(left), 1))))
+        return pieces_for(self.window, self.plan, left)
 
     def submit(self, piece: Piece) -> Future[Any]:
         lane = self._on[piece.number] = min(self._lanes, key=list(self._on.values()).count)
@@ -119,7 +113,7 @@ class _DeviceHands(Hands):
 
     def received(self, piece: Piece, value: Any) -> Array:
         del self._on[piece.number]
-        is_whole = piece.start == 0 and piece.stop == self.terms
+        is_whole = piece.start == 0 and piece.stop == terms_of(self.plan)
         return value if is_whole else self.adapter.move(value, self.plan.device)
 
     def close(self, running: Sequence[Future[Any]]) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+from einsumx.errors import BackendError
+from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
 
@@ -44,9 +45,15 @@ class Mapped:
 
     def open(self) -> Any:
         np = get_backend("numpy").xp
-        with Path(self.path).open("rb") as file:
-            # Pages are private when written to, which nobody does: frameworks warn of arrays that are read-only.
-            buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        try:
+            with Path(self.path).open("rb") as file:
+                # Pages are private when written to, which nobody does: frameworks warn of arrays that are read-only.
+                buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except FileNotFoundError as error:
+            raise BackendError(
+                f"a worker does not find {self.path}, where an operand lies; one that is on another machine needs "
+                "operands in files of a folder that all machines see, or TMPDIR= set to such a folder"
+            ) from error
         return np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
 
 
@@ -98,15 +105,34 @@ def _address(array: Any) -> int:
     return address
 
 
+_lent_memory: set[int] = set()
+"""Open descriptors of memory that is lent."""
+
+
+def _close_lent_memory() -> None:
+    """In the child of a fork: memory is let go by the caller alone."""
+    while _lent_memory:
+        os.close(_lent_memory.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_lent_memory)
+
+
 class Lender:
     """Lends operands to processes: those in memory are written to a file each, once, until :meth:`close`.
 
+    For workers on this machine, where the system has files that are nowhere but in memory (Linux), it is one of
+    these: it is gone when this process ends, however it ends. Else it is a file in a temporary folder, and remains
+    there if the process is killed.
+
     Args:
-        local: whether all workers run on this machine, and see its shared memory.
+        local: whether all workers run on this machine.
     """
 
     def __init__(self, local: bool) -> None:
         self._local = local
+        self._memory: list[int] = []
         self._folders: list[TemporaryDirectory[str]] = []
         self._spilled: dict[tuple[Any, ...], Mapped] = {}
 
@@ -122,7 +148,7 @@ class Lender:
             return self._spilled[key]
         np = get_backend("numpy").xp
         size = prod(length for length, stride in zip(array.shape, array.strides) if stride) * array.itemsize
-        path = str(Path(self._folder(size), str(len(self._spilled))))
+        path = self._file(size)
         axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
         packed = array[tuple(slice(None) if stride else slice(0, 1) for stride in array.strides)].transpose(axes)
         if packed.size:
@@ -135,15 +161,22 @@ class Lender:
         self._spilled[key] = Mapped(path, array.dtype.str, array.shape, laid, 0)
         return self._spilled[key]
 
-    def _folder(self, size: int) -> str:
-        """Where a file of ``size`` bytes goes: into shared memory, where there is room to spare, else to disk."""
-        shared = "/dev/shm"
-        fits = self._local and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * size
-        self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-", dir=shared if fits else gettempdir()))
-        return self._folders[-1].name
+    def _file(self, size: int) -> str:
+        """The path of a new file that is going to have ``size`` bytes: in memory, where there is room to spare."""
+        free = free_host_bytes() if self._local and hasattr(os, "memfd_create") else None
+        if free is not None and free > 2 * size:
+            self._memory.append(os.memfd_create("einsumx"))
+            _lent_memory.add(self._memory[-1])
+            return f"/proc/{os.getpid()}/fd/{self._memory[-1]}"
+        self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-"))
+        return str(Path(self._folders[-1].name, "operand"))
 
     def close(self) -> None:
         """Remove what was written. Workers that have it open go on reading."""
+        while self._memory:
+            descriptor = self._memory.pop()
+            _lent_memory.discard(descriptor)
+            os.close(descriptor)
         while self._folders:
             self._folders.pop().cleanup()
 

@@ -17,7 +17,8 @@ from einsumx.blocking import Stage
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError
-from einsumx.executors import Crew, Values
+from einsumx.executors import Crew
+from einsumx.hands import Values, Work
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
 from einsumx.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.progress import Journal, Ledger, Progress, reported
@@ -42,6 +43,7 @@ class Limited:
         within: the same contraction under another limit in bytes, and without a journal.
         journal: where the blocks that are done are written down; None where they are not.
         crew: who computes blocks: an executor or several devices; None for the caller alone.
+        room: bytes of the limit that the result leaves.
     """
 
     plan: BlockedPlan
@@ -51,6 +53,7 @@ class Limited:
     within: Callable[[int], Limited]
     journal: Journal | None = None
     crew: Crew | Devices | None = None
+    room: int = 0
 
 
 def plan_within(
@@ -117,14 +120,15 @@ def plan_within(
         plan_within, written, given, options, backend=backend, device="" if devices else device, devices=devices,
         out=out, order=asked_order, executor=executor, beside=beside,
     )  # fmt: skip
+    room = plan.limit - lands.cut
     if resume is None:
-        return Limited(plan, adapter, tuple(found), goes, within, None, crew)
+        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room)
     if late or not goes.outlives:
         raise ValueError(
             "resume= goes on with an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew)
+    return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew, room)
 
 
 def _free_bytes(adapter: Adapter, devices: Sequence[str]) -> int | None:
@@ -179,7 +183,8 @@ def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseExcept
         if limited.crew is None:
             values = _one_by_one(limited, left, progress)
         else:
-            values = limited.crew.values(plan, adapter, limited.sources, left, progress)
+            work = Work(plan, adapter, limited.sources, limited.room)
+            values = limited.crew.values(work, left, progress)
         with closing(values):
             for number, block in values:
                 box = outline.box(left[number])

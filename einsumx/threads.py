@@ -209,11 +209,8 @@ def _change(libraries: Sequence[_Library], before: Sequence[int], after: Sequenc
 
 @lru_cache(maxsize=1)
 def _blas() -> _Blas:
-    with _finding:  # or threads that come here first at the same time would hold two of them
+    with _pool.lock:  # or threads that come here first at the same time would hold two of them
         return _found_blas()
-
-
-_finding = threading.Lock()
 
 
 @lru_cache(maxsize=1)
@@ -228,7 +225,7 @@ def _found_blas() -> _Blas:
 
 
 @lru_cache(maxsize=16)
-def _openmp(backend: str) -> list[_Library]:
+def _openmp(backend: str) -> list[_Library]:  # noqa: ARG001  # what is loaded depends on it
     """The OpenMP libraries of a process that has imported a backend: PyTorch's threads are theirs."""
     from threadpoolctl import ThreadpoolController
 
@@ -294,7 +291,7 @@ class _Pool:
         """Start anew, in a process that has none of the threads."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._workers = 0
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
         """Execute ``jobs`` in the caller and in up to ``helpers`` threads beside it."""
@@ -307,7 +304,7 @@ class _Pool:
         call.wait()
 
     def _grow(self, workers: int) -> None:
-        with self._lock:
+        with self.lock:
             while self._workers < workers:
                 name = f"einsumx-{self._workers + 1}"
                 try:
@@ -389,9 +386,7 @@ def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
 
 def _after_fork() -> None:
     """The child of a fork has none of the workers, and locks may be held that nobody will release."""
-    global _finding
     _pool.forget_workers()
-    _finding = threading.Lock()
     if _blas.cache_info().currsize:
         _blas().restore()
         _blas.cache_clear()

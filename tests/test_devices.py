@@ -42,8 +42,9 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("einsumx-")] == []
+    assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("einsumx-")] == []
 
 
 def operands(case: str, dtype: str = "float32") -> tuple[str, list[Any]]:

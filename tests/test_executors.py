@@ -3,18 +3,22 @@
 import multiprocessing
 import os
 import pickle
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import tracemalloc
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import einsumx
-from einsumx import executors, threads
+from einsumx import threads, worker
 from einsumx.conformance.oracle import expect, judge
 from einsumx.executors import Crew
 from einsumx.lending import Lender, file_of
@@ -76,18 +80,20 @@ class Deadly:
 
 
 def left_behind():
-    """Files of operands that were sent and are still there."""
-    return sorted(
-        path for folder in ("/dev/shm", tempfile.gettempdir()) for path in Path(folder).glob(f"einsumx-{os.getpid()}-*")
-    )
+    """Files of operands that were sent and are still there, in folders or in memory."""
+    files = list(Path(tempfile.gettempdir()).glob("einsumx-*"))
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):
+            files += [found for found in [descriptor.readlink()] if "memfd:einsumx" in str(found)]
+    return files
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = left_behind()
     yield
-    assert left_behind() == before
+    assert left_behind() == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "einsumx-reader"]
 
 
 @pytest.fixture(scope="module")
@@ -229,13 +235,13 @@ def test_values_that_many_blocks_need_are_computed_once_by_each_worker(pool):
 
 
 def test_a_process_lets_kept_values_go_after_a_while(monkeypatch):
-    monkeypatch.setattr(executors, "IDLE", 0.01)
+    monkeypatch.setattr(worker, "IDLE", 0.01)
     arrays = operands("ab,bc,cd->ad")
     einsumx.einsum("ab,bc,cd->ad", *arrays, memory_limit="1MB", executor=Inline(), optimize=[(1, 2), (0, 1)])
     deadline = time.monotonic() + 20
-    while executors._shelves.own._held is not None and time.monotonic() < deadline:
+    while worker._shelves.own._held is not None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert executors._shelves.own._held is None
+    assert worker._shelves.own._held is None
 
 
 def test_workers_share_the_cores(monkeypatch):
@@ -356,27 +362,75 @@ def test_an_interruption_ends_what_runs_on_threads(pool):
     assert pool.submit(lambda: len(array.boxes)).result() == read
 
 
-def test_a_pool_that_lost_a_worker_is_an_error_that_names_the_block(tmp_path):
-    array = Deadly(np.ones((8, 3)), tmp_path)
-    with (
-        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
-        pytest.raises(einsumx.BlockError, match=r"lost a worker, and takes no more work, before block \["),
-    ):
-        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+def counts_calls(path):
+    """Leave a mark of each process that starts with this."""
+    Path(path, str(os.getpid())).touch()
 
 
-def test_loky_gives_a_block_to_another_worker_when_one_dies(tmp_path):
-    loky = pytest.importorskip("loky")
+def pool_of(kind, workers, **options):
+    """Processes of one kind; those of loky that stay for the next call too."""
+    if kind == "loky":
+        return pytest.importorskip("loky").get_reusable_executor(workers, **options)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), **options)
+
+
+@pytest.mark.parametrize("kind", ["processes", "loky"])
+def test_a_worker_that_dies_loses_nothing(kind, tmp_path):
     (tmp_path / "once").touch()
+    (tmp_path / "started").mkdir()
     array = Deadly(np.ones((8, 3)), tmp_path / "once")
-    pool = loky.get_reusable_executor(2)
-    result = einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
+    before = set(multiprocessing.active_children())
+    pool = pool_of(kind, 2, initializer=counts_calls, initargs=(tmp_path / "started",))
+    with pytest.warns(RuntimeWarning, match="goes on in another one of its kind") as caught:
+        result = einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool)
     assert result.tolist() == np.full((8, 3), 3.0).tolist()
     assert not (tmp_path / "once").exists()
+    assert caught[0].filename == __file__
+    assert len(list((tmp_path / "started").iterdir())) >= 2  # the new ones are initialized as the first ones were
+    pool.shutdown()
+    assert set(multiprocessing.active_children()) == before
 
 
-def test_loky_gives_up_on_a_block_that_ends_every_worker(tmp_path):
-    loky = pytest.importorskip("loky")
+@pytest.mark.filterwarnings("ignore:a worker of executor= died")
+@pytest.mark.parametrize("kind", ["processes", "loky"])
+def test_a_block_that_ends_every_worker_is_given_up(kind, tmp_path):
     array = Deadly(np.ones((8, 3)), tmp_path)
-    with pytest.raises(einsumx.BlockError, match="block"):
-        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=loky.get_reusable_executor(1))
+    with pytest.raises(einsumx.BlockError, match=r"block \[.*workers of the executor died 3 times.*fewer workers"):
+        einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit="1MB", executor=pool_of(kind, 1))
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no files in memory alone")
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_caller_that_is_ended_by_a_signal_leaves_nothing_behind(ending, tmp_path):
+    code = """
+import multiprocessing, sys, time
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np, einsumx
+
+class Slow:
+    shape, dtype = (64, 64), np.dtype("float64")
+    def __getitem__(self, box):
+        if box[0].stop:
+            print("reading", flush=True)
+            time.sleep(0.3)
+        return np.ones(self.shape)[box]
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        einsumx.einsum("ij,jk->ik", Slow(), np.ones((64, 640)), memory_limit="2MB", executor=pool)
+"""
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    (tmp_path / "temporary").mkdir()
+    caller = subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    with caller.stdout:
+        assert caller.stdout.readline().startswith("reading")
+    caller.send_signal(getattr(signal, ending))
+    assert caller.wait(60) != 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+    with suppress(ProcessLookupError):
+        os.killpg(caller.pid, signal.SIGKILL)  # a pool's processes do not see that nobody is there

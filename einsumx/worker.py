@@ -1,0 +1,116 @@
+"""What the workers of an executor do in processes of their own: compute pieces, and keep what the next ones need."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from einsumx.adapter import Array
+from einsumx.blocked import BlockedPlan, Blocks, Box, compute, contracting
+from einsumx.lending import Lent
+from einsumx.pieces import Part, Piece, part_of
+from einsumx.registry import get_backend
+from einsumx.sources import sources
+from einsumx.threads import sharing
+
+__all__ = ["Job", "compute_piece"]
+
+IDLE = 10.0
+"""Seconds for which a process keeps values that further pieces of the same contraction may need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all pieces of one contraction share, as workers get it.
+
+    Attributes:
+        token: names the contraction.
+        plan: how it is cut.
+        lent: the operands; None for those of which a piece brings the blocks.
+        workers: how many compute at the same time, and share the cores of their machine.
+    """
+
+    token: str
+    plan: BlockedPlan
+    lent: tuple[Lent | None, ...]
+    workers: int
+
+
+class _Bench:
+    """Where a worker's thread computes pieces of one contraction, and keeps the values that several of them need."""
+
+    def __init__(self, job: Job) -> None:
+        self._adapter, self._device, self._workers = get_backend(job.plan.backend), job.plan.device, job.workers
+        lent = {number: item for number, item in enumerate(job.lent) if item is not None}
+        found, _ = sources([item.open() for item in lent.values()], self._adapter, self._device)
+        self._opened = dict(zip(lent, found))
+        self._brought: Mapping[Part, Any] = {}
+        self._blocks = Blocks(job.plan, contracting(job.plan, self._adapter), self._adapter.add)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there are values that a further piece may need."""
+        return self._blocks.keeps
+
+    def compute(self, piece: Piece, brought: Mapping[Part, Any]) -> Any:
+        """A piece, as a NumPy array."""
+        self._brought = brought
+        with sharing(self._workers, self._adapter.name):
+            value = compute(self._blocks.value(piece.place, piece.start, piece.stop), self._read)
+        self._brought = {}
+        return self._adapter.to_numpy(value)
+
+    def _read(self, number: int, box: Box) -> Array:
+        if number in self._opened:
+            return self._opened[number].read(box)
+        return self._adapter.from_numpy(self._brought[part_of(number, box)], self._device)
+
+
+class _Shelf:
+    """Has room for one bench, which is let go when nobody has asked for it for a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: tuple[str, _Bench] | None = None
+        self._timer = threading.Timer(0, self._clear)
+
+    def take(self, token: str) -> _Bench | None:
+        """The bench of that contraction, if it is still here; any other is let go."""
+        self._timer.cancel()
+        with self._lock:
+            held, self._held = self._held, None
+        return held[1] if held is not None and held[0] == token else None
+
+    def put(self, token: str, bench: _Bench) -> None:
+        """Keep a bench for the next piece."""
+        with self._lock:
+            self._held = token, bench
+        self._timer = threading.Timer(IDLE, self._clear)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _clear(self) -> None:
+        with self._lock:
+            self._held = None
+
+
+class _Shelves(threading.local):
+    """A shelf for each thread of a worker."""
+
+    def __init__(self) -> None:
+        self.own = _Shelf()
+
+
+_shelves = _Shelves()
+
+
+def compute_piece(job: Job, piece: Piece, parts: Sequence[Part] = (), arrays: Sequence[Any] = ()) -> Any:
+    """Compute a piece in a worker's process, from operands that it opens, or from blocks that come with it."""
+    shelf = _shelves.own
+    bench = shelf.take(job.token) or _Bench(job)
+    value = bench.compute(piece, dict(zip(parts, arrays)))
+    if bench.keeps:
+        shelf.put(job.token, bench)
+    return value
