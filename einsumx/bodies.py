@@ -18,7 +18,7 @@ from einsumx.prepare import sized_equation
 from einsumx.sketch import Amounts, Estimate, Sketch, amounts
 from einsumx.traits import Traits
 
-__all__ = ["Bodies", "Work"]
+__all__ = ["Bodies", "Outline", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,14 @@ class Outline:
     Args:
         bodies: the contraction.
         path: the order of its pairwise contractions.
+
+    Attributes:
+        path: the same.
+        seconds: that the contraction takes so, without reading its operands.
     """
 
     def __init__(self, bodies: Bodies, path: Path) -> None:
-        equation = bodies.equation
+        equation, self.path = bodies.equation, path
         every = tuple(range(len(bodies.operands)))
         loops = ((),) * len(every)
         whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
@@ -101,6 +105,7 @@ class Outline:
             self._taken.update(dict.fromkeys(taken, made))
         for part in parts:
             self._ops[self._home(part)].append(part)
+        self.seconds = Sketch(self._plan, parts, self._sizes)(self._sizes).seconds
 
     def _home(self, part: Amounts) -> frozenset[int]:
         """The value that an op is a part of the making of: a copy of another value is made for it."""

@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.blocked import BlockedPlan
-from einsumx.blocking import Landing
-from einsumx.bodies import Bodies
+from einsumx.blocking import Blocking, Landing
+from einsumx.bodies import Bodies, Outline
 from einsumx.errors import MemoryLimitError
 from einsumx.explain import quantity
-from einsumx.path import find_path
 from einsumx.plan import Operand
 from einsumx.prepare import CACHES, Options, Written, result_dtype, sized_equation
 from einsumx.rates import calibrated
 from einsumx.search import Search
+from einsumx.ways import along_paths
 
 __all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
 
@@ -116,24 +116,28 @@ def _blocked_plan(
     dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
     compute = dict(traits.widen).get(dtype, dtype)
-    path = find_path(sized, options.optimize)
-
     rates = read_rates or (traits.rates.copy,) * len(operands)
     bodies = Bodies(sized, operands, lies_there, rates, adapter, traits, device, compute)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
-    search = Search(bodies, path, landing._replace(cut=landing.cut - beside))
-    blocking, fits = search.block(share, pieces=pieces)
-    if fits and blocking.order and not all(lies_there) and together == 1:
-        ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
-        if fits_too and ahead.seconds < _WORTH * blocking.seconds:
-            blocking = ahead
+    within = landing._replace(cut=landing.cut - beside)
+
+    def blocked(outline: Outline) -> tuple[Blocking, bool]:
+        search = Search(bodies, outline, within)
+        serial, fits = search.block(share, pieces=pieces)
+        if fits and serial.order and not all(lies_there) and together == 1:
+            ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
+            if fits_too and ahead.seconds < _WORTH * serial.seconds:
+                return ahead, True
+        return serial, fits
+
+    found, fits = along_paths(bodies, options.optimize, blocked)
     if not fits:
         raise MemoryLimitError(
             f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
-            f"{blocking.peak_bytes * together + beside} bytes\n  {sized.text}"
+            f"{found.peak_bytes * together + beside} bytes\n  {sized.text}"
         )
-    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, blocking)
+    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, found)
 
 
 CACHES["blocks"] = _blocked_plan

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from einsumx.bind import SizedEquation
 from einsumx.blocking import Blocking, Body, Labels, Landing, Stage, Step, blocking, stages, tree
 from einsumx.bodies import Bodies, Outline, Work
-from einsumx.plan import Path
 
 __all__ = ["Search"]
 
@@ -52,15 +51,14 @@ class Search:
 
     Args:
         bodies: the contraction.
-        path: the order of its pairwise contractions.
+        outline: of it along the path that is taken.
         landing: what the result takes besides the blocks of it.
     """
 
-    def __init__(self, bodies: Bodies, path: Path, landing: Landing) -> None:
-        self._bodies, self._landing = bodies, landing
+    def __init__(self, bodies: Bodies, outline: Outline, landing: Landing) -> None:
+        self._bodies, self._outline, self._landing = bodies, outline, landing
         self._equation: SizedEquation = bodies.equation
-        self._tree = tree(self._equation, path)
-        self._outline = Outline(bodies, path)
+        self._tree = tree(self._equation, outline.path)
         self._works: dict[tuple[object, ...], Work] = {}
         self._roots: dict[Labels, Stage] = {}
         self._steps: dict[tuple[Labels, Gauge], Step] = {}

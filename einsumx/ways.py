@@ -1,0 +1,68 @@
+"""Which path a contraction takes under a memory limit: the one without it, or one that is faster in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf, prod
+
+from einsumx.bind import SizedEquation
+from einsumx.blocking import Blocking
+from einsumx.bodies import Bodies, Outline
+from einsumx.dtypes import itemsize
+from einsumx.path import Optimize, find_path
+from einsumx.plan import Path
+
+__all__ = ["along_paths"]
+
+_SECONDS, _TIMES = 0.01, 2.0
+"""What a contraction takes more than the least that it can, for other paths to be looked at: seconds, and times."""
+
+_MANY = 12
+"""Operands beyond which dynamic programming takes too long."""
+
+
+def along_paths(
+    bodies: Bodies, optimize: Optimize, blocked: Callable[[Outline], tuple[Blocking, bool]]
+) -> tuple[Blocking, bool]:
+    """The fastest blocking that fits, along any of a few paths, or else the smallest; and whether it fits.
+
+    The best path without a limit may have values that are computed, or operands that are read, again and again where
+    it is cut, while another has none. A path or an optimizer that the user asks for is taken as it is.
+
+    Args:
+        bodies: the contraction.
+        optimize: as the user gave it.
+        blocked: the blocking along a path, and whether it fits.
+    """
+    reading = sum(
+        0.0 if there else prod(operand.shape) * itemsize(operand.dtype) / rate
+        for operand, there, rate in zip(bodies.operands, bodies.lies_there, bodies.read_rates)
+    )
+    first = Outline(bodies, find_path(bodies.equation, optimize))
+    best, fits = blocked(first)
+    if optimize not in (True, "auto") or len(first.path) < 2:
+        return best, fits
+    least = max(first.seconds, reading)
+    if fits and best.seconds <= max(least + _SECONDS, _TIMES * least):
+        return best, fits
+    others = [Outline(bodies, path) for path in dict.fromkeys(_thrifty(bodies.equation)) if path != first.path]
+    for outline in sorted(others, key=lambda outline: outline.seconds):
+        if fits and best.seconds <= max(outline.seconds, reading):
+            break
+        found, has_room = blocked(outline)
+        if (found.seconds if has_room else inf, found.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
+            best, fits = found, has_room
+    return best, fits
+
+
+def _thrifty(equation: SizedEquation) -> Iterator[Path]:
+    """Paths with small values, and plain ones."""
+    count = len(equation.inputs)
+    if count <= _MANY:
+        from opt_einsum.paths import DynamicProgramming
+
+        for what in ("size", "write"):
+            yield find_path(equation, DynamicProgramming(minimize=what))
+    yield find_path(equation, "greedy")
+    yield find_path(equation, False)
+    yield find_path(equation, [(left - 2, left - 1) for left in range(count, 1, -1)])
