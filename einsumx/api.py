@@ -280,7 +280,23 @@ def plan(
     optimize: Optimize = "auto",
     memory_limit: MemoryLimit,
     out: Any = None,
+    stored: bool = False,
 ) -> BlockedPlan: ...
+
+
+@overload
+def plan(
+    *operands: Any,
+    backend: str | None = None,
+    device: str = "",
+    dtypes: str | Sequence[str] = "float64",
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    memory_limit: MemoryLimit | None = None,
+    out: Any = None,
+    stored: bool = False,
+) -> Plan | BlockedPlan: ...
 
 
 def plan(
@@ -293,6 +309,7 @@ def plan(
     optimize: Optimize = "auto",
     memory_limit: MemoryLimit | None = None,
     out: Any = None,
+    stored: bool = False,
 ) -> Plan | BlockedPlan:
     """The plan that :func:`einsum` would run, from shapes or from arrays.
 
@@ -305,6 +322,7 @@ def plan(
         dtype, casting, optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; what comes back says how the contraction is cut into blocks.
         out: under a limit, beside arrays, where the result is going to be written, so that it does not count.
+        stored: under a limit, that shapes stand for operands which are read block by block, as from files.
 
     Raises:
         EinsumxError: as :func:`einsum` does.
@@ -321,6 +339,8 @@ def plan(
     shapes = [as_shape(operand) for operand in given]
     if out is not None and (memory_limit is None or None not in shapes):
         raise ValueError("out= changes a plan only where arrays are given, and a memory_limit=")
+    if stored and (memory_limit is None or None in shapes):
+        raise ValueError("stored=True says how shapes are read, which a plan depends on under a memory_limit= alone")
     if all(shape is not None for shape in shapes):
         adapter = get_backend(backend or "numpy")
         names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
@@ -333,7 +353,7 @@ def plan(
         name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
         options = Options(name, casting, as_optimize(optimize))
         if memory_limit is not None:
-            there = [True] * len(described)
+            there = [not stored] * len(described)
             limit = limit_bytes(memory_limit, lambda: adapter.free_bytes(device))
             sized = sized_equation(written, [operand.shape for operand in described])
             result = prod(sized.shape) * itemsize(result_dtype(adapter, described, options))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from einsumx.errors import SizeError
-from einsumx.parse import Equation, Label
+from einsumx.parse import Equation, Label, parse_text, symbol
 
-__all__ = ["SizedEquation", "bind"]
+__all__ = ["SizedEquation", "bind", "label_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,25 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     names = {index: label for label, index in numbers.items()}
     sizes = _sizes(equation, inputs, shapes, names)
     return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
+
+
+def label_names(equation: SizedEquation) -> tuple[str, ...]:
+    """The letter that each label has in the equation; axes of an ellipsis get letters that it has not.
+
+    >>> from einsumx.parse import parse_text
+    >>> label_names(bind(parse_text("...i,ij->...j", 2), [(7, 2), (2, 3)]))
+    ('a', 'i', 'j')
+    """
+    written = parse_text(equation.text, len(equation.inputs))
+    names: dict[int, str] = {}
+    for term, labels in zip((*written.inputs, written.output), (*equation.inputs, equation.output)):
+        own = list(labels)
+        if ... in term:
+            at = term.index(...)
+            del own[at : at + len(labels) - len(term) + 1]
+        names.update(zip(own, (str(label) for label in term if label is not ...)))
+    free = (letter for letter in map(symbol, count()) if letter not in names.values())
+    return tuple([names[label] if label in names else next(free) for label in range(len(equation.sizes))])
 
 
 def _ellipsis_span(equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]) -> int:

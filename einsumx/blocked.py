@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
 
 from einsumx.adapter import Adapter, Array
-from einsumx.bind import SizedEquation
-from einsumx.blocking import Blocking, Stage, ranges
+from einsumx.bind import SizedEquation, label_names
+from einsumx.blocking import Blocking, Landing, Stage, ranges
 from einsumx.cost import returns_view
+from einsumx.dtypes import itemsize
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
 
@@ -43,6 +45,8 @@ class BlockedPlan:
         dtype: the result's dtype.
         compute_dtype: in which blocks are computed and partial sums are added up.
         limit: bytes that must not be exceeded.
+        in_place: of each operand, whether it lies on the device, so that its blocks are views and count nothing.
+        landing: the memory that it takes to bring the result where it belongs.
         blocking: which labels are cut, and what it costs.
     """
 
@@ -53,21 +57,43 @@ class BlockedPlan:
     dtype: str
     compute_dtype: str
     limit: int
+    in_place: tuple[bool, ...]
+    landing: Landing
     blocking: Blocking
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        """Run the plan on operands of the shapes and dtypes that it was made for, which lie where it says.
+
+        Args:
+            *operands: arrays, or whatever :func:`einsumx.einsum` reads block by block under a limit.
+            out: is written block by block; needed where the plan was made for one.
+
+        Raises:
+            SizeError, BackendError: the operands are not what the plan was made for, or ask for gradients.
+            ValueError: the plan counts on an ``out=`` for the result.
+
+        >>> import einsumx, numpy as np
+        >>> einsumx.plan("ij->i", (2, 3), dtypes="int64", memory_limit=40)(np.arange(6).reshape(2, 3))
+        array([ 3, 12])
+        """
+        from einsumx.limited import run_plan
+
+        return run_plan(self, operands, out)
 
     def __str__(self) -> str:
         """What runs, and how often.
 
         >>> import einsumx
-        >>> print(einsumx.plan("ab,bc,cd->ad", (400, 300), (300, 300), (300, 500), memory_limit="2 MB"))
-        ab,bc,cd->ad  (400,300) (300,300) (300,500)  float64 on numpy in blocks
-          cut a         400 into 7 blocks of up to 58
-          cd,ab,bc->ad  for each block of a
-          operand 0     960 kB, gone through 1 time
-          operand 1     720 kB, gone through 1 time
-          operand 2     1.2 MB, gone through 1 time
-          peak memory   1.97 MB of the limit of 2 MB
-          time          2.19 ms expected
+        >>> print(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
+        ij,jk->ik  (900,800) (800,900)  float64 on numpy in blocks
+          cut k        900 into 4 blocks of up to 225
+          cut i        900 into 7 blocks of up to 129
+          ij,jk->ik    for each block of ki
+          operand 0    5.76 MB, read 4 times, 23 MB
+          operand 1    5.76 MB, read 1 time
+          read in all  28.8 MB
+          peak memory  8.98 MB of the limit of 9 MB
+          time         15.4 ms expected
         """
         from einsumx.explain import blocked_text
 
@@ -82,6 +108,40 @@ class BlockedPlan:
     def peak_bytes(self) -> int:
         """The most bytes that running it has alive at once."""
         return self.blocking.peak_bytes
+
+    @property
+    def seconds(self) -> float:
+        """The time that it is expected to take, by the rates that the backend declares or that were measured."""
+        return self.blocking.seconds
+
+    @property
+    def cuts(self) -> dict[str, int]:
+        """Into how many blocks each label is cut, from the outermost loop to the innermost.
+
+        >>> import einsumx
+        >>> einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True).cuts
+        {'k': 4, 'i': 7}
+        """
+        names = label_names(self.equation)
+        return {names[label]: self.blocking.counts[label] for label in self.blocking.order}
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the result is computed in."""
+        return prod(self.blocking.counts[label] for label in self.blocking.root.nest)
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """How often each operand is gone through from end to end."""
+        return self.blocking.reads
+
+    @property
+    def read_bytes(self) -> tuple[int, ...]:
+        """Bytes of each operand that are brought to the device in all; 0 where it lies there."""
+        return tuple(
+            0 if is_there else prod(operand.shape) * itemsize(operand.dtype) * times
+            for operand, is_there, times in zip(self.operands, self.in_place, self.reads)
+        )
 
 
 class Blocks:

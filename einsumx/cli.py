@@ -20,16 +20,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 from einsumx import dtypes
 from einsumx.api import plan
+from einsumx.blocked import BlockedPlan
 from einsumx.calibrate import Calibration, calibrate
 from einsumx.compare import Absent, Problem, attention, compare, is_right, make_case
 from einsumx.conformance import options as conformance
 from einsumx.cost import PlanCost, plan_cost
 from einsumx.errors import EinsumxError
 from einsumx.explain import plan_text, summary
+from einsumx.limit import limit_bytes
 from einsumx.ops import Native
 from einsumx.plan import Plan
 from einsumx.rates import cache_folder, declared_rates, read_rates, stored_files
@@ -80,7 +83,8 @@ wrong or einsumx fails, and 2 where nothing could be compared.
 
 _EXPLAIN = """\
 Prints the plan that einsumx would run, its arithmetic, what it copies and why,
-and its peak memory. The framework need not be installed.
+and its peak memory. The framework need not be installed. With --memory-limit,
+what is printed is how the contraction is cut into blocks that stay within it.
 """
 
 _EXPLAIN_MORE = """\
@@ -101,6 +105,17 @@ _EXPLAIN_MORE = """\
                              writes), what it reads and how, shape, dtype,
                              multiply_adds, copied_bytes, allocated_bytes; the
                              operands are the first slots
+
+With --memory-limit, from shape and dtype on:
+  memory_limit               in bytes
+  cuts                       by label, into how many blocks it is cut, from the
+                             outermost loop to the innermost
+  blocks                     of the result
+  operand_bytes              of each operand
+  reads                      how often each operand is gone through
+  read_bytes                 that are read of it in all; 0 if it is in memory
+  peak_bytes                 the most that is alive at once besides operands
+  seconds                    that it is expected to take
 """
 
 _CALIBRATE = """\
@@ -200,6 +215,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="what finds the path: auto, greedy, optimal, dp, cotengra, ... (default: auto)",
     )
+    found.add_argument(
+        "--memory-limit",
+        metavar="AMOUNT",
+        type=_amount,
+        help="what it may have in memory besides its operands, such as 8GiB or 500MB",
+    )
+    found.add_argument(
+        "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
+    )
     found.set_defaults(run=_explain)
 
     found = command("calibrate", _CALIBRATE, _CALIBRATE_MORE)
@@ -242,6 +266,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _amount(text: str) -> int:
+    try:
+        return limit_bytes(text, lambda: None)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; write 8GiB, 500MB, or bytes") from None
+
+
 def _dtype(text: str) -> str:
     if dtypes.kind(text) == "O":
         raise argparse.ArgumentTypeError(
@@ -261,7 +292,15 @@ def _explain(options: argparse.Namespace) -> int:
         device=options.device,
         dtypes=options.dtype,
         optimize=options.optimize,
+        memory_limit=options.memory_limit,
+        stored=options.stored,
     )
+    if isinstance(found, BlockedPlan):
+        if options.json:
+            _print_json(_blocked_data(found))
+        else:
+            print(_folded(str(found)))
+        return OK
     cost = plan_cost(found)
     if options.json:
         _print_json(_plan_data(found, cost))
@@ -308,6 +347,25 @@ def _plan_data(found: Plan, cost: PlanCost) -> dict[str, Any]:
             }
             for op, entry in zip(found.ops, cost.ops)
         ],
+    }
+
+
+def _blocked_data(found: BlockedPlan) -> dict[str, Any]:
+    return {
+        "equation": found.equation.text,
+        "backend": found.backend,
+        "device": found.device,
+        "shapes": [operand.shape for operand in found.operands],
+        "shape": found.shape,
+        "dtype": found.dtype,
+        "memory_limit": found.limit,
+        "cuts": found.cuts,
+        "blocks": found.blocks,
+        "operand_bytes": [prod(operand.shape) * dtypes.itemsize(operand.dtype) for operand in found.operands],
+        "reads": found.reads,
+        "read_bytes": found.read_bytes,
+        "peak_bytes": found.peak_bytes,
+        "seconds": found.seconds,
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
+from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
 from einsumx.dtypes import itemsize
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.parse import symbol
 from einsumx.plan import Plan
 
 if TYPE_CHECKING:
@@ -42,41 +44,57 @@ def plan_text(plan: Plan) -> str:
 def blocked_text(plan: BlockedPlan) -> str:
     """How a contraction is cut: a header, a line a loop, a line a stage from the first to run, a line an operand."""
     equation, cut = plan.equation, plan.blocking
+    names = label_names(equation)
     shapes = " ".join(_shape(operand.shape) for operand in plan.operands)
     where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
-        lines.append((f"cut {symbol(label)}", f"{size} into {count} blocks of up to {-(-size // count)}"))
-    lines += _stage_lines(cut.root)
-    for number, (operand, times) in enumerate(zip(plan.operands, cut.reads)):
-        nbytes = itemsize(operand.dtype)
-        for size in operand.shape:
-            nbytes *= size
-        lines.append((f"operand {number}", f"{quantity(nbytes, 'B')}, gone through {times} time{'s' * (times != 1)}"))
+        lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
+    lines += _stage_lines(cut.root, names)
+    for number, (operand, is_there, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
+        nbytes = quantity(prod(operand.shape) * itemsize(operand.dtype), "B")
+        often = f"{times} time{'s' * (times != 1)}"
+        read = f", {quantity(plan.read_bytes[number], 'B')}" if times > 1 else ""
+        how = f"gone through {often} where it lies" if is_there else f"read {often}{read}"
+        lines.append((f"operand {number}", f"{nbytes}, {how}"))
+    if sum(plan.read_bytes) and len(plan.operands) > 1:
+        lines.append(("read in all", quantity(sum(plan.read_bytes), "B")))
     if cut.read_ahead:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
-    lines.append(("peak memory", f"{quantity(cut.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
-    lines.append(("time", f"{quantity(cut.seconds * 1e3)} ms expected"))
+    lines.append(("peak memory", f"{quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
+    lines.append(("time", f"{_duration(plan.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
     return f"{equation.text}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
 
 
-def _stage_lines(stage: Stage, around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
+def _stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
     """A line a stage, those that it takes values of first; ``around`` are the loops of the one that takes its value."""
+
+    def written(labels: Sequence[int]) -> str:
+        return "".join(names[label] for label in labels)
+
     lines = []
     for place in stage.order:
         source = stage.inputs[place]
         if not isinstance(source, int):
-            lines += _stage_lines(source, stage.inside)
-    each = "".join(map(symbol, stage.nest))
-    remark = f"for each block of {each}" if each else "once"
+            lines += _stage_lines(source, names, stage.inside)
+    remark = f"for each block of {written(stage.nest)}" if stage.nest else "once"
     if stage.loops:
-        remark += f", summed over blocks of {''.join(map(symbol, stage.loops))}"
+        remark += f", summed over blocks of {written(stage.loops)}"
     if len(stage.nest) < len(around):
-        remark += f", kept while {''.join(map(symbol, around[len(stage.nest) :]))} goes on"
-    return [*lines, (stage.equation, remark)]
+        remark += f", kept while {written(around[len(stage.nest) :])} goes on"
+    return [*lines, (f"{','.join(map(written, stage.terms))}->{written(stage.output)}", remark)]
+
+
+def _duration(seconds: float) -> str:
+    """Seconds with three digits, in thousandths where they are few.
+
+    >>> _duration(0.0042), _duration(75.3)
+    ('4.2 ms', '75.3 s')
+    """
+    return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{quantity(seconds)} s"
 
 
 def summary(cost: PlanCost) -> dict[str, str]:

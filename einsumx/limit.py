@@ -137,7 +137,7 @@ def _blocked_plan(
             f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
             f"{found.peak_bytes * together + beside} bytes\n  {sized.text}"
         )
-    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, found)
+    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, lies_there, landing, found)
 
 
 CACHES["blocks"] = _blocked_plan

@@ -16,7 +16,7 @@ from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocking import Stage
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
-from einsumx.errors import BackendError, BlockError, MemoryLimitError
+from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.executors import Crew
 from einsumx.hands import Values, Work
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
@@ -28,7 +28,7 @@ from einsumx.registry import get_backend, owner
 from einsumx.sources import Source, framework_of, sources
 from einsumx.targets import Target, landing, target
 
-__all__ = ["Limited", "plan_within", "run_blocks"]
+__all__ = ["Limited", "plan_within", "run_blocks", "run_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,48 @@ def plan_within(
             "no memory with an operand"
         )
     return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew, room)
+
+
+def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
+    """Run a blocked plan as it is.
+
+    Raises:
+        SizeError: the number of operands or their shapes are not the plan's.
+        BackendError: their dtypes are not, nor where they lie; or gradients are asked for.
+        ValueError: the plan counts on an ``out=``.
+    """
+    text = plan.equation.text
+    if len(given) != len(plan.operands):
+        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(given)}\n  {text}")
+    adapter, operands = framework_of(given, get_backend(plan.backend))
+    found, _ = sources(operands, adapter, plan.device)
+    for number, (source, planned, in_place) in enumerate(zip(found, plan.operands, plan.in_place)):
+        own = source.operand
+        if own.shape != planned.shape:
+            raise SizeError(
+                f"operand {number} has shape {own.shape}, but the plan is made for {planned.shape}\n  {text}"
+            )
+        if own.dtype != planned.dtype:
+            raise BackendError(f"operand {number} has dtype {own.dtype}, but the plan is made for {planned.dtype}")
+        if source.lies_there != in_place:
+            raise BackendError(
+                f"operand {number} is {'no ' if in_place else 'an '}array that lies where it is computed, and the plan "
+                "is made for one that is another; give the operands themselves to einsumx.plan"
+            )
+        array = operands[number]
+        if owner(array) is adapter and adapter.records(array):
+            raise BackendError(
+                f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
+            )
+    lands, late = landing(out, given, adapter, plan.shape, plan.compute_dtype, plan.dtype, "K")
+    if lands.cut > plan.landing.cut:
+        raise ValueError(f"the plan counts on an out= that shares no memory with the operands\n  {text}")
+    goes = target(plan, adapter, given, out, "K", "safe", late)
+    return run_blocks(Limited(plan, adapter, tuple(found), goes, _no_other, room=plan.limit - lands.cut))
+
+
+def _no_other(limit: int) -> Limited:
+    raise MemoryLimitError(f"a plan runs as it is, and so there is none for {limit} bytes")
 
 
 def _free_bytes(adapter: Adapter, devices: Sequence[str]) -> int | None:

@@ -1,0 +1,243 @@
+"""What is chosen under a memory limit, what a blocked plan says, and that it can be called."""
+
+import json
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stored import Stored
+
+import einsumx
+from einsumx.bind import bind
+from einsumx.blocked import Blocks, compute
+from einsumx.cli import main
+from einsumx.conformance.oracle import expect, judge
+from einsumx.parse import parse_text
+from einsumx.path import find_path
+
+EQUATIONS = ("ij,jk->ik", "ij,jk,kl->il", "ijk,kl,jm->ilm", "ij,ij->i", "ab,bc,cd,de->ae", "abc,bd,cd->ad", "ijk->k")
+
+
+@st.composite
+def problems(draw):
+    equation = draw(st.sampled_from(EQUATIONS))
+    sizes = {label: draw(st.integers(1, 40), label) for label in "abcdeijklm"}
+    terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
+    shapes = [tuple(sizes[label] for label in term) for term in terms]
+    total = sum(8 * prod(shape) for shape in shapes) + 8 * prod(sizes[label] for label in output)
+    return equation, shapes, total
+
+
+def plan_or_none(equation, shapes, limit, **given):
+    try:
+        return einsumx.plan(equation, *shapes, memory_limit=limit, stored=True, **given)
+    except einsumx.MemoryLimitError:
+        return None
+
+
+# -- what is chosen -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.floats(0.01, 1.5))
+def test_what_fits_stays_within_the_limit_and_still_fits_in_more(problem, share):
+    equation, shapes, total = problem
+    limit = int(share * total) + 1
+    plan = plan_or_none(equation, shapes, limit)
+    if plan is None:
+        return
+    assert plan.peak_bytes <= limit
+    more = plan_or_none(equation, shapes, 2 * limit)
+    assert more is not None
+    # The search is no proof: what it finds in more memory may be somewhat slower than what fits in less.
+    assert more.seconds <= 1.5 * plan.seconds
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.floats(0.01, 0.7))
+def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
+    equation, shapes, total = problem
+    plan = plan_or_none(equation, shapes, int(share * total) + 1)
+    if plan is None:
+        return
+    ones = [np.ones(shape, "int64") for shape in shapes]
+
+    def contract(stage, arrays):
+        return einsumx.einsum(stage.equation, *arrays)
+
+    blocks = Blocks(plan, contract, lambda total, part: total + part)
+    found = np.zeros(plan.shape, "int64")
+    written = np.zeros(plan.shape, "int64")
+    for place in blocks.places():
+        box = blocks.box(place)
+        found[box] = compute(blocks.value(place), lambda number, part: ones[number][part])
+        written[box] += 1
+    assert (written == 1).all()
+    labels = set(equation) - set(",->") - set(equation.partition("->")[2])
+    sizes = {
+        label: size
+        for term, shape in zip(equation.split("->")[0].split(","), shapes)
+        for label, size in zip(term, shape)
+    }
+    assert (found == prod(sizes[label] for label in labels)).all()
+
+
+def test_a_path_is_taken_that_is_faster_in_blocks_than_the_best_one_without_a_limit():
+    equation = "ab,bc,cd,de,ef,fg->ag"
+    shapes = [(2000, 3000), (3000, 500), (500, 4000), (4000, 1000), (1000, 2500), (2500, 2000)]
+    given = {"memory_limit": "18 MB", "dtypes": "float32", "stored": True}  # the result alone takes 16 MB
+    best = find_path(bind(parse_text(equation, 6), shapes))
+    free, kept = (einsumx.plan(equation, *shapes, optimize=path, **given) for path in ("auto", best))
+    assert free.seconds < kept.seconds / 2
+
+
+def test_a_square_product_in_little_memory_is_cut_along_its_sum_too():
+    # Without partial sums, strips of the operands would leave room for blocks of a few rows alone.
+    plan = einsumx.plan("ij,jk->ik", *[(6000, 6000)] * 2, dtypes="float32", memory_limit="147 MB", stored=True)
+    assert plan.cuts.keys() == {"i", "j", "k"}
+    assert max(plan.reads) < 20
+
+
+def test_the_same_limit_gives_the_same_plan_whatever_was_planned_before():
+    shapes = [(300, 300)] * 4
+    limits = [900_000, 1_200_000, 2_000_000]
+    seen = []
+    for order in (limits, limits[::-1]):
+        einsumx.cache_clear()
+        seen.append(
+            {limit: einsumx.plan("ab,bc,cd,de->ae", *shapes, memory_limit=limit, stored=True) for limit in order}
+        )
+    assert seen[0] == seen[1]
+
+
+# -- what it says -------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_is_cut_and_how_often_each_operand_is_read():
+    plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
+    strips = {label: plan.cuts.get(label, 1) for label in "ijk"}
+    assert plan.blocks == strips["i"] * strips["k"]
+    assert plan.reads in ((strips["k"], 1), (1, strips["i"]), (strips["k"], strips["i"]))
+    assert plan.read_bytes == tuple(times * 8 * 900 * 800 for times in plan.reads)
+    assert plan.seconds > 0
+
+
+@pytest.mark.parametrize("limit", [9_000_000, 7_000_000])
+def test_operands_are_read_as_often_as_the_plan_says(limit):
+    lhs, rhs = (Counting(np.ones(shape)) for shape in ((900, 800), (800, 900)))
+    out = np.empty((900, 900))
+    plan = einsumx.plan("ij,jk->ik", lhs, rhs, memory_limit=limit, out=out)
+    lhs.bytes = rhs.bytes = 0
+    plan(lhs, rhs, out=out)
+    assert (out == 800).all()
+    assert (lhs.bytes, rhs.bytes) == plan.read_bytes
+
+
+class Counting(Stored):
+    """A stored operand that counts the bytes that are read of it."""
+
+    bytes = 0
+
+    def __getitem__(self, box):
+        found = super().__getitem__(box)
+        self.bytes += found.nbytes
+        return found
+
+
+def test_a_plan_names_labels_as_the_equation_does():
+    text = str(einsumx.plan("...j,jk->...k", (9, 400, 300), (300, 200), memory_limit="6 MB", stored=True))
+    assert text.startswith("...j,jk->...k  (9,400,300) (300,200)  float64 on numpy in blocks\n")
+    assert "  abj,jk->abk" in text
+
+
+def test_a_plan_says_what_is_summed_in_blocks_and_what_is_kept():
+    equation = "ab,bc,cd->ad"
+    plan = einsumx.plan(equation, *[(400, 400)] * 3, optimize=[(0, 1), (0, 1)], memory_limit=1_700_000, stored=True)
+    text = str(plan)
+    for label in plan.cuts:
+        assert f"  cut {label} " in text
+    assert "ab,bc->ac" in text
+    assert "summed over blocks of b" in text
+    assert "kept while" in text
+
+
+# -- calling it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_runs_on_operands_that_it_was_not_made_from():
+    hosts = [np.random.default_rng(seed).integers(-3, 4, (60, 60)).astype("float64") for seed in range(4)]
+    plan = einsumx.plan("ij,jk->ik", Stored(hosts[0]), Stored(hosts[1]), memory_limit=60_000)
+    assert plan.cuts
+    found = plan(Stored(hosts[2]), Stored(hosts[3]))
+    assert judge(found, expect("ij,jk->ik", hosts[2], hosts[3]))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ((np.ones((30, 40)),), einsumx.SizeError, "takes 2 operands, not 1"),
+        ((np.ones((40, 30)), np.ones((30, 40))), einsumx.SizeError, r"operand 0 has shape \(40, 30\)"),
+        ((np.ones((30, 40), "float32"), np.ones((40, 30))), einsumx.BackendError, "operand 0 has dtype float32"),
+        ((np.ones((30, 40)), Stored(np.ones((40, 30)))), einsumx.BackendError, "operand 1 is no array that lies"),
+    ],
+)
+def test_operands_that_a_plan_is_not_made_for_are_refused(given, error, says):
+    plan = einsumx.plan("ij,jk->ik", (30, 40), (40, 30), memory_limit=20_000)
+    with pytest.raises(error, match=says):
+        plan(*given)
+
+
+def test_a_plan_for_an_array_that_is_given_runs_into_one_alone():
+    lhs, rhs, out = np.ones((30, 40)), np.ones((40, 30)), np.empty((30, 30))
+    plan = einsumx.plan("ij,jk->ik", lhs, rhs, memory_limit=5_000, out=out)
+    with pytest.raises(ValueError, match="counts on an out="):
+        plan(lhs, rhs)
+    assert plan(lhs, rhs, out=out) is out
+    assert (out == 40).all()
+
+
+def test_a_plan_records_no_gradients():
+    torch = pytest.importorskip("torch")
+    plan = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), memory_limit=10_000, backend="torch")
+    with pytest.raises(einsumx.BackendError, match="asks for a gradient"):
+        plan(torch.ones((3, 4), dtype=torch.float64, requires_grad=True), torch.ones((4, 5), dtype=torch.float64))
+
+
+def test_stored_shapes_without_a_limit_are_refused():
+    with pytest.raises(ValueError, match="stored=True says how shapes are read"):
+        einsumx.plan("ij->i", (3, 4), stored=True)
+
+
+# -- the command --------------------------------------------------------------------------------------------------
+
+EXPLAIN = ("explain", "ij,jk->ik", "900,800", "800,900", "--dtype", "float64", "--memory-limit", "9MB", "--stored")
+
+
+def test_explain_prints_how_a_contraction_is_cut(capsys):
+    assert main(EXPLAIN) == 0
+    plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
+    assert capsys.readouterr().out == f"{plan}\n"
+
+
+def test_explain_tells_how_a_contraction_is_cut_in_json(capsys):
+    assert main([*EXPLAIN, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory_limit"] == 9_000_000
+    assert found["peak_bytes"] <= 9_000_000
+    assert found["blocks"] == prod(found["cuts"].values())
+    assert found["operand_bytes"] == [8 * 900 * 800] * 2
+    assert found["read_bytes"] == [times * 8 * 900 * 800 for times in found["reads"]]
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"), [("1MB", "the smallest memory_limit= is"), ("some", "'some' is no amount of memory")]
+)
+def test_explain_refuses_limits_that_cannot_be_kept(capsys, limit, says):
+    try:
+        status = main(["explain", "ij,jk->ik", "900,800", "800,900", "--memory-limit", limit])
+    except SystemExit as end:
+        status = end.code
+    assert status == 2
+    assert says in capsys.readouterr().err
