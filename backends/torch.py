@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
-from einsumx.backends.torch_choices import INTEGERS, multiply_workspace, product_workspace
-from einsumx.dtypes import itemsize
+from einsumx.backends.torch_choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
 from einsumx.errors import BackendError
-from einsumx.layout import layout_class
+from einsumx.layout import layout_class, memory_order
 from einsumx.memory import free_host_bytes
 from einsumx.ops import Matmul, Multiply, Op, Sum
 from einsumx.pinned import Ring
@@ -174,7 +172,12 @@ class TorchAdapter(Adapter):
         return self._kernels.copied(array)
 
     def cast(self, array: Array, dtype: str) -> Array:
-        return array.to(self.dtype(dtype))
+        steps = array.stride()
+        if 0 not in steps:
+            return array.to(self.dtype(dtype))
+        order = memory_order(steps)  # which torch keeps but for expanded axes
+        packed = array.permute(order).to(self.dtype(dtype), memory_format=self.xp.contiguous_format)
+        return packed.permute([order.index(axis) for axis in range(len(order))])
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         dtype = array.dtype
@@ -204,8 +207,8 @@ class TorchAdapter(Adapter):
                 return product_workspace(operands)
             case Multiply():
                 return multiply_workspace(operands, result_shape(op, [operand.shape for operand in operands]))
-            case Sum() if operands[0].dtype in _HALVES and operands[0].strides is not None:
-                return prod(operands[0].shape) * itemsize("float32")  # torch sums them in float32, as a whole
+            case Sum() if operands[0].dtype in _HALVES:
+                return half_sum_workspace(operands[0], op.axes)
             case _:
                 return 0
 

@@ -8,10 +8,18 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.dtypes import itemsize
-from einsumx.layout import broadcast, contiguous, merged_stride
+from einsumx.layout import broadcast, contiguous, memory_order, merged_stride
 from einsumx.plan import Operand
 
-__all__ = ["INTEGERS", "LARGEST", "loop_axis", "multiply_workspace", "pays_in_floats", "product_workspace"]
+__all__ = [
+    "INTEGERS",
+    "LARGEST",
+    "half_sum_workspace",
+    "loop_axis",
+    "multiply_workspace",
+    "pays_in_floats",
+    "product_workspace",
+]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -95,6 +103,16 @@ def multiply_workspace(operands: Sequence[Operand], shape: Shape) -> int:
         if orders and not orders[0]:
             return prod(shape) * itemsize(operands[0].dtype)
     return 0
+
+
+def half_sum_workspace(operand: Operand, axes: Sequence[int]) -> int:
+    """Bytes of a sum of numbers of half precision: where the summed axes are not one, all goes through float32."""
+    steps = _steps(operand)
+    summed = [axis for axis in memory_order(steps) if axis in axes]
+    if merged_stride([operand.shape[axis] for axis in summed], [steps[axis] for axis in summed]) is not None:
+        return 0
+    kept = prod(size for axis, size in enumerate(operand.shape) if axis not in axes)
+    return (prod(operand.shape) + kept) * itemsize("float32")
 
 
 def _expanded(operand: Operand, batch: Shape) -> Operand:

@@ -284,7 +284,7 @@ def _times(first: Any, second: Any) -> Any:
 
 
 def _plus(first: Any, second: Any) -> Any:
-    return first | second if first.dtype == bool else first + second
+    return first | second if np.asarray(first).dtype == bool else first + second  # a sum of objects is a plain number
 
 
 def _spread(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> Any:

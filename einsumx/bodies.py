@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log, prod
+from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.bind import SizedEquation
 from einsumx.blocking import Body, Stage
+from einsumx.cost import result_strides, returns_view
 from einsumx.dtypes import itemsize
 from einsumx.layout import contiguous, layout_class
 from einsumx.lower import lower
@@ -19,6 +21,9 @@ from einsumx.sketch import Amounts, Estimate, Sketch, amounts
 from einsumx.traits import Traits
 
 __all__ = ["Bodies", "Outline", "Work"]
+
+Layout: TypeAlias = tuple[int, ...] | None
+"""Strides, by their layout class; None for C-contiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +48,13 @@ class Bodies:
     device: str
     dtype: str
 
-    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits) -> Plan:
-        """The plan of a stage on blocks of such sizes."""
+    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Plan:
+        """The plan of a stage on blocks of such sizes, and on values of other stages that lie so."""
         described = []
+        lying = iter(values)
         for source, term in zip(stage.inputs, stage.terms):
             if isinstance(source, Stage):
-                described.append(Operand(tuple(sizes[label] for label in term), self.dtype))
+                described.append(Operand(tuple(sizes[label] for label in term), self.dtype, next(lying)))
                 continue
             operand, shape = self.operands[source], self.block(source, sizes)
             strides = None
@@ -71,9 +77,11 @@ class Bodies:
         term, shape = self.equation.inputs[number], self.operands[number].shape
         return tuple(sizes[label] if size == self.equation.sizes[label] else size for label, size in zip(term, shape))
 
-    def amounts(self, stage: Stage, sizes: Sequence[int], traits: Traits) -> tuple[Plan, list[Amounts]]:
+    def amounts(
+        self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout] = ()
+    ) -> tuple[Plan, list[Amounts]]:
         """The plan of a stage, and what each of its ops takes."""
-        plan = self.lowered(stage, sizes, traits)
+        plan = self.lowered(stage, sizes, traits, values)
         return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
 
 
@@ -146,16 +154,17 @@ class Work:
         bodies: the contraction.
         stage: of it.
         outline: of the contraction along the same path.
+        below: the works of the stages that it takes values of, in the order of its inputs.
     """
 
-    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline) -> None:
-        self._bodies, self._stage, self._outline = bodies, stage, outline
+    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline, below: Sequence[Work]) -> None:
+        self._bodies, self._stage, self._outline, self._below = bodies, stage, outline, below
         self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
         self._first: Sketch | None = None
         self._own: list[Sketch] = []
         self._about: dict[tuple[int, ...], Body] = {}
         self._near: dict[tuple[int, ...], Body] = {}
-        self._exact: dict[tuple[int, ...], Body] = {}
+        self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[Body, Layout]] = {}
         self._sizes_of_reads = [
             None if isinstance(source, Stage) or bodies.lies_there[source] else source for source in stage.inputs
         ]
@@ -180,14 +189,29 @@ class Work:
 
     def exact(self, sizes: Sequence[int]) -> Body:
         """By a plan for these very sizes."""
-        key = tuple([sizes[label] for label in self._labels])
+        return self._lowered(sizes)[0]
+
+    def _lowered(self, sizes: Sequence[int]) -> tuple[Body, Layout]:
+        """What it costs by a plan for these very sizes, and how its value lies."""
+        own = tuple([sizes[label] for label in self._labels])
+        values = tuple([work._lowered(sizes)[1] for work in self._below])
+        key = own, values
         if key not in self._exact:
             bodies = self._bodies
-            sketch = Sketch(*bodies.amounts(self._stage, sizes, bodies.traits), sizes)
-            self._exact[key] = self._body(sketch(sizes), sizes)
+            plan, parts = bodies.amounts(self._stage, sizes, bodies.traits, values)
+            sketch = Sketch(plan, parts, sizes)
+            body, layout = self._body(sketch(sizes), sizes), None
+            if bodies.traits.strided and not (self._stage.loops and returns_view(plan)):
+                layout = layout_class(plan.shape, result_strides(plan))
+            self._exact[key] = body, layout
             self._own.append(sketch)
-            self._near = dict(self._exact)
+            self._near = {known: found for (known, _), (found, _) in self._exact.items()}
         return self._exact[key]
+
+    def _taken(self, sizes: Sequence[int]) -> int:
+        """Bytes of the values that it takes of other stages."""
+        terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
+        return sum(prod(sizes[label] for label in term) for term in terms) * itemsize(self._bodies.dtype)
 
     def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
         """How far sizes are from those of a sketch; one for an axis is another plan than more."""
@@ -203,6 +227,8 @@ class Work:
             for number in self._sizes_of_reads
         )
         value = prod([sizes[label] for label in self._stage.output]) * itemsize(bodies.dtype)
+        if not estimate.peak and not self._stage.loops:  # a view, which keeps what it looks at
+            value = sum(read) + self._taken(sizes)
         rates = bodies.read_rates
         return Body(
             value,

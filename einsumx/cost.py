@@ -32,7 +32,18 @@ from einsumx.verify import replay
 if TYPE_CHECKING:
     from einsumx.adapter import Adapter
 
-__all__ = ["OpCost", "PlanCost", "alive", "last_uses", "layouts", "op_cost", "plan_cost", "returns_view", "slot_dtypes"]
+__all__ = [
+    "OpCost",
+    "PlanCost",
+    "alive",
+    "last_uses",
+    "layouts",
+    "op_cost",
+    "plan_cost",
+    "result_strides",
+    "returns_view",
+    "slot_dtypes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +168,12 @@ def layouts(plan: Plan, shapes: Mapping[int, tuple[int, ...]], types: Mapping[in
     for op in plan.ops:
         strides[op.out] = _strides(op, shapes[sources(op)[0]], strides[sources(op)[0]])
     return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
+
+
+def result_strides(plan: Plan) -> tuple[int, ...]:
+    """Where the elements of a plan's result lie."""
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    return layouts(plan, shapes, slot_dtypes(plan))[plan.result].strides or contiguous(plan.shape)
 
 
 def _strides(op: Op, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...] | None:

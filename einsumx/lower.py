@@ -127,10 +127,13 @@ def _lower_in(
 ) -> tuple[list[Op], int]:
     builder = Builder(equation.sizes, traits, len(operands))
     terms = [
-        _operand(builder, slot, labels, operand, compute)
+        _operand(builder, slot, labels, operand)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
     ]
     terms, repeated = _without_repeats(builder, terms, equation.output)
+    terms = [
+        builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
+    ]
     # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
     empty = tuple(label for label, size in enumerate(equation.sizes) if size == 0 and label not in equation.output)
     last = (*equation.output, *empty)
@@ -228,12 +231,11 @@ def _is_view(op: Op, traits: Traits) -> bool:
     return isinstance(op, Transpose | Reshape | Expand | First | Diagonal if traits.strided else Reshape)
 
 
-def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand, compute: str) -> Term:
-    """An operand made ready: broadcast axes dropped, diagonals taken, in the dtype that is computed in."""
+def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:
+    """An operand with broadcast axes dropped and diagonals taken."""
     sizes = builder.sizes
     strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
     term = Term(slot, labels, strides)
     narrow = [axis for axis, (label, size) in enumerate(zip(labels, operand.shape)) if size != sizes[label]]
     term = builder.drop(term, narrow)
-    term = builder.diagonal(term)
-    return builder.cast(term, compute) if operand.dtype != compute else term
+    return builder.diagonal(term)

@@ -240,10 +240,11 @@ class Search:
 
     def _work(self, stage: Stage) -> Work:
         """What the stage costs, whatever the loops around it are."""
-        inputs = tuple([-1 if isinstance(source, Stage) else source for source in stage.inputs])
+        inputs = tuple([self._work(source) if isinstance(source, Stage) else source for source in stage.inputs])
         key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
         if key not in self._works:
-            self._works[key] = Work(self._bodies, stage, self._outline)
+            below = [source for source in inputs if isinstance(source, Work)]
+            self._works[key] = Work(self._bodies, stage, self._outline, below)
         return self._works[key]
 
 

@@ -1,5 +1,7 @@
 """Peak memory: what plans say beforehand, against what frameworks then count."""
 
+from itertools import cycle
+
 import numpy as np
 import peaks
 import pytest
@@ -10,43 +12,52 @@ import einsumx
 from einsumx.registry import backends
 
 CASES = {
-    "bind,bjnd->bnij": [(4, 200, 8, 64), (4, 150, 8, 64)],
-    "bnij,bjnd->bind": [(4, 8, 200, 150), (4, 150, 8, 64)],
-    "ij,jk->ik": [(700, 500), (500, 600)],
-    "ji,jk->ki": [(700, 500), (700, 600)],
-    "ij,j->i": [(2000, 800), (800,)],
-    "ij,i->j": [(2000, 800), (2000,)],
-    "ij,jk,kl->il": [(400, 500), (500, 600), (600, 300)],
-    "ab,bc,cd,de->ae": [(500, 500)] * 4,
-    "iij,jk->ik": [(300, 300, 20), (20, 900)],
-    "ijij->ij": [(60, 90, 60, 90)],
-    "ii->i": [(2000, 2000)],
-    "ijk->k": [(200, 300, 60)],
-    "ijk->ki": [(200, 300, 60)],
-    "ij->": [(3000, 1500)],
-    "ijkl->jl": [(30, 40, 50, 60)],
-    "ij,ij->": [(1500, 1500)] * 2,
-    "ij,ij->ij": [(1500, 900)] * 2,
-    "ij,kj->ikj": [(60, 150), (80, 150)],
-    "i,j->ij": [(1200,), (1300,)],
-    "ijk,jil->ijkl": [(40, 50, 20), (50, 40, 30)],
-    "ijk,ikl->jl": [(30, 200, 150), (30, 150, 180)],
-    "abij,abjk->abik": [(6, 7, 100, 90), (6, 7, 90, 110)],
-    "abij,bajk->abik": [(6, 7, 100, 90), (7, 6, 90, 110)],
-    "aibj,bjak->iak": [(20, 30, 25, 40), (25, 40, 20, 35)],
-    "abc,cd,be->ade": [(40, 30, 300), (300, 60), (30, 50)],
-    "jrl,ijr,ijrk,ijrl,ikmn->imn": [(20, 3, 40), (30, 20, 3), (30, 20, 3, 40), (30, 20, 3, 40), (30, 40, 9, 9)],
-    "ij->ji": [(1000, 900)],
-    "ab,cd,ef->ace": [(90, 400), (100, 300), (80, 200)],
-    "aij,aj->ai": [(30, 200, 190), (30, 190)],
-    "aij,ajk,ak->ai": [(20, 150, 160), (20, 160, 170), (20, 170)],
+    "bind,bjnd->bnij": [(3, 110, 6, 48), (3, 90, 6, 48)],
+    "bnij,bjnd->bind": [(3, 6, 110, 90), (3, 90, 6, 48)],
+    "ij,jk->ik": [(350, 250), (250, 300)],
+    "ji,jk->ki": [(350, 250), (350, 300)],
+    "ij,j->i": [(800, 500), (500,)],
+    "ij,i->j": [(800, 500), (800,)],
+    "ij,jk,kl->il": [(250, 300), (300, 350), (350, 200)],
+    "ab,bc,cd,de->ae": [(280, 280)] * 4,
+    "iij,jk->ik": [(150, 150, 12), (12, 500)],
+    "ijij->ij": [(30, 40, 30, 40)],
+    "ii->i": [(900, 900)],
+    "ijk->k": [(90, 120, 40)],
+    "ijk->ki": [(90, 120, 40)],
+    "ij->": [(900, 500)],
+    "ijkl->jl": [(20, 25, 30, 30)],
+    "ij,ij->": [(700, 600)] * 2,
+    "ij,ij->ij": [(700, 500)] * 2,
+    "ij,kj->ikj": [(50, 120), (60, 120)],
+    "i,j->ij": [(600,), (700,)],
+    "ijk,jil->ijkl": [(25, 35, 15), (35, 25, 25)],
+    "ijk,ikl->jl": [(20, 110, 90), (20, 90, 100)],
+    "abij,abjk->abik": [(5, 6, 60, 50), (5, 6, 50, 70)],
+    "abij,bajk->abik": [(5, 6, 60, 50), (6, 5, 50, 70)],
+    "aibj,bjak->iak": [(14, 20, 18, 30), (18, 30, 14, 25)],
+    "abc,cd,be->ade": [(30, 25, 150), (150, 50), (25, 40)],
+    "jrl,ijr,ijrk,ijrl,ikmn->imn": [(14, 3, 24), (20, 14, 3), (20, 14, 3, 24), (20, 14, 3, 24), (20, 24, 9, 9)],
+    "ij->ji": [(700, 600)],
+    "ab,cd,ef->ace": [(60, 400), (70, 300), (50, 200)],
+    "aij,aj->ai": [(20, 120, 110), (20, 110)],
+    "aij,ajk,ak->ai": [(12, 100, 110), (12, 110, 120), (12, 120)],
 }
+LARGE = {
+    "ij->": [(3000, 2500)],
+    "ijk->ki": [(200, 300, 60)],
+    "ij,kj->ikj": [(60, 150), (80, 150)],
+    "bind,bjnd->bnij": [(4, 200, 8, 64), (4, 150, 8, 64)],
+    "ij,ij->ij": [(1500, 900)] * 2,
+}
+"""Large enough for work to be cut over threads."""
+
 DTYPES = ("float32", "float16", "complex64", "bool", "int8", "int32", "uint64")
 
 
 def arrays_for(shapes, dtype, layouts):
     rng = np.random.default_rng(1)
-    return [peaks.laid_out(shape, dtype, layout, rng) for shape, layout in zip(shapes, layouts)]
+    return [peaks.laid_out(shape, dtype, layout, rng) for shape, layout in zip(shapes, cycle(layouts))]
 
 
 def own_bytes(array):
@@ -58,7 +69,7 @@ def check(equation, arrays, measured, predicted):
     """At most the prediction, and within 15 % of it; only arrays count."""
     total = sum(map(own_bytes, arrays)) + measured
     assert total <= predicted + peaks.OBJECTS, f"{equation}: {total} bytes, {total / predicted:.3f} of the prediction"
-    assert total >= 0.85 * predicted - peaks.OBJECTS, f"{equation}: {total / predicted:.3f} of the prediction"
+    assert total >= 0.85 * predicted, f"{equation}: {total / predicted:.3f} of the prediction"
 
 
 def check_numpy(equation, arrays):
@@ -76,23 +87,23 @@ def threads(request):
     einsumx.set_num_threads(before)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", CASES)
-def test_numpy_has_as_much_in_memory_as_the_plan_says(equation, dtype):
-    check_numpy(equation, arrays_for(CASES[equation], dtype, ["plain"] * 9))
+def test_numpy_has_as_much_in_memory_as_the_plan_says(equation):
+    for dtype in DTYPES:
+        check_numpy(equation, arrays_for(CASES[equation], dtype, ["plain"]))
 
 
-@pytest.mark.parametrize("equation", CASES)
+@pytest.mark.parametrize("equation", LARGE)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_on_any_number_of_threads(equation, threads):
     for dtype in ("float32", "float16"):
-        check_numpy(equation, arrays_for(CASES[equation], dtype, ["plain"] * 9))
+        check_numpy(equation, arrays_for(LARGE[equation], dtype, ["plain"]))
 
 
 @pytest.mark.parametrize("layout", peaks.LAYOUTS[1:])
-@pytest.mark.parametrize("equation", CASES)
-def test_numpy_has_as_much_in_memory_as_the_plan_says_for_operands_in_any_layout(equation, layout):
-    check_numpy(equation, arrays_for(CASES[equation], "float16", [layout] * 9))
-    check_numpy(equation, arrays_for(CASES[equation], "float32", [layout, "plain"] * 5))
+def test_numpy_has_as_much_in_memory_as_the_plan_says_for_operands_in_any_layout(layout):
+    for equation, shapes in CASES.items():
+        check_numpy(equation, arrays_for(shapes, "float16", [layout]))
+        check_numpy(equation, arrays_for(shapes, "float32", [layout, "plain"]))
 
 
 def test_a_broadcast_operand_counts_as_what_is_stored():
@@ -109,6 +120,7 @@ def test_the_check_of_peaks_sees_what_is_not_predicted():
         check("i->i", [array], measured, 2 * array.nbytes)
     with pytest.raises(AssertionError):
         check("i->i", [array], measured, 4 * array.nbytes)
+    check("i->i", [array], measured, 3 * array.nbytes)
 
 
 def check_torch(equation, arrays):
@@ -124,10 +136,10 @@ def check_torch(equation, arrays):
 @pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8", "int64"])
-@pytest.mark.parametrize("equation", CASES)
-def test_torch_has_as_much_in_memory_as_the_plan_says(equation, dtype):
-    for layout in ("plain", "transposed", "sliced", "stepped", "broadcast"):
-        arrays = arrays_for(CASES[equation], dtype, [layout] * 9)
+def test_torch_has_as_much_in_memory_as_the_plan_says(dtype):
+    layouts = cycle(["plain", "transposed", "sliced", "stepped", "broadcast"])
+    for equation, shapes in CASES.items():
+        arrays = arrays_for(shapes, dtype, [next(layouts)])
         for array in arrays:
             if dtype == "int64":  # small ones take more, as they are multiplied in float64
                 np.copyto(array if array.base is None else array.base, 3)
@@ -144,7 +156,7 @@ def contractions(draw):
     used = sorted(set("".join(rng_terms)))
     output = "".join(draw(st.permutations(used))[: draw(st.integers(0, min(3, len(used))))])
     longest = max(len(set(term)) for term in rng_terms)
-    base = {1: 1500, 2: 700, 3: 90, 4: 28}[longest]
+    base = {1: 1200, 2: 600, 3: 70, 4: 24}[longest]
     sizes = {letter: draw(st.integers(base * 2 // 3, base)) for letter in used}
     shapes = [tuple(sizes[letter] for letter in term) for term in rng_terms]
     layouts = [draw(st.sampled_from(peaks.LAYOUTS)) for _ in shapes]
@@ -153,8 +165,8 @@ def contractions(draw):
 
 
 @given(contractions())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_random_contractions(contraction):
     equation, shapes, layouts, dtype = contraction
-    if einsumx.plan(equation, *shapes, dtypes=dtype).peak_bytes < 2e8:
+    if einsumx.plan(equation, *shapes, dtypes=dtype).peak_bytes < 5e7:
         check_numpy(equation, arrays_for(shapes, dtype, layouts))

@@ -1,0 +1,148 @@
+"""Peak memory under a limit: what NumPy and torch count stays within what the plan says, and that within the limit."""
+
+import random
+import re
+from math import prod
+
+import numpy as np
+import peaks
+import pytest
+from stored import Stored
+
+import einsumx
+from einsumx import limited
+from einsumx.conformance.oracle import expect, judge
+from einsumx.reading import Reader
+from einsumx.registry import backends
+
+EQUATIONS = (
+    "ab,bc->ac",
+    "zab,zbc->zac",
+    "ab,ab->ab",
+    "ab,b->a",
+    "aab,bc->ac",
+    "a,b->ab",
+    "ab->ba",
+    "abc->b",
+    "ab,bc,cd->ad",
+    "ab,bc,cd,de->ae",
+    "ab,bc,cd,de,ef->af",
+    "zab,zbc,bd->zad",
+    "xab,xbc,xcd,da->x",
+    "ij,ik,il->jkl",
+    "abc,ad,be,cf->def",
+    "abc,abd,ae->cde",
+    "abc,a,b,c->",
+    "ab,cb,cd,ad->a",
+)
+DTYPES = ("float64", "float32", "float16", "complex64", "int8", "int32", "bool")
+RUNS = 120
+"""Blocks that a contraction is cut into at most, so that it does not take long."""
+
+PLACE = 500
+"""Bytes of Python's own objects that say where a block is, here and where the test counts what is read."""
+
+TRANSPOSING = 60 * 60 * 16
+"""Bytes of the buffer in which torch turns a part of a matrix round when it copies one."""
+
+
+class Problem:
+    """A random contraction of operands that are arrays, or are read block by block.
+
+    The labels of the result, and one that is summed, are long; the others are short, so that the sum over all indices
+    that the oracle takes is short for a part of the result.
+    """
+
+    def __init__(self, seed, backend, wrap):
+        draw = random.Random(seed)
+        self.equation, self.dtype, self.backend = draw.choice(EQUATIONS), draw.choice(DTYPES), backend
+        terms, self.output = self.equation.split("->")
+        self.terms = terms.split(",")
+        labels = sorted(set(terms) - {","})
+        summed = [label for label in labels if label not in self.output]
+        long = {*self.output, *draw.sample(summed, min(1, len(summed)))}
+        most = max(sum(label in long for label in term) for term in [*self.terms, self.output])
+        base = {1: 20_000, 2: 600, 3: 75, 4: 26}[most]
+        sizes = {label: draw.randint(base // 2, base) if label in long else draw.randint(2, 8) for label in labels}
+        numbers = np.random.default_rng(seed)
+        self.hosts = [
+            peaks.laid_out([sizes[label] for label in term], self.dtype, draw.choice(peaks.LAYOUTS), numbers)
+            for term in self.terms
+        ]
+        self.operands = [wrap(host, draw.random() < 0.6) for host in self.hosts]
+        shape = tuple(sizes[label] for label in self.output)
+        self.out = wrap(np.empty(shape, self.dtype), False) if shape and draw.random() < 0.5 else None
+        self.limit = self._limit(draw.choice([0, 0, 0.05, 0.1, 0.2, 0.4, 0.7, 1]))
+
+    def plan(self, limit):
+        return einsumx.plan(self.equation, *self.operands, memory_limit=limit, backend=self.backend, out=self.out)
+
+    def _limit(self, share):
+        """Between the smallest limit and what all takes at once; more where it would be cut into too many blocks."""
+        try:
+            smallest = self.plan(1) and 1
+        except einsumx.MemoryLimitError as error:
+            smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error))[1])
+        limit = smallest + int(share * (self.plan("1 TB").peak_bytes - smallest))
+        while prod(self.plan(limit).blocking.counts) > RUNS:
+            limit = 2 * limit + 1000
+        return limit
+
+    def run(self):
+        return einsumx.einsum(
+            self.equation, *self.operands, memory_limit=self.limit, backend=self.backend, out=self.out
+        )
+
+    def check(self, result):
+        """A few elements along each label of the result, by the oracle."""
+
+        def corner(array, term):
+            return array[tuple(slice(1, 3) if label in self.output else slice(None) for label in term)]
+
+        parts = [corner(host, term) for host, term in zip(self.hosts, self.terms)]
+        verdict = judge(corner(np.asarray(result), self.output), expect(self.equation, *parts, dtype=self.dtype))
+        assert verdict, (verdict.wrong, self.equation)
+
+
+def measured(problem, measure):
+    """The bytes that a run takes, after one in which everything that is kept for later runs was made."""
+    problem.check(problem.run())
+    result, taken = measure(problem.run)
+    problem.check(result)
+    return taken
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_numpy_stays_within_what_the_plan_says_and_that_within_the_limit(seed):
+    problem = Problem(seed, "numpy", lambda host, is_stored: Stored(host) if is_stored else host)
+    plan, taken = problem.plan(problem.limit), measured(problem, peaks.numpy_peak)
+    assert plan.peak_bytes <= problem.limit
+    assert taken <= plan.peak_bytes + peaks.OBJECTS + PLACE * prod(plan.blocking.counts)
+    assert taken >= 0.85 * (plan.peak_bytes - plan.blocking.read_ahead)  # a thread may have read that, or not yet
+
+
+@pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("seed", range(30))
+def test_torch_stays_within_what_the_plan_says_and_that_within_the_limit(seed, monkeypatch):
+    import torch
+
+    class Tensor(Stored):
+        """What is read by slices into memory that torch counts."""
+
+        def __getitem__(self, box):
+            return torch.from_numpy(self.array)[box].clone(memory_format=torch.contiguous_format).numpy()
+
+    def wrap(host, is_stored):
+        host = host if min(host.strides, default=0) >= 0 else host.copy()
+        return Tensor(host) if is_stored else torch.from_numpy(host)
+
+    # The profiler counts nothing of other threads.
+    monkeypatch.setattr(limited, "Reader", lambda sources, reads, ahead: Reader(sources, None, 0))
+    problem = Problem(seed, "torch", wrap)
+    plan, taken = problem.plan(problem.limit), measured(problem, peaks.torch_peak)
+    assert plan.peak_bytes <= problem.limit
+    predicted = plan.peak_bytes - plan.blocking.read_ahead
+    assert taken <= predicted + TRANSPOSING
+    if problem.dtype != "int32":  # whose products take more where all numbers are small
+        assert taken >= 0.85 * predicted
