@@ -16,6 +16,7 @@ from einsumx.limit import blocked_plan
 from einsumx.limited import Limited, plan_within, run_blocks
 from einsumx.plan import Operand
 from einsumx.prepare import Options, Written
+from einsumx.rates import calibrated
 from einsumx.registry import get_backend, owner
 from einsumx.sources import framework_of
 
@@ -93,6 +94,8 @@ class Recorded:
             operands = [source.operand for source in given]
             operands += [Operand(plan.shape, plan.dtype), *(Operand((size,), "int8") for size in step.ones)]
             there = [source.lies_there for source in given] + [adapter.cpu.strided] * (1 + len(step.ones))
+            rate = calibrated(adapter, plan.device).rates.copy
+            rates = [source.read_rate or rate for source in given] + [rate] * (1 + len(step.ones))
             whole = prod(plan.equation.sizes[label] for label in step.labels) * itemsize(plan.dtype)
             beside_it = beside + self._beside(step, plan.operands[number])
             blocked_plan(
@@ -104,6 +107,7 @@ class Recorded:
                 self._limit,
                 there,
                 Landing(whole, whole if plan.compute_dtype != plan.dtype else 0, beside=beside_it),
+                rates,
             )
             beside += _nbytes(plan.operands[number])
 

@@ -1,7 +1,11 @@
 """A real cluster of Dask's, of two processes: the same results, also where a worker dies in the middle."""
 
+import multiprocessing
 import os
 import signal
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +38,10 @@ def arrays():
 
 
 def end_process_once(path):
-    """Kill the process that comes here first."""
+    """Kill the process that comes here first; where the path is a folder, every one."""
     try:
-        Path(path).unlink()
+        if not Path(path).is_dir():
+            Path(path).unlink()
     except FileNotFoundError:
         return
     os.kill(os.getpid(), signal.SIGKILL)
@@ -66,6 +71,31 @@ def test_blocks_on_its_workers_give_the_plain_sum(client, arrays, limit):
     assert verdict, verdict.wrong
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("jrl,ijr,ijrk,ijrl,ikmn->imn", [(20, 3, 16), (5, 20, 3), (5, 20, 3, 16), (5, 20, 3, 16), (5, 16, 3, 3)]),
+        ("ij,jk->ik", [(120, 120), (120, 120)]),
+    ],
+)
+def test_every_executor_gives_the_result_of_the_caller_alone_to_rounding(client, equation, shapes, tmp_path):
+    random = np.random.default_rng(4)
+    arrays = []
+    for number, shape in enumerate(shapes):
+        random.normal(size=shape).astype("float32").tofile(tmp_path / str(number))
+        arrays.append(np.memmap(tmp_path / str(number), "float32", "r", shape=shape))
+    expected = expect(equation, *arrays)
+    spawn = multiprocessing.get_context("spawn")
+    with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(2, spawn) as processes:
+        executors = [None, threads, processes, client.get_executor()]
+        if find_spec("loky"):
+            executors.append(import_module("loky").get_reusable_executor(2))
+        for executor in executors:
+            result = einsumx.einsum(equation, *arrays, memory_limit="140kB", executor=executor)
+            verdict = judge(result, expected)
+            assert verdict, (executor, verdict.wrong)
+
+
 def test_a_block_of_an_operand_is_sent_once(client, arrays, monkeypatch):
     sent = []
     scatter = client.scatter
@@ -92,6 +122,14 @@ def test_a_worker_that_dies_over_a_block_loses_nothing(client, arrays, tmp_path)
     assert not (tmp_path / "once").exists()
     verdict = judge(result, expect(EQUATION, *arrays))
     assert verdict, verdict.wrong
+
+
+def test_a_block_over_which_every_worker_dies_is_given_up(client, arrays, tmp_path, monkeypatch):
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    (tmp_path / "always").mkdir()  # which is not removed as a file is
+    given = [DeadlyOnce(arrays[0], tmp_path / "always"), *arrays[1:]]
+    with pytest.raises(einsumx.BlockError, match=r"block \[.*KilledWorker"):
+        einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
 
 
 def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path):

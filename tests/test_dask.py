@@ -97,6 +97,46 @@ def test_no_contracted_axis_is_gathered_in_one_chunk():
     assert len(result.__dask_graph__()) < 64 * 6
 
 
+def tasks(array):
+    """How many tasks a lazy array takes, and how many of them rechunk."""
+    layers = array.__dask_graph__().layers
+    return sum(map(len, layers.values())), sum(len(layer) for name, layer in layers.items() if "rechunk" in name)
+
+
+@pytest.mark.parametrize(
+    ("equation", "operands"),
+    [
+        ("ij,jk->ik", [((40, 60), (10, 20)), ((60, 30), (30, 15))]),
+        ("ij,jk->ik", [((40, 60), (10, 20)), ((60, 30), (20, 15))]),
+        ("ij,j->i", [((40, 60), (10, 20)), ((60,), (60,))]),
+        ("ij,ij->", [((40, 60), (10, 20)), ((40, 60), (40, 60))]),
+        ("ij,jk,kl->il", [((40, 60), (10, 20)), ((60, 30), (20, 15)), ((30, 20), (15, 10))]),
+        ("ij,jk,kl->il", [((40, 60), (20, 30)), ((60, 30), (30, 15)), ((30, 20), (10, 10))]),
+    ],
+)
+def test_it_takes_no_more_tasks_and_rechunks_no_more_than_the_einsum_of_dask(equation, operands):
+    arrays = [da.ones(shape, chunks=chunks) for shape, chunks in operands]
+    ours, theirs = tasks(einsumx.einsum(equation, *arrays)), tasks(da.einsum(equation, *arrays))
+    assert ours[0] <= theirs[0]
+    assert ours[1] <= theirs[1]
+
+
+def test_sums_of_many_chunks_are_added_as_a_tree():
+    operand = da.ones((2, 400), chunks=(2, 2))
+    result = einsumx.einsum("ij,kj->ik", operand, operand)
+    assert max(map(len, result.__dask_graph__().get_all_dependencies().values())) <= 16
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "text", "masked"])
+def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
+    if kind == "bfloat16":
+        array = np.ones(4, pytest.importorskip("ml_dtypes").bfloat16)
+    else:
+        array = np.array(["a", "b"]) if kind == "text" else np.ma.masked_equal([1.0, 2.0], 1)
+    with pytest.raises(einsumx.BackendError, match=r"needs numbers|masks"):
+        einsumx.einsum("i->", da.from_array(array, chunks=1))
+
+
 def test_sizes_that_are_not_known_are_an_error():
     array = da.ones(6, chunks=2)
     with pytest.raises(einsumx.SizeError, match=r"operand 0 has shape \(nan,\).*compute_chunk_sizes"):

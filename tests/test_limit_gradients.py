@@ -93,6 +93,14 @@ def test_the_backward_contractions_stay_within_the_limit():
     assert gradients < highest <= limit
 
 
+def test_gradients_are_planned_once_before_the_contraction_runs():
+    operands = [torch.randn(shape, requires_grad=True) for shape in [(30, 40), (40, 35)]]
+    result = einsum("ij,jk->ik", *operands, memory_limit=20_000)
+    before = einsumx.cache_info()["blocks"].misses
+    result.backward(torch.ones_like(result))
+    assert einsumx.cache_info()["blocks"].misses == before
+
+
 def test_a_limit_that_no_gradient_fits_is_an_error_before_any_work():
     first, second = torch.randn(100, 100, requires_grad=True), torch.randn(100, 2)
     forward = 4000
