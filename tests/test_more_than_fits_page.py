@@ -1,13 +1,15 @@
 """What docs/more-than-fits.md shows runs as it stands, and gives what it says."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
-FIRST, PLAN, ERROR, MAPS, HDF5, TORCH, EXECUTOR, DASK = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+FIRST, PLAN, ERROR, MAPS, HDF5, TORCH, DEVICES, EXECUTOR, DASK = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +65,13 @@ def test_gradients_are_computed_under_the_limit(capsys):
     pytest.importorskip("torch")
     run(TORCH)
     assert capsys.readouterr().out == "tensor(400.)\n"
+
+
+def test_blocks_run_on_several_devices():
+    pytest.importorskip("jax")
+    code = f"{DEVICES}\nassert (np.asarray(c) == 500).all()\nassert len(jax.devices()) == 2\n"  # set before JAX begins
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_blocks_run_on_an_executor():
