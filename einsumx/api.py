@@ -103,7 +103,8 @@ def einsum(
             first of them. This has run on JAX's devices of the CPU alone, and not on GPUs yet.
         executor: under a limit, whose workers compute the blocks: of threads, of processes, of loky, a Dask client's
             ``get_executor()``, or any other of the kind of ``concurrent.futures``. The limit is then that of each
-            process. Operands in files are opened there by the workers; others reach each of them once.
+            process. Operands in files are opened there by the workers; others reach each of them once. Gradients are
+            computed by the caller alone.
         progress: under a limit, True for a progress bar, or a function that is called with the steps done and all.
         resume: under a limit, the name of a small file in which the blocks of ``out`` that are done are written down.
             Where a run was cut off, the same call computes those that are missing; at the end the file is removed.

@@ -1,6 +1,7 @@
 """Gradients under a memory limit on PyTorch: right, differentiable again, and within the limit."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -99,6 +100,15 @@ def test_gradients_are_planned_once_before_the_contraction_runs():
     before = einsumx.cache_info()["blocks"].misses
     result.backward(torch.ones_like(result))
     assert einsumx.cache_info()["blocks"].misses == before
+
+
+def test_gradients_do_not_need_the_executor_that_computed_the_result():
+    first, second = torch.randn(30, 40, requires_grad=True), torch.randn(40, 35, requires_grad=True)
+    with ThreadPoolExecutor(2) as pool:
+        result = einsum("ij,jk->ik", first, second, memory_limit=50_000, executor=pool)
+    result.backward(torch.ones_like(result))
+    torch.testing.assert_close(first.grad, second.detach().sum(1).expand(30, 40))
+    torch.testing.assert_close(second.grad, first.detach().sum(0)[:, None].expand(40, 35))
 
 
 def test_a_limit_that_no_gradient_fits_is_an_error_before_any_work():
