@@ -1,7 +1,11 @@
 """Peak memory under a limit: what NumPy and torch count stays within what the plan says, and that within the limit."""
 
+import multiprocessing
 import random
 import re
+import tracemalloc
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 from stored import Stored
 
 import einsumx
-from einsumx import limited
+from einsumx import limited, worker
 from einsumx.conformance.oracle import expect, judge
 from einsumx.reading import Reader
 from einsumx.registry import backends
@@ -146,3 +150,69 @@ def test_torch_stays_within_what_the_plan_says_and_that_within_the_limit(seed, m
     assert taken <= predicted + TRANSPOSING
     if problem.dtype != "int32":  # whose products take more where all numbers are small
         assert taken >= 0.85 * predicted
+
+
+SHARED = {
+    "ab,bc->ac": [(500, 400), (400, 450)],
+    "zab,zcb->zac": [(15, 120, 110), (15, 100, 110)],
+    "ab,bc,cd->ad": [(350, 300), (300, 320), (320, 400)],
+    "ab,ab->a": [(700, 600), (700, 600)],
+}
+"""Contractions that several compute."""
+
+
+def shared(equation, dtype, executor, share):
+    """Operands of which one is read block by block, and a limit that much above the smallest for the executor."""
+    numbers = np.random.default_rng(0)
+    first, *others = [peaks.numbers(shape, dtype, numbers) for shape in SHARED[equation]]
+    operands = Stored(first), *others
+    with pytest.raises(einsumx.MemoryLimitError) as error:
+        einsumx.einsum(equation, *operands, memory_limit=1, executor=executor)
+    smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error.value))[1])
+    whole = einsumx.plan(equation, *operands, memory_limit="1 TB").peak_bytes
+    return operands, smallest + int(share * whole)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 2])
+@pytest.mark.parametrize("equation", SHARED)
+def test_threads_stay_within_the_limit_together(equation, share):
+    with ThreadPoolExecutor(2) as executor:
+        for dtype in ("float64", "float16", "int32"):
+            operands, limit = shared(equation, dtype, executor, share)
+            call = partial(einsumx.einsum, equation, *operands, memory_limit=limit, executor=executor)
+            call()
+            _, taken = peaks.numpy_peak(call)
+            assert taken <= limit + peaks.OBJECTS
+
+
+def begun():
+    """In a worker: forget what earlier contractions left, and count from here; the bytes that there are."""
+    worker._shelves.own._clear()
+    tracemalloc.reset_peak()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def reached():
+    """In a worker: the most bytes that there were."""
+    return tracemalloc.get_traced_memory()[1]
+
+
+@pytest.fixture(scope="module")
+def process():
+    """A pool of one process that counts its memory."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), tracemalloc.start) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("share", [0.2, 1])
+@pytest.mark.parametrize("equation", SHARED)
+def test_a_process_of_a_pool_and_the_caller_each_stay_within_the_limit(process, equation, share):
+    for dtype in ("float64", "float16"):
+        operands, limit = shared(equation, dtype, process, share)
+        operands = operands[0].array, *operands[1:]  # which reach the process as files
+        call = partial(einsumx.einsum, equation, *operands, memory_limit=limit, executor=process)
+        call()
+        before = process.submit(begun).result()
+        _, taken = peaks.numpy_peak(call)
+        assert taken <= limit + peaks.OBJECTS
+        assert process.submit(reached).result() - before <= limit + peaks.OBJECTS
