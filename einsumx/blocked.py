@@ -106,7 +106,11 @@ class BlockedPlan:
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that running it has alive at once."""
+        """The most bytes that running it has alive at once, counted as for :attr:`einsumx.plan.Plan.peak_bytes`.
+
+        Operands that lie where it is computed and an ``out=`` that is given are left out. What may be read ahead is
+        counted whole, however far the reading is.
+        """
         return self.blocking.peak_bytes
 
     @property

@@ -77,8 +77,7 @@ class PlanCost:
         copied: bytes written by copies and casts.
         input_bytes: of all operands; what repeats itself along an axis (stride 0) is stored once.
         output_bytes: of the result.
-        peak_bytes: the most bytes alive at once: operands, intermediates, result, and what kernels take while they
-            run, as far as the framework allocates it: what BLAS and compilers hold of their own is not known.
+        peak_bytes: the most bytes alive at once, as :attr:`einsumx.plan.Plan.peak_bytes` says.
     """
 
     ops: tuple[OpCost, ...]

@@ -71,6 +71,11 @@ class Plan:
     def peak_bytes(self) -> int:
         """The most bytes alive at once while it runs: operands, intermediates, result, and what kernels take.
 
+        That is what the framework allocates, but for buffers of some thousand elements and Python's own objects; what
+        BLAS and compilers hold of their own is not known. Where the numbers decide how integers are multiplied, it is
+        the most that it can take. On the CPU, the tests see NumPy and PyTorch take no more, and at least 85 % of it.
+        What other frameworks' kernels take for themselves is not known, and not counted.
+
         >>> import einsumx
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).peak_bytes
         208

@@ -1,5 +1,6 @@
 """What a call really has in memory at once, as the framework counts it."""
 
+import gc
 import tracemalloc
 
 import numpy as np
@@ -24,8 +25,12 @@ def torch_peak(call):
     """The same for tensors of the CPU."""
     import torch
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        result = call()
+    gc.disable()  # what goes meanwhile, and was there before, would hide as much of what comes
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            result = call()
+    finally:
+        gc.enable()
     alive = peak = 0
     events = (event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]")
     for event in sorted(events, key=lambda event: event.start_ns()):

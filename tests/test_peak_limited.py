@@ -216,3 +216,22 @@ def test_a_process_of_a_pool_and_the_caller_each_stay_within_the_limit(process, 
         _, taken = peaks.numpy_peak(call)
         assert taken <= limit + peaks.OBJECTS
         assert process.submit(reached).result() - before <= limit + peaks.OBJECTS
+
+
+@pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
+@pytest.mark.parametrize("share", [0.8, 1.5])
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("equation", [*SHARED, "aab,bc->ac"])
+def test_gradients_of_torch_stay_within_the_limit(equation, dtype, share):
+    import torch
+
+    shapes = SHARED.get(equation, [(60, 60, 80), (80, 300)])
+    operands = [torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=True) for shape in shapes]
+    limit = int(share * 2 * sum(operand.nbytes for operand in operands))
+    result, forward = peaks.torch_peak(lambda: einsumx.einsum(equation, *operands, memory_limit=limit))
+    assert forward <= limit
+    ones = torch.ones((), dtype=result.dtype).expand_as(result)  # as it comes from a sum
+    for cotangent in (ones, ones.clone()):
+        call = partial(torch.autograd.grad, result, operands, cotangent, retain_graph=True)
+        gradients, backward = peaks.torch_peak(call)
+        assert sum(gradient.nbytes for gradient in gradients) <= backward <= limit
