@@ -302,6 +302,14 @@ def test_an_array_in_memory_is_opened_from_a_file_in_its_layout(view):
         lender.close()
 
 
+def test_a_worker_that_does_not_see_the_file_of_an_operand_says_what_to_do(tmp_path):
+    lender = Lender(local=False)
+    sent = lender.lend(_source(np.ones(3)))
+    lender.close()
+    with pytest.raises(einsumx.BackendError, match=r"another machine .* TMPDIR"):
+        sent.open()
+
+
 def test_an_array_that_is_given_twice_is_written_once(tmp_path):
     array, lender = np.ones((3, 3)), Lender(local=False)
     try:
