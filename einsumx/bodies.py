@@ -165,9 +165,17 @@ class Work:
         self._about: dict[tuple[int, ...], Body] = {}
         self._near: dict[tuple[int, ...], Body] = {}
         self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[Body, Layout]] = {}
-        self._sizes_of_reads = [
-            None if isinstance(source, Stage) or bodies.lies_there[source] else source for source in stage.inputs
+        carried = [
+            [label for label, size in zip(term, shape) if size == bodies.equation.sizes[label]]
+            for term, shape in zip(bodies.equation.inputs, bodies.equation.shapes)
         ]
+        self._reads = [  # the labels of what is brought for each input, bytes an element, and bytes a second
+            None
+            if isinstance(source, Stage) or bodies.lies_there[source]
+            else (carried[source], itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
+            for source in stage.inputs
+        ]
+        self._value_bytes = itemsize(bodies.dtype)
 
     def about(self, sizes: Sequence[int]) -> Body:
         """By the plan of the whole contraction."""
@@ -221,20 +229,15 @@ class Work:
         )
 
     def _body(self, estimate: Estimate, sizes: Sequence[int]) -> Body:
-        bodies = self._bodies
-        read = tuple(
-            0 if number is None else prod(bodies.block(number, sizes)) * itemsize(bodies.operands[number].dtype)
-            for number in self._sizes_of_reads
-        )
-        value = prod([sizes[label] for label in self._stage.output]) * itemsize(bodies.dtype)
+        value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
+        read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
         if not estimate.peak and not self._stage.loops:  # a view, which keeps what it looks at
             value = sum(read) + self._taken(sizes)
-        rates = bodies.read_rates
         return Body(
             value,
             max(estimate.peak, value if self._stage.loops else 0),  # where it is a view, it is copied
             estimate.seconds,
-            read,
-            tuple(0.0 if number is None else size / rates[number] for size, number in zip(read, self._sizes_of_reads)),
+            tuple(read),
+            tuple([0.0 if part is None else size / part[2] for size, part in zip(read, self._reads)]),
             estimate.tight,
         )

@@ -34,7 +34,7 @@ _KICK = 4
 """How much finer a label is cut to get away from blockings that no small change makes faster."""
 
 _KICKS = 200
-_KICKS_A_SECOND = 200
+_KICKS_A_SECOND = 100
 """How many stages are costed to get away from a blocking: some, and more the longer it takes to run."""
 
 _ENOUGH = 10_000
