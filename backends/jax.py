@@ -182,6 +182,26 @@ class JaxAdapter(Adapter):
         )
         return compiled
 
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        wide, precision = settings = self._settings()
+
+        def run(*given: Any) -> Any:
+            if self._settings() == settings:
+                return function(*given)
+            with self._enable_x64(wide), self._jax.default_matmul_precision(precision):
+                return function(*given)
+
+        return run
+
+    def _settings(self) -> tuple[bool, Any]:
+        """What a context manager of JAX's can have set for this thread, and what decides the result's bits."""
+        return self._jax.config.jax_enable_x64, self._jax.config.jax_default_matmul_precision
+
+    @cached_property
+    def _enable_x64(self) -> Any:
+        where = self._jax if hasattr(self._jax, "enable_x64") else import_module("jax.experimental")
+        return where.enable_x64
+
     def find_device(self, name: str) -> str:
         try:
             found = self._device(name)

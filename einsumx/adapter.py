@@ -322,6 +322,10 @@ class Adapter:
         """The memory of a plain NumPy array as an array of the framework, to be read alone; None where it is copied."""
         return None
 
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` as another thread is to call it: with the settings that hold in this thread alone."""
+        return function
+
     def may_overlap(self, out: Array, array: Array) -> bool:
         """Whether what is written to ``out`` can change ``array``, both arrays of the framework; True if unknown."""
         return True

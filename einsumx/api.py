@@ -97,7 +97,7 @@ def einsum(
             be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
         device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. What lies elsewhere is
             brought there block by block; from the host to CUDA through a few pinned buffers, which are memory of the
-            host and do not count. A fresh result lies there too. On CUDA none of this has run on hardware yet.
+            host and do not count. A fresh result lies there too. The buffers have not run on hardware yet.
         devices: under a limit, several devices that compute blocks at the same time, ``["cuda:0", "cuda:1"]``: each
             gets the next block when it is done with one, and the limit is that of each. A fresh result lies on the
             first of them. This has run on JAX's devices of the CPU alone, and not on GPUs yet.

@@ -140,14 +140,15 @@ class _Lane:
         self._coming: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()
-        self._read = self._open.enter_context(Reader(sources, self._reads(), plan.blocking.read_ahead))
+        reader = Reader(sources, self._reads(), plan.blocking.read_ahead, adapter.carried)
+        self._read = self._open.enter_context(reader)
         self._open.callback(self._coming.put, None)
         self._thread = self._open.enter_context(ThreadPoolExecutor(1, f"einsumx-{device}"))
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Have a piece computed after those before it; its operands are read as soon as there is memory for them."""
         self._coming.put(piece)
-        return self._thread.submit(self._compute, piece)
+        return self._thread.submit(self._adapter.carried(self._compute), piece)
 
     def close(self) -> None:
         """Wait for the threads' end: for that of the computing, then of the reading for it."""

@@ -148,7 +148,7 @@ class Hands:
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Give a piece to a worker."""
-        future: Future[Any] = self.executor.submit(self._compute, piece)
+        future: Future[Any] = self.executor.submit(self.adapter.carried(self._compute), piece)
         return future
 
     def _compute(self, piece: Piece) -> Array:

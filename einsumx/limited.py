@@ -279,7 +279,7 @@ def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress)
     reads = Blocks.reads(plan, left.values()) if plan.blocking.order else None
     with (
         reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
-        Reader(limited.sources, reads, plan.blocking.read_ahead) as read,
+        Reader(limited.sources, reads, plan.blocking.read_ahead, adapter.carried) as read,
     ):
         run = contracting(plan, adapter)
 

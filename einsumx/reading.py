@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
+from typing import Any
 
 from einsumx.adapter import Array
 from einsumx.blocked import Box, Read
@@ -21,10 +22,18 @@ class Reader:
         sources: the operands.
         reads: what is going to be asked for, in this order; None where all of it is asked for at once.
         ahead: bytes of blocks that may be read before they are asked for; 0 for none.
+        carried: what makes a function of the framework's ready to be called in another thread.
     """
 
-    def __init__(self, sources: Sequence[Source], reads: Iterator[Read] | None, ahead: int) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        reads: Iterator[Read] | None,
+        ahead: int,
+        carried: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
+    ) -> None:
         self._sources, self._reads, self._ahead = sources, reads, ahead
+        self._carried_bring = carried(self._bring)
         self._changed = threading.Condition()
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
         self._bytes = 0  # of what is read, and of what is being read, before it was asked for
@@ -76,7 +85,7 @@ class Reader:
         """What the thread does; its errors are raised where the next block is asked for."""
         try:
             for number, box in reads:
-                if not self._bring(self._sources[number], box):
+                if not self._carried_bring(self._sources[number], box):
                     return
         except BaseException as error:  # noqa: BLE001
             with self._changed:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stored import Stored
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
@@ -94,6 +95,49 @@ def test_host_operands_are_computed_on_a_gpu_within_the_limit(framework: Any, eq
     assert has_out or framework.device(found) == DEVICE
     assert peak <= plan.peak_bytes + ROUNDING
     assert plan.peak_bytes <= limit
+
+
+def test_a_block_reaches_a_gpu_through_pinned_buffers_that_are_let_go(framework: Any) -> None:
+    ring = framework.ring(DEVICE)
+    for array in (np.arange(9_000_000.0).reshape(3000, 3000).T, np.arange(60) % 7 == 0, np.array(2j)):
+        np.testing.assert_array_equal(framework.to_numpy(ring(array)), array)
+    buffers = list(ring._buffers)
+    assert len(buffers) > 1
+    ring.close()
+    for buffer in buffers:  # what is pinned is not pinned a second time
+        ring._uploads.register(buffer.ctypes.data, buffer.nbytes)
+        ring._uploads.unregister(buffer.ctypes.data)
+
+
+def test_blocks_that_are_read_ahead_are_right_on_a_stream_of_the_users_own(framework: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows, columns = (
+        rng.standard_normal((20_000, 300)).astype("float32"),
+        rng.standard_normal((300, 200)).astype("float32"),
+    )
+    arrays = [Stored(rows), Stored(columns)]
+    out = np.full((20_000, 200), np.nan, "float32")
+    stream = framework.xp.cuda.Stream()
+    with framework.xp.cuda.stream(stream) if framework.name == "torch" else stream:
+        einsumx.einsum("ij,jk->ik", *arrays, backend=framework.name, device=DEVICE, memory_limit="5MB", out=out)
+    verdict = judge(out, expect("ij,jk->ik", rows, arrays[1].array))
+    assert verdict, verdict.wrong
+
+
+def test_several_gpus_give_the_plain_sum(framework: Any) -> None:
+    cuda = framework.xp.cuda
+    count = cuda.device_count() if framework.name == "torch" else cuda.runtime.getDeviceCount()
+    if count < 2:
+        pytest.skip(f"{framework.name} finds one GPU alone")
+    devices = [f"cuda:{number}" for number in range(count)]
+    for equation, shapes in CASES.items():
+        rng = np.random.default_rng(0)
+        arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+        limit = 2 * einsumx.plan(equation, *shapes, dtypes="float32").peak_bytes
+        found = einsumx.einsum(equation, *arrays, backend=framework.name, devices=devices, memory_limit=limit)
+        verdict = judge(framework.to_numpy(found), expect(equation, *arrays))
+        assert verdict, verdict.wrong
+        assert framework.device(found) == devices[0]
 
 
 def test_more_than_there_is_on_a_gpu_is_said_to_be_out_of_memory(framework: Any) -> None:
