@@ -47,7 +47,6 @@ LARGE = {
     "ij->": [(3000, 2500)],
     "ijk->ki": [(200, 300, 60)],
     "ij,kj->ikj": [(60, 150), (80, 150)],
-    "bind,bjnd->bnij": [(4, 200, 8, 64), (4, 150, 8, 64)],
     "ij,ij->ij": [(1500, 900)] * 2,
 }
 """Large enough for work to be cut over threads."""
@@ -101,9 +100,9 @@ def test_numpy_has_as_much_in_memory_as_the_plan_says_on_any_number_of_threads(e
 
 @pytest.mark.parametrize("layout", peaks.LAYOUTS[1:])
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_operands_in_any_layout(layout):
-    for equation, shapes in CASES.items():
-        check_numpy(equation, arrays_for(shapes, "float16", [layout]))
-        check_numpy(equation, arrays_for(shapes, "float32", [layout, "plain"]))
+    kinds = cycle([("float16", [layout]), ("float32", [layout, "plain"]), ("float32", [layout])])
+    for (equation, shapes), (dtype, layouts) in zip(CASES.items(), kinds):
+        check_numpy(equation, arrays_for(shapes, dtype, layouts))
 
 
 def test_a_broadcast_operand_counts_as_what_is_stored():
@@ -165,7 +164,7 @@ def contractions(draw):
 
 
 @given(contractions())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_random_contractions(contraction):
     equation, shapes, layouts, dtype = contraction
     if einsumx.plan(equation, *shapes, dtypes=dtype).peak_bytes < 5e7:
