@@ -14,8 +14,11 @@ from einsumx.plan import Path
 
 __all__ = ["along_paths"]
 
-_SECONDS, _TIMES = 0.01, 2.0
-"""What a contraction takes more than the least that it can, for other paths to be looked at: seconds, and times."""
+_SECONDS, _TIMES = 0.1, 2.0
+"""What a contraction takes more than the least that it can, for other paths to be looked at: seconds, and times.
+
+To look at one takes tens of milliseconds.
+"""
 
 _MANY = 12
 """Operands beyond which dynamic programming takes too long."""
