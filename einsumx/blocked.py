@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation, label_names
-from einsumx.blocking import Blocking, Landing, Stage, ranges
+from einsumx.blocking import Blocking, Landing
 from einsumx.cost import returns_view
 from einsumx.dtypes import itemsize
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
+from einsumx.stages import Stage, ranges
 
 __all__ = ["BlockedPlan", "Blocks", "Box", "Contract", "Place", "Read", "compute", "contracting"]
 

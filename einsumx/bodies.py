@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.bind import SizedEquation
-from einsumx.blocking import Body, Stage
+from einsumx.blocking import Body
 from einsumx.cost import result_strides, returns_view
 from einsumx.dtypes import itemsize
 from einsumx.layout import contiguous, layout_class
@@ -18,6 +18,7 @@ from einsumx.ops import Sum, sources
 from einsumx.plan import Operand, Path, Plan
 from einsumx.prepare import sized_equation
 from einsumx.sketch import Amounts, Estimate, Sketch, amounts
+from einsumx.stages import Stage
 from einsumx.traits import Traits
 
 __all__ = ["Bodies", "Outline", "Work"]

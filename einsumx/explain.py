@@ -14,7 +14,7 @@ from einsumx.plan import Plan
 
 if TYPE_CHECKING:
     from einsumx.blocked import BlockedPlan
-    from einsumx.blocking import Stage
+    from einsumx.stages import Stage
 
 __all__ = ["blocked_text", "plan_text", "quantity", "summary"]
 

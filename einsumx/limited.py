@@ -13,7 +13,6 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
-from einsumx.blocking import Stage
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
@@ -26,6 +25,7 @@ from einsumx.rates import calibrated
 from einsumx.reading import Reader
 from einsumx.registry import get_backend, owner
 from einsumx.sources import Source, framework_of, sources
+from einsumx.stages import Stage
 from einsumx.targets import Target, landing, target
 
 __all__ = ["Limited", "plan_within", "run_blocks", "run_plan"]

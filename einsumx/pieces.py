@@ -13,8 +13,8 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.blocked import BlockedPlan, Blocks, Box, Place
-from einsumx.blocking import ranges
 from einsumx.dtypes import itemsize
+from einsumx.stages import ranges
 
 __all__ = ["Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from einsumx.blocked import BlockedPlan, Box
-from einsumx.blocking import ranges
 from einsumx.errors import BackendError
+from einsumx.stages import ranges
 
 __all__ = ["Journal", "Ledger", "Progress", "reported"]
 

@@ -10,8 +10,9 @@ from math import inf
 from typing import TypeAlias
 
 from einsumx.bind import SizedEquation
-from einsumx.blocking import Blocking, Body, Labels, Landing, Stage, Step, blocking, stages, tree
+from einsumx.blocking import Blocking, Body, Landing, Step, blocking
 from einsumx.bodies import Bodies, Outline, Work
+from einsumx.stages import Labels, Stage, stages, tree
 
 __all__ = ["Search"]
 

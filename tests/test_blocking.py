@@ -9,9 +9,9 @@ from stored import Stored
 
 import einsumx
 from einsumx.bind import bind
-from einsumx.blocking import ranges, stages, tree
 from einsumx.conformance.oracle import expect, judge
 from einsumx.parse import parse_text
+from einsumx.stages import ranges, stages, tree
 
 
 def smallest_limit(equation, *operands):
