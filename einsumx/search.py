@@ -131,7 +131,7 @@ class Search:
         best = min(known, key=lambda found: found.peak_bytes)
         while True:
             whole = ({label: count} for label, size in enumerate(self._equation.sizes) for count in {1, max(size, 1)})
-            found = min((self._cut(best, change) for change in whole), key=lambda found: found.peak_bytes)
+            found = min((self._cut(best, change) for change in whole), key=lambda found: found.peak_bytes, default=best)
             if found.peak_bytes >= best.peak_bytes:
                 return best
             best = found
