@@ -93,8 +93,8 @@ def einsum(
             returns it, or an optimizer object of opt_einsum or cotengra.
         backend: the framework for operands that are Python lists and scalars, or are stored, alone; NumPy by default.
         memory_limit: what the contraction may have in memory at once, the result included but for ``out``: bytes, a
-            text such as ``"8GiB"``, or a fraction of what is free. Under it, operands are read block by block, and may
-            be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
+            text such as ``"8GiB"``, or a fraction of what is free, rounded down. Under it, operands are read block by
+            block, and may be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
         device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. What lies elsewhere is
             brought there block by block; from the host to CUDA through a few pinned buffers, which are memory of the
             host and do not count. A fresh result lies there too. The buffers have not run on hardware yet.

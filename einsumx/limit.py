@@ -27,6 +27,9 @@ MemoryLimit: TypeAlias = int | float | str
 _WORTH = 1.25
 """How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
 
+_BITS = 6
+"""Binary digits to which a fraction of what is free is rounded down, so that the same call has the same plan again."""
+
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{binary}B": (1024 if binary else 1000) ** power
     for power, prefix in enumerate("KMGTP", 1)
@@ -45,8 +48,8 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
         ValueError: it is no limit.
         TypeError: it is neither a number nor a text.
 
-    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2000)
-    (8589934592, 1500000, 1000)
+    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2048)
+    (8589934592, 1500000, 1024)
     """
     if isinstance(limit, bool) or not isinstance(limit, int | float | str):
         raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {limit!r}")
@@ -62,7 +65,9 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
         there = free()
         if there is None:
             raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        return int(limit * there)
+        found = int(limit * there)
+        spare = max(found.bit_length() - _BITS, 0)
+        return found >> spare << spare
     return int(limit)
 
 

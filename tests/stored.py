@@ -9,6 +9,20 @@ import numpy as np
 EQUATION = "ij,jk->ik"
 LIMIT = 24_000
 
+CASES: dict[str, list[tuple[int, ...]]] = {
+    "ij,jk->ik": [(40, 30), (30, 50)],
+    "ij,jk->ki": [(64, 1), (33, 20)],
+    "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
+    "ij,ij->": [(30, 41), (30, 41)],
+    "ij->i": [(1, 60)],
+    "iij->ji": [(12, 12, 9)],
+    "bind,bjnd->bnij": [(3, 10, 2, 8), (3, 12, 2, 8)],
+    "...i,ij->...j": [(5, 4, 6), (6, 7)],
+    "i,j->ij": [(30,), (31,)],
+    "ij,jk->ik (empty)": [(4, 0), (0, 3)],
+}
+"""Contractions and the shapes of their operands; the same equation once more has a remark after it."""
+
 
 class Stored:
     """What is read and written by slices, and counts."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stored import Stored
+from stored import CASES, Stored
 
 from einsumx import BackendError, BlockError, einsum
 from einsumx.conformance.oracle import expect, judge
@@ -25,19 +25,6 @@ JAX = get_backend("jax")
 DEVICES = ["cpu:0", "cpu:1", "cpu:2"]
 SECONDS = 30
 """For which a test waits before it fails."""
-
-CASES = {
-    "ij,jk->ik": [(40, 30), (30, 50)],
-    "ij,jk->ki": [(64, 1), (33, 20)],
-    "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
-    "ij,ij->": [(30, 41), (30, 41)],
-    "ij->i": [(1, 60)],
-    "iij->ji": [(12, 12, 9)],
-    "bind,bjnd->bnij": [(3, 10, 2, 8), (3, 12, 2, 8)],
-    "...i,ij->...j": [(5, 4, 6), (6, 7)],
-    "i,j->ij": [(30,), (31,)],
-    "ij,jk->ik (empty)": [(4, 0), (0, 3)],
-}
 
 
 @pytest.fixture(autouse=True)

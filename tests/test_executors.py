@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored import CASES
 
 import einsumx
 from einsumx import threads, worker
@@ -24,19 +25,6 @@ from einsumx.executors import Crew
 from einsumx.lending import Lender, file_of
 from einsumx.registry import get_backend
 from einsumx.sources import sources
-
-CASES = {
-    "ij,jk->ik": [(40, 30), (30, 50)],
-    "ij,jk->ki": [(64, 1), (33, 20)],
-    "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
-    "ij,ij->": [(30, 41), (30, 41)],
-    "ij->i": [(1, 60)],
-    "iij->ji": [(12, 12, 9)],
-    "bind,bjnd->bnij": [(3, 10, 2, 8), (3, 12, 2, 8)],
-    "...i,ij->...j": [(5, 4, 6), (6, 7)],
-    "i,j->ij": [(30,), (31,)],
-    "ij,jk->ik (empty)": [(4, 0), (0, 3)],
-}
 
 
 class Inline(Executor):

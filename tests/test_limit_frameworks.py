@@ -55,7 +55,9 @@ def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
         (" 1.5kib ", None, 1536),
         ("77", None, 77),
         ("3B", None, 3),
-        (0.25, 1000, 250),
+        (0.25, 200, 50),
+        (0.25, 1000, 248),  # rounded, so that the same call has the same plan again
+        (0.25, 1003, 248),
         (4096, None, 4096),
         (2e9, None, 2_000_000_000),
     ],
