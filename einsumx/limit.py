@@ -65,9 +65,9 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
         there = free()
         if there is None:
             raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        found = int(limit * there)
-        spare = max(found.bit_length() - _BITS, 0)
-        return found >> spare << spare
+        share = int(limit * there)
+        spare = max(share.bit_length() - _BITS, 0)
+        return share >> spare << spare
     return int(limit)
 
 
