@@ -17,6 +17,8 @@ import tracemalloc
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -215,20 +217,15 @@ def opened(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
 
 def has_ancestor() -> bool:
     """Whether opt_einsum_torch can run; it computes on CUDA alone."""
-    try:
-        import opt_einsum_torch  # noqa: F401
-        import torch
-    except ImportError:
+    if not all(map(find_spec, ("torch", "opt_einsum_torch"))):
         return False
-    return bool(torch.cuda.is_available())
+    return bool(import_module("torch").cuda.is_available())
 
 
 def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
     """What opt_einsum_torch takes under the same limit."""
-    import torch
-    from opt_einsum_torch import EinsumPlanner
-
-    planner = EinsumPlanner(torch.device("cuda:0"), cuda_mem_limit=limit)
+    torch, planner_of = import_module("torch"), import_module("opt_einsum_torch").EinsumPlanner
+    planner = planner_of(torch.device("cuda:0"), cuda_mem_limit=limit)
     times = []
     try:
         for _ in range(rounds + 1):
