@@ -140,7 +140,8 @@ def package(session: nox.Session) -> None:
 
     elsewhere = Path(session.create_tmp()) / "elsewhere"
     shutil.rmtree(elsewhere, ignore_errors=True)
-    shutil.copytree(project / "tests", elsewhere / "tests")
+    for name in ("tests", "docs"):  # tests run the code of pages
+        shutil.copytree(project / name, elsewhere / name)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(project / name, elsewhere)
     with session.chdir(elsewhere):
