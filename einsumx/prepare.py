@@ -18,6 +18,7 @@ from einsumx.bind import SizedEquation, bind
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError
 from einsumx.execute import executable
+from einsumx.layout import contiguous
 from einsumx.lower import lower
 from einsumx.parse import Equation, parse_sublists, parse_text
 from einsumx.path import Optimize, find_path
@@ -248,7 +249,7 @@ def retarget(plan: Plan, backend: str, device: str = "") -> Plan:
 
 
 def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
-    """Run a plan as it is on its own framework's arrays, or retargeted on those of another.
+    """Run a plan on its own framework's arrays; retargeted on those of another, or that repeat themselves less.
 
     Raises:
         SizeError: the number of operands or their shapes are not the plan's.
@@ -259,20 +260,28 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
         raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(arrays)}\n  {plan.equation}")
     signatures = tuple(map(adapter.signature, arrays))
     device = one_device(adapter, signatures)
-    for number, (signature, planned) in enumerate(zip(signatures, plan.operands)):
-        found = adapter.operand(signature)
+    operands = list(map(adapter.operand, signatures))
+    for number, (found, planned) in enumerate(zip(operands, plan.operands)):
         if found.shape != planned.shape:
             raise SizeError(
                 f"operand {number} has shape {found.shape}, but the plan is made for {planned.shape}\n  {plan.equation}"
             )
         if found.dtype != planned.dtype:
             raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
-    return _executable(plan, adapter, device)(*arrays)
+    is_for_these = adapter.name == plan.backend and all(map(_repeats, operands, plan.operands))
+    return _executable(plan, adapter, device, is_for_these)(*arrays)
+
+
+def _repeats(found: Operand, planned: Operand) -> bool:
+    """Whether an operand repeats itself (has strides of 0) along all the axes along which a plan takes it to do so."""
+    strides = found.strides or contiguous(found.shape)
+    axes = zip(planned.shape, planned.strides or (), strides)
+    return not any(size > 1 and not step and own for size, step, own in axes)
 
 
 @lru_cache(maxsize=256)
-def _executable(plan: Plan, adapter: Adapter, device: str) -> Run:
-    if adapter.name != plan.backend:
+def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -> Run:
+    if not is_for_these:
         plan = retarget(plan, adapter.name, device)
     return executable(plan, adapter)
 

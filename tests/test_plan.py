@@ -128,3 +128,13 @@ def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
         einsumx.plan("i->", (3,), backend="no such")
     with pytest.raises(einsumx.BackendError, match="float33"):
         einsumx.plan("i->", (3,), dtypes="float33")
+
+
+def test_a_plan_for_operands_that_repeat_themselves_is_right_for_others_too():
+    rng = np.random.default_rng(0)
+    lhs, rhs = rng.random((40, 50)), rng.random((50, 30))
+    repeated = np.broadcast_to(lhs[:1], lhs.shape)
+    made = einsumx.plan("ij,jk->ik", repeated, rhs)
+    assert made(repeated, rhs).tolist() == einsumx.einsum("ij,jk->ik", repeated, rhs).tolist()
+    for operand in (lhs, np.broadcast_to(lhs[:, :1], lhs.shape), lhs.T.copy().T):
+        np.testing.assert_allclose(made(operand, rhs), operand @ rhs, rtol=1e-12)

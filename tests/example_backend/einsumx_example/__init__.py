@@ -65,3 +65,21 @@ def multiply(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
 
 def matmul(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
     return ExampleArray(lhs._values @ rhs._values)
+
+
+def add(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
+    return ExampleArray(lhs._values + rhs._values)
+
+
+def part(array: ExampleArray, box: tuple[slice, ...]) -> ExampleArray:
+    return ExampleArray(array._values[box])
+
+
+def zeros(shape: tuple[int, ...], dtype: str) -> ExampleArray:
+    return ExampleArray(np.zeros(shape, dtype))
+
+
+def replaced(array: ExampleArray, box: tuple[slice, ...], values: ExampleArray) -> ExampleArray:
+    found = ExampleArray(array._values)
+    found._values[box] = values._values
+    return found

@@ -35,6 +35,20 @@ class ExampleAdapter(Adapter):
         follows = dtype and not isinstance(value, list | tuple) and np.can_cast(array.dtype, dtype, "same_kind")
         return array.astype(dtype) if follows else array
 
+    # What memory_limit= takes: blocks of arrays, their sum, and a result that they are put into.
+
+    def part(self, array: Any, box: tuple[slice, ...]) -> Any:
+        return self.xp.part(array, box)
+
+    def add(self, total: Any, part: Any) -> Any:
+        return self.xp.add(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        return self.xp.zeros(shape, dtype)
+
+    def put(self, out: Any, box: tuple[slice, ...], block: Any) -> Any:
+        return self.xp.replaced(out, box, block.astype(out.dtype))
+
     def to_numpy(self, array: Any) -> Any:
         return array._values.copy()
 
