@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
-from einsumx.dtypes import Casting, itemsize, kind
+from einsumx.dtypes import Casting, kind
 from einsumx.errors import BackendError
 from einsumx.layout import contiguous, layout_class, memory_order
 from einsumx.memory import free_host_bytes
@@ -160,7 +160,7 @@ class NumpyAdapter(Adapter):
                 return numpy_integers.workspace([operand.shape for operand in operands], dtype)
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:
                 # ndarray.dot reads no matrix with gaps.
-                return sum(0 if _has_no_gaps(operand) else _nbytes(operand) for operand in operands)
+                return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
             case Sum() if dtype != "object":
                 from einsumx.backends import numpy_kernels
 
@@ -263,10 +263,6 @@ def _has_no_gaps(operand: Operand) -> bool:
     order = memory_order(operand.strides)
     packed = contiguous([operand.shape[axis] for axis in order])
     return all(operand.strides[axis] == step for axis, step in zip(order, packed))
-
-
-def _nbytes(operand: Operand) -> int:
-    return prod(operand.shape) * itemsize(operand.dtype)
 
 
 ADAPTER = NumpyAdapter()

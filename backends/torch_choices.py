@@ -71,7 +71,7 @@ def product_workspace(operands: Sequence[Operand]) -> int:
     """
     lhs, rhs = (operand.shape for operand in operands)
     if min(len(lhs), len(rhs)) == 1:
-        return sum(0 if _is_readable(operand) else _nbytes(operand) for operand in operands)
+        return sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
     batch = broadcast(lhs[:-2], rhs[:-2])
     if operands[0].dtype in INTEGERS and pays_in_floats(lhs, rhs):
         out = prod(batch) * lhs[-2] * rhs[-1]
@@ -80,13 +80,13 @@ def product_workspace(operands: Sequence[Operand]) -> int:
         product = 8 * (prod(lhs) + prod(rhs) + out) + product_workspace(casts)
         back = out * (16 + itemsize(operands[0].dtype) * short)
         return max(product, back) - out * itemsize(operands[0].dtype)
-    copies = sum(0 if _is_readable(operand) else _nbytes(operand) for operand in operands)
+    copies = sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
     if len(batch) < 2:
         return copies if not batch else 0
     axis = loop_axis(lhs, rhs, itemsize(operands[0].dtype))
     if axis is None:
         wide = [_expanded(operand, batch) for operand in operands]
-        return sum(0 if _merges(operand) else _nbytes(operand) for operand in wide)
+        return sum(0 if _merges(operand) else operand.nbytes for operand in wide)
     return 0 if axis == len(batch) - 1 else prod(batch) * lhs[-2] * rhs[-1] * itemsize(operands[0].dtype)
 
 
@@ -137,7 +137,3 @@ def _is_readable(operand: Operand) -> bool:
 
 def _steps(operand: Operand) -> tuple[int, ...]:
     return contiguous(operand.shape) if operand.strides is None else operand.strides
-
-
-def _nbytes(operand: Operand) -> int:
-    return prod(operand.shape) * itemsize(operand.dtype)

@@ -27,10 +27,12 @@ from einsumx.prepare import (
     Prepared,
     arrays_of,
     as_optimize,
+    check_out_dtype,
     make_plan,
     prepare,
     ready,
     result_dtype,
+    result_order,
     sized_equation,
     split,
 )
@@ -208,20 +210,10 @@ def deliver(
     adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
 ) -> Array:
     """Run, with the result in the memory order asked for, or written to ``out``."""
-    order = str(order).upper()  # type: ignore[assignment]  # NumPy takes either case
-    if order not in ("K", "C", "F", "A"):
-        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
-    if order != "K" and out is not None:
-        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
-    if order != "K" and not adapter.traits("").memory_order:
-        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+    found = result_order(order, out, adapter, arrays)
     if out is None:
-        if order == "K":
-            return prepared.run(*arrays)
-        if order == "A":
-            order = "F" if all(map(adapter.is_fortran, arrays)) else "C"
         result = prepared.run(*arrays)
-        return adapter.arrange(result, order) if prepared.plan.shape else result
+        return adapter.arrange(result, found) if prepared.plan.shape and found != "K" else result
     check_out(adapter, prepared.plan, arrays, out, casting)
     adapter.write(out, prepared.run(*arrays))
     return out
@@ -240,11 +232,7 @@ def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array,
     if device != theirs:
         raise BackendError(f"out= is on {device}, but the operands are on {theirs}")
     target = adapter.dtype_name(dtype)
-    if not adapter.can_cast(plan.dtype, target, casting):
-        raise BackendError(
-            f"the result has dtype {plan.dtype}, which casting={casting!r} does not allow into an out= of {target}; "
-            "pass a looser casting= or dtype="
-        )
+    check_out_dtype(adapter, plan.dtype, target, casting)
     adapter.check_out(out, arrays)
 
 

@@ -12,7 +12,6 @@ from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation, label_names
 from einsumx.blocking import Blocking, Landing
 from einsumx.cost import returns_view
-from einsumx.dtypes import itemsize
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
 from einsumx.stages import Stage, ranges
@@ -144,7 +143,7 @@ class BlockedPlan:
     def read_bytes(self) -> tuple[int, ...]:
         """Bytes of each operand that are brought to the device in all; 0 where it lies there."""
         return tuple(
-            0 if is_there else prod(operand.shape) * itemsize(operand.dtype) * times
+            0 if is_there else operand.nbytes * times
             for operand, is_there, times in zip(self.operands, self.in_place, self.reads)
         )
 
@@ -167,9 +166,14 @@ class Blocks:
         self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
     @classmethod
+    def outline(cls, plan: BlockedPlan) -> Blocks:
+        """A walk that computes nothing, and tells what there is to compute."""
+        return cls(plan, lambda *_: None, lambda *_: None)
+
+    @classmethod
     def reads(cls, plan: BlockedPlan, places: Iterable[Place]) -> Iterator[Read]:
         """What is read, in this order, for the blocks of the result at ``places``."""
-        walk = cls(plan, lambda *_: None, lambda *_: None)
+        walk = cls.outline(plan)
         for place in places:
             yield from walk.value(place)
 

@@ -88,10 +88,6 @@ class Landing(NamedTuple):
 _SHARE = 0.25
 """The part of the time of reading that is not hidden where it goes on beside the computing."""
 
-
-_SHARE = 0.25
-"""The part of the time of reading that is not hidden where it goes on beside the computing."""
-
 _RUN, _READ, _HANDED = 20e-6, 10e-6, 200e-6
 """Seconds beside the work itself: of a run of a stage, of a block that is read, and of one that a thread hands over.
 

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
-from math import prod
 from typing import Any
 
 from einsumx import dtypes
@@ -361,7 +360,7 @@ def _blocked_data(found: BlockedPlan) -> dict[str, Any]:
         "memory_limit": found.limit,
         "cuts": found.cuts,
         "blocks": found.blocks,
-        "operand_bytes": [prod(operand.shape) * dtypes.itemsize(operand.dtype) for operand in found.operands],
+        "operand_bytes": [operand.nbytes for operand in found.operands],
         "reads": found.reads,
         "read_bytes": found.read_bytes,
         "peak_bytes": found.peak_bytes,

@@ -136,7 +136,7 @@ class _Lane:
     ) -> None:
         self._adapter, self._is_stopped = adapter, is_stopped
         self._blocks = Blocks(plan, contracting(plan, adapter), adapter.add)
-        self._ahead = Blocks(plan, lambda *_: None, lambda *_: None)
+        self._ahead = Blocks.outline(plan)
         self._coming: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
-from einsumx.dtypes import itemsize
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
 
@@ -53,7 +51,7 @@ def blocked_text(plan: BlockedPlan) -> str:
         lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
     lines += _stage_lines(cut.root, names)
     for number, (operand, is_there, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
-        nbytes = quantity(prod(operand.shape) * itemsize(operand.dtype), "B")
+        nbytes = quantity(operand.nbytes, "B")
         often = f"{times} time{'s' * (times != 1)}"
         read = f", {quantity(plan.read_bytes[number], 'B')}" if times > 1 else ""
         how = f"gone through {often} where it lies" if is_there else f"read {often}{read}"

@@ -109,7 +109,7 @@ class Recorded:
                 Landing(whole, whole if plan.compute_dtype != plan.dtype else 0, beside=beside_it),
                 rates,
             )
-            beside += _nbytes(plan.operands[number])
+            beside += plan.operands[number].nbytes
 
     def _beside(self, step: Backward, operand: Operand) -> int:
         """Bytes that a gradient takes beside the contraction that computes it."""
@@ -117,7 +117,7 @@ class Recorded:
         if step.has_diagonal:
             extra += prod(step.shape) * itemsize(self._options.dtype or operand.dtype)
         if operand.dtype != self._options.dtype:
-            extra += _nbytes(operand)
+            extra += operand.nbytes
         return extra
 
     def gradient(self, number: int, cotangent: Array, operands: Sequence[Any], beside: int) -> Array:
@@ -161,10 +161,6 @@ class Recorded:
 def _turn(labels: Sequence[int], axis: int) -> tuple[int, int]:
     """A label, and which of its axes it is."""
     return labels[axis], labels[:axis].count(labels[axis])
-
-
-def _nbytes(operand: Operand) -> int:
-    return prod(operand.shape) * itemsize(operand.dtype)
 
 
 def recorded(

@@ -125,7 +125,7 @@ class Hands:
         lost[piece.number] += 1
         if lost[piece.number] <= RETRIES and self.goes_on(piece, error):
             return
-        box = Blocks(self.plan, lambda *_: None, lambda *_: None).box(piece.place)
+        box = Blocks.outline(self.plan).box(piece.place)
         where = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
         what = f"block [{where}] of the result of {self.plan.equation.text}"
         if isinstance(error, BrokenExecutor):

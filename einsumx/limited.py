@@ -19,7 +19,7 @@ from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.executors import Crew
 from einsumx.hands import Values, Work
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
-from einsumx.prepare import Options, Written, result_dtype, sized_equation
+from einsumx.prepare import Options, Written, check_operand, result_dtype, result_order, sized_equation
 from einsumx.progress import Journal, Ledger, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
@@ -98,7 +98,7 @@ def plan_within(
     for name in (dtype, *(operand.dtype for operand in described)):
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
-    asked_order, order = order, _order(order, out, adapter, operands)
+    asked_order, order = order, result_order(order, out, adapter, operands)
     shape = sized_equation(written, [operand.shape for operand in described]).shape
     computed = dict(traits.widen).get(dtype, dtype)
     lands, late = landing(out, given, adapter, shape, computed, dtype, order)
@@ -145,13 +145,7 @@ def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
     adapter, operands = framework_of(given, get_backend(plan.backend))
     found, _ = sources(operands, adapter, plan.device)
     for number, (source, planned, in_place) in enumerate(zip(found, plan.operands, plan.in_place)):
-        own = source.operand
-        if own.shape != planned.shape:
-            raise SizeError(
-                f"operand {number} has shape {own.shape}, but the plan is made for {planned.shape}\n  {text}"
-            )
-        if own.dtype != planned.dtype:
-            raise BackendError(f"operand {number} has dtype {own.dtype}, but the plan is made for {planned.dtype}")
+        check_operand(number, source.operand, planned, text)
         if source.lies_there != in_place:
             raise BackendError(
                 f"operand {number} is {'no ' if in_place else 'an '}array that lies where it is computed, and the plan "
@@ -180,20 +174,6 @@ def _free_bytes(adapter: Adapter, devices: Sequence[str]) -> int | None:
     return min(known) if len(known) == len(found) else None
 
 
-def _order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
-    """The memory order of a fresh result: ``"C"``, ``"F"``, or ``"K"`` for any."""
-    order = str(order).upper()
-    if order not in ("K", "C", "F", "A"):
-        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
-    if order != "K" and out is not None:
-        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
-    if order != "K" and not adapter.cpu.memory_order:
-        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
-    if order == "A":
-        return "F" if all(map(adapter.is_fortran, operands)) else "C"
-    return order
-
-
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     """Run a blocked plan, and write each block of the result where it belongs.
 
@@ -218,7 +198,7 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
 def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Write the blocks that are left; None, or the error that says that memory ran out before they all were."""
     plan, adapter, target = limited.plan, limited.adapter, limited.target
-    outline = Blocks(plan, contracting(plan, adapter), adapter.add)
+    outline = Blocks.outline(plan)
     left = {number: place for number, place in enumerate(outline.places()) if not ledger.has(outline.box(place))}
     is_writing = False
     try:

@@ -48,7 +48,7 @@ def part_of(number: int, box: Box) -> Part:
 
 def parts_of(plan: BlockedPlan, piece: Piece) -> list[Part]:
     """The blocks of operands that a piece needs, each once."""
-    steps = Blocks(plan, lambda *_: None, lambda *_: None).value(piece.place, piece.start, piece.stop)
+    steps = Blocks.outline(plan).value(piece.place, piece.start, piece.stop)
     return list(dict.fromkeys(part_of(number, box) for number, box in steps))
 
 

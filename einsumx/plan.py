@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx import ops as _ops
+from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ class Operand:
     dtype: str
     strides: tuple[int, ...] | None = None
     weak: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, as if each were stored."""
+        return prod(self.shape) * itemsize(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

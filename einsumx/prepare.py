@@ -262,14 +262,17 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
     device = one_device(adapter, signatures)
     operands = list(map(adapter.operand, signatures))
     for number, (found, planned) in enumerate(zip(operands, plan.operands)):
-        if found.shape != planned.shape:
-            raise SizeError(
-                f"operand {number} has shape {found.shape}, but the plan is made for {planned.shape}\n  {plan.equation}"
-            )
-        if found.dtype != planned.dtype:
-            raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
+        check_operand(number, found, planned, plan.equation)
     is_for_these = adapter.name == plan.backend and all(map(_repeats, operands, plan.operands))
     return _executable(plan, adapter, device, is_for_these)(*arrays)
+
+
+def check_operand(number: int, found: Operand, planned: Operand, text: str) -> None:
+    """Raise where an operand has another shape or dtype than a plan was made for."""
+    if found.shape != planned.shape:
+        raise SizeError(f"operand {number} has shape {found.shape}, but the plan is made for {planned.shape}\n  {text}")
+    if found.dtype != planned.dtype:
+        raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
 
 
 def _repeats(found: Operand, planned: Operand) -> bool:
@@ -284,6 +287,34 @@ def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -
     if not is_for_these:
         plan = retarget(plan, adapter.name, device)
     return executable(plan, adapter)
+
+
+def result_order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
+    """The memory order of a fresh result: ``"C"``, ``"F"``, or ``"K"`` for any.
+
+    Raises:
+        ValueError: there is no such order, or ``out`` has its own.
+        BackendError: the framework's arrays have none.
+    """
+    order = str(order).upper()  # NumPy takes either case
+    if order not in ("K", "C", "F", "A"):
+        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
+    if order != "K" and out is not None:
+        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
+    if order != "K" and not adapter.cpu.memory_order:
+        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+    if order == "A":
+        return "F" if all(map(adapter.is_fortran, operands)) else "C"
+    return order
+
+
+def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting) -> None:
+    """Raise where a result does not cast to the dtype of ``out``."""
+    if not adapter.can_cast(dtype, target, casting):
+        raise BackendError(
+            f"the result has dtype {dtype}, which casting={casting!r} does not allow into an out= of {target}; "
+            "pass a looser casting= or dtype="
+        )
 
 
 CACHES: dict[str, Any] = {

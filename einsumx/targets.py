@@ -13,6 +13,7 @@ from einsumx.blocked import BlockedPlan, Box
 from einsumx.blocking import Landing
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError
+from einsumx.prepare import check_out_dtype
 from einsumx.registry import get_backend, owner
 from einsumx.sources import is_host_array, is_stored, mapping
 
@@ -187,11 +188,7 @@ def _given(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Any], out: An
             f"out= has shape {tuple(out.shape)} but the result has shape {plan.shape}\n  {plan.equation.text}"
         )
     dtype = (theirs or numpy).dtype_name(out.dtype)
-    if not adapter.can_cast(plan.dtype, dtype, casting):
-        raise BackendError(
-            f"the result has dtype {plan.dtype}, which casting={casting!r} does not allow into an out= of {dtype}; "
-            "pass a looser casting= or dtype="
-        )
+    check_out_dtype(adapter, plan.dtype, dtype, casting)
     if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
         raise BackendError(f"out= is a {kind} that is open for reading alone")
     if theirs is None:

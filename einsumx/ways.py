@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf, prod
+from math import inf
 
 from einsumx.bind import SizedEquation
 from einsumx.blocking import Blocking
 from einsumx.bodies import Bodies, Outline
-from einsumx.dtypes import itemsize
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Path
 
@@ -38,7 +37,7 @@ def along_paths(
         blocked: the blocking along a path, and whether it fits.
     """
     reading = sum(
-        0.0 if there else prod(operand.shape) * itemsize(operand.dtype) / rate
+        0.0 if there else operand.nbytes / rate
         for operand, there, rate in zip(bodies.operands, bodies.lies_there, bodies.read_rates)
     )
     first = Outline(bodies, find_path(bodies.equation, optimize))
