@@ -15,11 +15,12 @@ from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.options import Level
 from einsumx.conformance.page import page
-from einsumx.conformance.results import Run, make_run, merged, read_runs, write_runs, write_text
+from einsumx.conformance.results import Run, make_run, merged, read_runs, write_runs
 from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale, unshown
 from einsumx.conformance.terminal import differing, lines_of, print_table, watched
 from einsumx.errors import EinsumxError
+from einsumx.files import write_text
 
 __all__ = ["judge_all"]
 

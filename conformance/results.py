@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
+from einsumx.files import write_text
 from einsumx.registry import BUILTIN
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "not_judged",
     "read_runs",
     "write_runs",
-    "write_text",
 ]
 
 STATUSES: tuple[Status, ...] = ("pass", "deviation", "fail", "inapplicable")
@@ -203,17 +202,3 @@ def read_runs(path: Path) -> list[Run]:
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not hold runs of the conformance suite: {error}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads half of it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

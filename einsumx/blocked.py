@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation, label_names
@@ -15,6 +15,9 @@ from einsumx.cost import returns_view
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
 from einsumx.stages import Stage, ranges
+
+if TYPE_CHECKING:
+    from einsumx.draw import Drawing
 
 __all__ = ["BlockedPlan", "Blocks", "Box", "Contract", "Place", "Read", "compute", "contracting"]
 
@@ -98,6 +101,19 @@ class BlockedPlan:
         from einsumx.explain import blocked_text
 
         return blocked_text(self)
+
+    def draw(self) -> Drawing:
+        """What is done for a block and how often, as a picture, with memory over time against the limit.
+
+        It is saved and shown as that of :meth:`einsumx.plan.Plan.draw`.
+        """
+        from einsumx.draw import Drawing
+        from einsumx.timeline import blocked_timeline
+
+        return Drawing(blocked_timeline(self))
+
+    def _repr_html_(self) -> str:
+        return self.draw()._repr_html_()
 
     @property
     def shape(self) -> tuple[int, ...]:

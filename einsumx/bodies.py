@@ -154,11 +154,11 @@ class Work:
     Args:
         bodies: the contraction.
         stage: of it.
-        outline: of the contraction along the same path.
+        outline: of the contraction along the same path; None where nothing is estimated, but costed exactly.
         below: the works of the stages that it takes values of, in the order of its inputs.
     """
 
-    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline, below: Sequence[Work]) -> None:
+    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline | None, below: Sequence[Work]) -> None:
         self._bodies, self._stage, self._outline, self._below = bodies, stage, outline, below
         self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
         self._first: Sketch | None = None
@@ -180,6 +180,8 @@ class Work:
 
     def about(self, sizes: Sequence[int]) -> Body:
         """By the plan of the whole contraction."""
+        if self._outline is None:
+            return self.exact(sizes)
         key = tuple([sizes[label] for label in self._labels])
         if key not in self._about:
             if self._first is None:
@@ -199,6 +201,11 @@ class Work:
     def exact(self, sizes: Sequence[int]) -> Body:
         """By a plan for these very sizes."""
         return self._lowered(sizes)[0]
+
+    def plan(self, sizes: Sequence[int]) -> Plan:
+        """The plan for these very sizes."""
+        values = [work._lowered(sizes)[1] for work in self._below]
+        return self._bodies.lowered(self._stage, sizes, self._bodies.traits, values)
 
     def _lowered(self, sizes: Sequence[int]) -> tuple[Body, Layout]:
         """What it costs by a plan for these very sizes, and how its value lies."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from einsumx.blocked import BlockedPlan
     from einsumx.stages import Stage
 
-__all__ = ["blocked_text", "plan_text", "quantity", "summary"]
+__all__ = ["blocked_text", "call_text", "duration", "plan_text", "quantity", "remark_text", "stage_lines", "summary"]
 
 
 def plan_text(plan: Plan) -> str:
@@ -32,7 +32,7 @@ def plan_text(plan: Plan) -> str:
     inputs = list(dict.fromkeys(operand.dtype for operand in plan.operands))
     types = "/".join(inputs) if inputs == [plan.dtype] else f"{'/'.join(inputs)} -> {plan.dtype}"
     where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
-    lines = [(f"%{op.out} = {_call(op)}", _remark(op, entry)) for op, entry in zip(plan.ops, cost.ops)]
+    lines = [(f"%{op.out} = {call_text(op)}", remark_text(op, entry)) for op, entry in zip(plan.ops, cost.ops)]
     lines.append((f"result %{plan.result}", f"{_shape(plan.shape)} {plan.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
@@ -49,7 +49,7 @@ def blocked_text(plan: BlockedPlan) -> str:
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
         lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
-    lines += _stage_lines(cut.root, names)
+    lines += stage_lines(cut.root, names)
     for number, (operand, is_there, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
         nbytes = quantity(operand.nbytes, "B")
         often = f"{times} time{'s' * (times != 1)}"
@@ -61,13 +61,13 @@ def blocked_text(plan: BlockedPlan) -> str:
     if cut.read_ahead:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
     lines.append(("peak memory", f"{quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
-    lines.append(("time", f"{_duration(plan.seconds)} expected"))
+    lines.append(("time", f"{duration(plan.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
     return f"{equation.text}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
 
 
-def _stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
+def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
     """A line a stage, those that it takes values of first; ``around`` are the loops of the one that takes its value."""
 
     def written(labels: Sequence[int]) -> str:
@@ -77,7 +77,7 @@ def _stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = (
     for place in stage.order:
         source = stage.inputs[place]
         if not isinstance(source, int):
-            lines += _stage_lines(source, names, stage.inside)
+            lines += stage_lines(source, names, stage.inside)
     remark = f"for each block of {written(stage.nest)}" if stage.nest else "once"
     if stage.loops:
         remark += f", summed over blocks of {written(stage.loops)}"
@@ -86,10 +86,10 @@ def _stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = (
     return [*lines, (f"{','.join(map(written, stage.terms))}->{written(stage.output)}", remark)]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Seconds with three digits, in thousandths where they are few.
 
-    >>> _duration(0.0042), _duration(75.3)
+    >>> duration(0.0042), duration(75.3)
     ('4.2 ms', '75.3 s')
     """
     return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{quantity(seconds)} s"
@@ -117,7 +117,8 @@ def quantity(number: float, unit: str = "") -> str:
     return f"{number:.3g} {unit}".rstrip()
 
 
-def _call(op: Op) -> str:
+def call_text(op: Op) -> str:
+    """What an op calls, on which slots."""
     match op:
         case Transpose():
             return f"transpose %{op.src} {_shape(op.axes)}"
@@ -145,7 +146,8 @@ def _call(op: Op) -> str:
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
 
 
-def _remark(op: Op, cost: OpCost) -> str:
+def remark_text(op: Op, cost: OpCost) -> str:
+    """What an op takes, and why it copies if it does."""
     match op:
         case Transpose(reason="") | Diagonal(reason="") | Reshape() | Expand() | First():
             return "view"

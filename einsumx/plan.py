@@ -12,6 +12,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError
 
 if TYPE_CHECKING:
+    from einsumx.draw import Drawing
     from einsumx.ops import Op
 
 __all__ = ["Operand", "Path", "Plan"]
@@ -107,6 +108,23 @@ class Plan:
         from einsumx.prepare import run_plan
 
         return run_plan(self, operands)
+
+    def draw(self) -> Drawing:
+        """The plan as a picture: the contraction tree, what each op takes and copies, and memory over time.
+
+        ``.svg`` is its text, ``.save("plan.svg")`` and ``.save("plan.html")`` write it, notebooks show it.
+
+        >>> import einsumx
+        >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).draw().svg.count("matmul %0 %1") > 0
+        True
+        """
+        from einsumx.draw import Drawing
+        from einsumx.timeline import plan_timeline
+
+        return Drawing(plan_timeline(self))
+
+    def _repr_html_(self) -> str:
+        return self.draw()._repr_html_()
 
     def retarget(self, backend: str, device: str = "") -> Plan:
         """The same contraction along the same path, lowered for another backend.

@@ -19,6 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from einsumx.files import write_text
 from einsumx.threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -206,9 +207,7 @@ def store_rates(key: Key, rates: Mapping[str, float]) -> Path:
     path = key.path
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"einsumx": version("einsumx"), **asdict(key), "rates": dict(rates)}
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_text(path, json.dumps(data, indent=1) + "\n")
     return path
 
 

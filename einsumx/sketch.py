@@ -19,7 +19,7 @@ from einsumx.plan import Plan
 from einsumx.rates import Rates
 from einsumx.verify import result_shape
 
-__all__ = ["Amounts", "Estimate", "Sketch", "amounts"]
+__all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -107,6 +107,20 @@ def amounts(
             )
         )
     return found
+
+
+def axis_labels(
+    plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+) -> dict[int, tuple[Labels, ...]]:
+    """The labels that each axis of each slot runs over, as :func:`amounts` takes them; those of size 1 are left out.
+
+    >>> import einsumx
+    >>> found = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
+    >>> axis_labels(found, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
+    ((0,), (2,))
+    """
+    axes = _axes(plan, terms, output, sizes)
+    return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
 
 
 def _axes(plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:

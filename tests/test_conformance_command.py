@@ -23,8 +23,9 @@ from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.page import page
 from einsumx.conformance.reproduce import reproducer
-from einsumx.conformance.results import Run, differences, merged, read_runs, write_runs, write_text
+from einsumx.conformance.results import Run, differences, merged, read_runs, write_runs
 from einsumx.conformance.subject import callable_subject, subjects
+from einsumx.files import write_text
 from einsumx.traits import Traits
 
 FEW = ("--case", "diagonals/*")

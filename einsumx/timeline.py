@@ -1,0 +1,456 @@
+"""What runs, row by row: operands, ops and the result in their order, with labels, sizes, work and memory.
+
+It is what :mod:`einsumx.draw` draws, as data: of a plan, an op a row; of a contraction in blocks, a row for each thing
+that is done for a block, with how often that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal, TypeAlias
+
+from einsumx.bind import label_names
+from einsumx.blocked import BlockedPlan
+from einsumx.blocking import Cost, Step
+from einsumx.bodies import Bodies, Work
+from einsumx.cost import OpCost, PlanCost, alive, plan_cost
+from einsumx.dtypes import itemsize
+from einsumx.errors import EinsumxError
+from einsumx.explain import call_text, duration, quantity, remark_text, stage_lines, summary
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Sum,
+    Transpose,
+    sources,
+)
+from einsumx.plan import Plan
+from einsumx.prepare import sized_equation
+from einsumx.rates import calibrated
+from einsumx.registry import get_backend
+from einsumx.sketch import axis_labels
+from einsumx.stages import Stage
+
+__all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]
+
+Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
+
+Names: TypeAlias = tuple[str, ...]
+"""The labels that an axis runs over; none where that is not known, or its size is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that is there or happens.
+
+    Attributes:
+        number: of the value that it gives.
+        sources: the numbers of the values that it takes.
+        kind: what it is.
+        call: how it is written in a plan.
+        axes: labels and size of each axis of its value.
+        summed: the same of what it sums over.
+        dtype: of its value.
+        multiply_adds: its arithmetic.
+        made: bytes of the array that it makes, 0 for a view.
+        held: bytes that are alive meanwhile, besides what is there all the time.
+        remark: what it takes, and why it copies if it does.
+        times: how often it happens.
+        band: rows with the same number belong together.
+    """
+
+    number: int
+    sources: tuple[int, ...]
+    kind: Kind
+    call: str
+    axes: tuple[tuple[Names, int], ...]
+    summed: tuple[tuple[Names, int], ...]
+    dtype: str
+    multiply_adds: int
+    made: int
+    held: int
+    remark: str
+    times: int
+    band: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A plan as rows.
+
+    Attributes:
+        equation: what is computed.
+        facts: sentences about the whole.
+        text: the plan as it prints.
+        rows: in their order.
+        captions: of bands, where they have one.
+        base: bytes that are alive all the time.
+        base_name: what these are.
+        limit: bytes that must not be exceeded; 0 for none.
+    """
+
+    equation: str
+    facts: tuple[str, ...]
+    text: str
+    rows: tuple[Row, ...]
+    captions: tuple[str, ...]
+    base: int
+    base_name: str
+    limit: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes alive at once."""
+        return self.base + max(row.held for row in self.rows)
+
+
+# -- a plan -----------------------------------------------------------------------------------------------------
+
+
+def plan_timeline(plan: Plan) -> Timeline:
+    """A plan as rows; each operand stands before the first op that reads it.
+
+    >>> import einsumx
+    >>> found = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"))
+    >>> [(row.kind, row.call) for row in found.rows[:3]]
+    [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
+    """
+    cost = plan_cost(plan)
+    facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
+    rows = tuple(_plan_rows(plan, cost, _labels(plan)))
+    return Timeline(plan.equation, (_where(plan), *facts), str(plan), rows, (), cost.input_bytes, "operands", 0)
+
+
+def _where(plan: Plan | BlockedPlan) -> str:
+    return f"{plan.dtype} on {plan.backend}" + (f" ({plan.device})" if plan.device else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The labels of values, as far as they are known.
+
+    Attributes:
+        axes: those that each axis of a slot runs over.
+        sizes: of each label.
+    """
+
+    axes: Mapping[int, tuple[Names, ...]]
+    sizes: Mapping[str, int]
+
+    def named(self, slot: int, shape: Sequence[int]) -> tuple[tuple[Names, int], ...]:
+        """The axes of a slot with their sizes."""
+        return tuple(zip(self.axes.get(slot, ((),) * len(shape)), shape))
+
+    def summed(self, op: Op) -> tuple[tuple[Names, int], ...]:
+        """What an op sums over."""
+        if not isinstance(op, Sum | Matmul | Native):
+            return ()
+        kept = {label for axis in self.axes.get(op.out, ()) for label in axis}
+        read = [label for slot in sources(op) for axis in self.axes.get(slot, ()) for label in axis]
+        return tuple(((label,), self.sizes[label]) for label in dict.fromkeys(read) if label not in kept)
+
+
+def _labels(plan: Plan) -> _Labels:
+    """The labels of a plan's slots; none where its equation does not fit them, as that of a stored plan may not."""
+    try:
+        equation = sized_equation(plan.equation, [operand.shape for operand in plan.operands])
+    except EinsumxError:
+        return _Labels({}, {})
+    names = label_names(equation)
+    sizes = dict(zip(names, equation.sizes))
+    if 0 in equation.sizes or equation.shape != plan.shape:  # which labels axes of size 0 run over cannot be told
+        return _Labels(
+            {slot: tuple((names[label],) for label in term) for slot, term in enumerate(equation.inputs)}, sizes
+        )
+    try:
+        return _Labels(_named(axis_labels(plan, equation.inputs, equation.output, equation.sizes), names), sizes)
+    except (LookupError, RuntimeError):
+        return _Labels({}, {})
+
+
+def _named(axes: Mapping[int, tuple[tuple[int, ...], ...]], names: Sequence[str]) -> dict[int, tuple[Names, ...]]:
+    return {slot: tuple(tuple(names[label] for label in axis) for axis in shape) for slot, shape in axes.items()}
+
+
+def _plan_rows(plan: Plan, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
+    waiting = dict(enumerate(plan.operands))
+    left = band = 0
+
+    def operands(slots: Iterable[int], held: int) -> Iterator[Row]:
+        for slot in slots:
+            if slot in waiting:
+                given = waiting.pop(slot)
+                remark = f"{quantity(prod(given.shape) * itemsize(given.dtype), 'B')} {given.dtype}"
+                axes = labels.named(slot, given.shape)
+                yield Row(
+                    slot, (), "operand", f"%{slot} = operand {slot}", axes, (), given.dtype, 0, 0, held, remark, 1, band
+                )
+
+    read = {slot for op in plan.ops for slot in sources(op)}
+    last = max(sum(len(sources(op)) > 1 for op in plan.ops) - 1, 0)
+    yield from operands([slot for slot in waiting if slot not in read], 0)
+    for op, entry, held, before in _moments(plan, cost.ops):
+        yield from operands(sources(op), before)
+        yield _op_row(op, entry, labels, held, 1, band)
+        band = min(band + (len(sources(op)) > 1), last)
+        # A view holds what it looks at.
+        left = entry.allocated or left
+    remark = f"{quantity(prod(plan.shape) * itemsize(plan.dtype), 'B')} {plan.dtype}"
+    axes = labels.named(plan.result, plan.shape)
+    yield Row(
+        -1,
+        (plan.result,),
+        "result",
+        f"result %{plan.result}",
+        axes,
+        (),
+        plan.dtype,
+        0,
+        0,
+        left,
+        remark,
+        1,
+        band,
+    )
+
+
+def _moments(plan: Plan, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
+    """Each op with its cost, the bytes of what ops have made while it runs, and the same before it."""
+    size = {op.out: cost.allocated for op, cost in zip(plan.ops, costs)}
+    last: set[int] = set()
+    for op, cost, slots in zip(plan.ops, costs, alive(plan, [cost.allocated > 0 for cost in costs])):
+        now = sum(size[slot] for slot in slots)
+        yield op, cost, now + cost.workspace, sum(size[slot] for slot in slots if slot in last)
+        last = set(slots)
+
+
+def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:
+    return Row(
+        op.out,
+        sources(op),
+        _kind(op, cost),
+        f"%{op.out} = {call_text(op)}",
+        labels.named(op.out, cost.shape),
+        labels.summed(op),
+        cost.dtype,
+        cost.multiply_adds,
+        cost.allocated,
+        held,
+        remark_text(op, cost),
+        times,
+        band,
+    )
+
+
+def _kind(op: Op, cost: OpCost) -> Kind:
+    match op:
+        case Native():
+            return "native"
+        case Sum() | Multiply() | Matmul():
+            return "work"
+        case Copy() | Cast():
+            return "copy"
+        case Transpose() | Reshape() | Expand() | First() | Diagonal():
+            return "copy" if cost.copied else "view"
+
+
+# -- a contraction in blocks ------------------------------------------------------------------------------------
+
+
+def blocked_timeline(plan: BlockedPlan) -> Timeline:
+    """A contraction in blocks as rows: what is done for the largest block, and how often.
+
+    >>> import einsumx
+    >>> plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
+    >>> found = blocked_timeline(plan)
+    >>> [(row.call, row.times) for row in found.rows]
+    [('%1 = block of operand 1', 4), ('%0 = block of operand 0', 28), ('%2 = matmul %0 %1', 28), ('result %2', 28)]
+    >>> found.peak_bytes == plan.peak_bytes
+    True
+    """
+    walk = _Walk(plan)
+    number = walk.stage(plan.blocking.root, 0)
+    walk.result(number)
+    cuts = ", ".join(f"{label} into {count}" for label, count in plan.cuts.items())
+    facts = (
+        f"{_where(plan)} in blocks",
+        f"cut: {cuts or 'nothing'}",
+        f"peak memory: {quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}",
+        f"time: {duration(plan.seconds)} expected",
+    )
+    stages = stage_lines(plan.blocking.root, label_names(plan.equation))
+    return Timeline(
+        plan.equation.text,
+        facts,
+        str(plan),
+        tuple(walk.rows),
+        tuple(f"{equation}  {remark}" for equation, remark in stages),
+        walk.base,
+        "result, blocks read ahead",
+        plan.limit,
+    )
+
+
+class _Walk:
+    """What is done for a block of the result, stage by stage, with memory counted as when the cuts were chosen.
+
+    Args:
+        plan: the contraction.
+
+    Attributes:
+        rows: what is done.
+        base: bytes that are there all the time.
+    """
+
+    def __init__(self, plan: BlockedPlan) -> None:
+        adapter = get_backend(plan.backend)
+        traits = calibrated(adapter, plan.device)
+        equation, cut, landing = plan.equation, plan.blocking, plan.landing
+        rates = (traits.rates.copy,) * len(plan.operands)
+        self._bodies = Bodies(
+            equation, plan.operands, plan.in_place, rates, adapter, traits, plan.device, plan.compute_dtype
+        )
+        self._plan, self._counts = plan, cut.counts
+        self._sizes = [-(-size // count) or 1 for size, count in zip(equation.sizes, cut.counts)]
+        self._names = label_names(equation)
+        self._works: dict[Stage, Work] = {}
+        self._next = len(plan.operands)
+        self._band = 0
+        self.rows: list[Row] = []
+        waiting = landing.waiting * self._block
+        self.base = (landing.cut if cut.root.nest else 0) + waiting + landing.beside + cut.read_ahead
+
+    def result(self, number: int) -> None:
+        """The row of the value that is the result."""
+        root, landing, dtype = self._plan.blocking.root, self._plan.landing, self._plan.dtype
+        cost = self._cost(root)
+        held = cost.value + sum(size for _, size in cost.kept) + landing.copied * self._block
+        held += 0 if root.nest else landing.whole
+        axes = tuple(((self._names[label],), self._sizes[label]) for label in root.output)
+        remark = f"{quantity(cost.value, 'B')} {dtype}, brought where it belongs"
+        times, band = self._times(root.nest), self._band - 1
+        self.rows.append(
+            Row(-1, (number,), "result", f"result %{number}", axes, (), dtype, 0, 0, held, remark, times, band)
+        )
+
+    def stage(self, stage: Stage, beside: int) -> int:
+        """The rows of a stage, and of those that it takes values of; the number of its value.
+
+        Args:
+            stage: of the contraction.
+            beside: bytes that other stages hold meanwhile.
+        """
+        work = self._work(stage)
+        plan, body = work.plan(self._sizes), work.exact(self._sizes)
+        inputs = [self._held(stage, body.read, place) for place in range(len(stage.inputs))]
+        depths = [len(nest) for nest in stage.nests]
+        total = body.value if stage.loops else 0
+        numbers: dict[int, int] = {}
+        there, order = beside, stage.order
+        for at, place in enumerate(order):
+            source = stage.inputs[place]
+            # What an outer loop keeps is there from its block before.
+            stays = sum(size for other in order[at + 1 :] for depth, size in inputs[other] if depth < depths[place])
+            around = there + stays + (total if depths[place] > len(stage.nest) else 0)
+            there += sum(size for _, size in inputs[place])
+            if isinstance(source, Stage):
+                numbers[place] = self.stage(source, around)
+            else:
+                numbers[place] = source
+                self._read(stage, place, source, around + body.read[place])
+        labels = _Labels(
+            _named(axis_labels(plan, stage.terms, stage.output, self._sizes), self._names),
+            dict(zip(self._names, self._sizes)),
+        )
+        times, there = self._times(stage.inside), there + total
+        cost = plan_cost(plan)
+        for op, entry, held, _ in _moments(plan, cost.ops):
+            numbers[op.out] = self._number()
+            row = _op_row(op, entry, labels, there + held, times, self._band)
+            self.rows.append(_renumbered(row, op, numbers))
+        number = numbers[plan.result]
+        if stage.loops:
+            number = self._add(stage, number, plan.dtype, body.value, there)
+        self._band += 1
+        return number
+
+    def _read(self, stage: Stage, place: int, source: int, held: int) -> None:
+        """The row of a block of an operand."""
+        operand = self._plan.operands[source]
+        term, shape = stage.terms[place], self._bodies.block(source, self._sizes)
+        axes = tuple(
+            ((self._names[label],) if size == self._sizes[label] else (), size) for label, size in zip(term, shape)
+        )
+        nbytes = quantity(prod(shape) * itemsize(operand.dtype), "B")
+        remark = f"{nbytes} {operand.dtype}, " + ("where it lies" if self._plan.in_place[source] else "read")
+        call = f"%{source} = block of operand {source}"
+        times = self._times(stage.nests[place])
+        self.rows.append(
+            Row(source, (), "operand", call, axes, (), operand.dtype, 0, 0, held, remark, times, self._band)
+        )
+
+    def _add(self, stage: Stage, part: int, dtype: str, value: int, held: int) -> int:
+        """The row that adds up the blocks of a label that is summed; the number of the sum."""
+        number = self._number()
+        axes = tuple(((self._names[label],), self._sizes[label]) for label in stage.output)
+        over = " ".join(self._names[label] for label in stage.loops)
+        remark = f"{quantity(prod(self._sizes[label] for label in stage.output))} additions"
+        call = f"%{number} = add up %{part} over blocks of {over}"
+        times = self._times(stage.inside)
+        self.rows.append(
+            Row(number, (part,), "work", call, axes, (), dtype, 0, 0, held + value, remark, times, self._band)
+        )
+        return number
+
+    @property
+    def _block(self) -> int:
+        """Elements of a block of the result."""
+        return prod(self._sizes[label] for label in self._plan.blocking.root.output)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _times(self, loops: Sequence[int]) -> int:
+        return prod(self._counts[label] for label in loops)
+
+    def _held(self, stage: Stage, read: Sequence[int], place: int) -> list[tuple[int, int]]:
+        """How deep in the loops, and how many bytes, an input and what is kept for it are."""
+        source, depth = stage.inputs[place], len(stage.nests[place])
+        if not isinstance(source, Stage):
+            return [(depth, read[place])]
+        cost = self._cost(source)
+        return [(depth, cost.value), *cost.kept]
+
+    def _cost(self, stage: Stage) -> Cost:
+        return Step.of(stage, lambda each: self._work(each).exact).cost(self._counts, self._sizes)
+
+    def _work(self, stage: Stage) -> Work:
+        if stage not in self._works:
+            below = [self._work(source) for source in stage.inputs if isinstance(source, Stage)]
+            self._works[stage] = Work(self._bodies, stage, None, below)
+        return self._works[stage]
+
+
+def _renumbered(row: Row, op: Op, numbers: Mapping[int, int]) -> Row:
+    """The row of an op with other numbers for the values that it reads and writes."""
+    out = numbers[op.out]
+    written: Op
+    match op:
+        case Multiply() | Matmul():
+            written = replace(op, out=out, lhs=numbers[op.lhs], rhs=numbers[op.rhs])
+        case Native():
+            written = replace(op, out=out, operands=tuple(numbers[slot] for slot in op.operands))
+        case _:
+            written = replace(op, out=out, src=numbers[op.src])
+    return replace(row, number=out, sources=sources(written), call=f"%{out} = {call_text(written)}")

@@ -1,0 +1,371 @@
+"""Pictures of plans: that they are well-formed, complete, legible, and safe whatever a plan says."""
+
+import random
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+import einsumx
+from einsumx import plan
+from einsumx.draw import layout
+from einsumx.ops import Copy
+from einsumx.parse import symbol
+from einsumx.plan import Operand
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+BLOCKED = [
+    ("ij,jk->ik", [(900, 800), (800, 900)], "9 MB", True),
+    ("ij,jk->ik", [(90, 80), (80, 90)], "900 MB", False),
+    ("ij,jk,kl->il", [(900, 800), (800, 900), (900, 800)], "9 MB", True),
+    ("pi,qj,rk,sl,ijkl->pqrs", [(30, 30)] * 4 + [(30,) * 4], "9 MB", True),
+    ("ijk->k", [(100, 100, 100)], "1 MB", True),
+    ("ij->ji", [(1000, 1000)], "9 MB", True),
+]
+
+
+def network(count, seed):
+    """A connected network of ``count`` tensors with some more bonds and some open legs, as equation and shapes."""
+    chance = random.Random(seed)
+    terms = [[] for _ in range(count)]
+    bonds = [(number, chance.randrange(max(0, number - 5), number)) for number in range(1, count)]
+    bonds += [chance.sample(range(count), 2) for _ in range(count // 3)]
+    for label, ends in enumerate(bonds):
+        for end in ends:
+            terms[end].append(label)
+    terms[0].append(len(bonds))
+    terms[-1].append(len(bonds) + 1)
+    written = ["".join(map(symbol, term)) for term in terms]
+    equation = f"{','.join(written)}->{symbol(len(bonds))}{symbol(len(bonds) + 1)}"
+    return equation, [(2,) * len(term) for term in terms]
+
+
+def networks():
+    for count in (2, 3, 5, 8, 13, 21, 34, 60):
+        equation, shapes = network(count, count)
+        yield plan(equation, *shapes, optimize="greedy")
+
+
+def blocked(case):
+    equation, shapes, limit, stored = case
+    return plan(equation, *shapes, memory_limit=limit, stored=stored)
+
+
+def every_plan():
+    yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32")
+    yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="mxnet")
+    yield plan("iij,jk,lk->il", (3, 3, 4), (4, 5), (6, 5), dtypes="int64", backend="torch")
+    yield plan("ij->ij", (3, 4))
+    yield plan("i,i->", (3,), (3,))
+    yield plan("ij,jk->ik", (3, 0), (0, 4))
+    yield plan("...i,...i->...", (1, 5), (7, 1))
+    yield plan("我你,你他->我他", (3, 4), (4, 5))
+    yield from networks()
+    yield from map(blocked, BLOCKED)
+
+
+EVERY = list(every_plan())
+
+
+def named(made):
+    return f"{getattr(made.equation, 'text', made.equation)[:40]} on {made.backend}"
+
+
+every = pytest.mark.parametrize("made", EVERY, ids=map(named, EVERY))
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def meets(one, other):
+    """Whether two boxes have room in common."""
+    return (
+        one.x < other.x + other.width
+        and other.x < one.x + one.width
+        and one.y < other.y + other.height
+        and other.y < one.y + one.height
+    )
+
+
+@every
+def test_a_picture_is_one_svg_element_that_says_what_it_is(made):
+    root = ElementTree.fromstring(made.draw().svg)
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert root[0].tag == f"{SVG}title"
+    assert root[0].text.startswith("Plan of ")
+    assert root[1].tag == f"{SVG}desc"
+    assert str(made) in root[1].text
+
+
+@every
+def test_no_two_texts_meet_and_none_is_cut_off(made):
+    found = layout(made.draw().timeline)
+    boxes = sorted(found.texts, key=lambda box: box.y)
+    for place, box in enumerate(boxes):
+        assert box.x >= 0
+        assert box.y >= 0
+        assert box.x + box.width <= found.width
+        assert box.y + box.height <= found.height
+        for other in boxes[place + 1 :]:
+            if other.y >= box.y + box.height:
+                break
+            assert not meets(box, other), (box, other)
+
+
+@every
+def test_no_text_lies_on_the_tree_or_on_the_bars(made):
+    found = layout(made.draw().timeline)
+    tree = max(placed.x for placed in found.rows) + 7
+    for box in (box for placed in found.rows for box in placed.boxes):
+        assert box.x > tree
+        assert box.x + box.width <= found.bars or box.x >= found.bars + 232
+
+
+@every
+def test_rows_follow_each_other_without_gaps(made):
+    found = layout(made.draw().timeline)
+    assert found.rows[0].top == found.top
+    for above, below in zip(found.rows, found.rows[1:]):
+        assert above.bottom == below.top
+
+
+def test_boxes_that_meet_are_noticed():
+    found = layout(EVERY[0].draw().timeline)
+    first, second, *_ = found.texts
+    assert meets(first, replace(second, x=first.x + 1, y=first.y + 1))
+    assert not meets(first, second)
+
+
+def test_the_room_of_wide_letters_is_that_of_two():
+    boxes = {box.text: box.width for box in layout(plan("我你->你我", (3, 4)).draw().timeline).texts}
+    assert boxes["我你->你我"] == pytest.approx(boxes["我=3 你=4"] / 9 * 10 * 14 / 12)  # letters of 14 and of 12
+    assert boxes["我=3 你=4"] == pytest.approx(boxes["result %1"])  # nine letters, and seven of which two are wide
+
+
+@pytest.mark.parametrize("made", EVERY[: -len(BLOCKED)], ids=map(named, EVERY))
+def test_each_operand_and_each_op_appears_once(made):
+    calls = Counter(row.call.split()[0] for row in made.draw().timeline.rows)
+    assert calls.pop("result") == 1
+    assert calls == {f"%{slot}": 1 for slot in [*range(len(made.operands)), *(op.out for op in made.ops)]}
+    heads = Counter(text.split()[0] for text in texts(made.draw().svg) if re.match(r"%\d+ = ", text))
+    assert heads == calls
+
+
+@pytest.mark.parametrize("made", EVERY[-len(BLOCKED) :], ids=map(named, EVERY[-len(BLOCKED) :]))
+def test_each_operand_of_blocks_appears_once_with_how_often_it_is_read(made):
+    rows = {row.number: row for row in made.draw().timeline.rows}
+    assert len(rows) == len(made.draw().timeline.rows)
+    reads = [rows[number] for number in range(len(made.operands))]
+    assert {row.kind for row in reads} == {"operand"}
+    # Blocks differ in size by one at most, and the largest are shown.
+    for number, row in enumerate(reads):
+        block = 8
+        for _, size in row.axes:
+            block *= size
+        whole = 8 * made.reads[number]
+        for size in made.operands[number].shape:
+            whole *= size
+        assert whole <= block * row.times <= 1.3 * whole
+
+
+@every
+def test_lines_lead_to_what_takes_a_value_from_where_it_is_made(made):
+    seen = set()
+    for row in made.draw().timeline.rows:
+        assert set(row.sources) <= seen
+        seen.add(row.number)
+    taken = {source for row in made.draw().timeline.rows for source in row.sources}
+    assert taken == seen - {-1}
+
+
+@every
+def test_no_line_runs_down_through_the_node_of_another_value(made):
+    rows = layout(made.draw().timeline).rows
+    places = {placed.row.number: placed for placed in rows}
+    for placed in rows:
+        for source in placed.row.sources:
+            start = places[source]
+            between = [other for other in rows if start.y < other.y < placed.y and other.x == start.x]
+            assert all(source in other.row.sources for other in between)
+
+
+@every
+def test_the_most_memory_of_a_picture_is_the_peak_of_the_plan(made):
+    found = made.draw().timeline
+    assert found.peak_bytes == made.peak_bytes
+    made_layout = layout(found)
+    assert max(found.base + row.held for row in found.rows) * made_layout.scale <= 232.001
+
+
+def test_memory_is_what_is_alive_while_each_op_runs():
+    found = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="mxnet").draw().timeline
+    first, second, result = 4 * 4 * 10 * 8 * 16, 4 * 4 * 5 * 8 * 16, 4 * 4 * 8 * 10 * 5
+    assert found.base == first + second
+    held = {row.call.split()[0]: row.held for row in found.rows}
+    assert held == {
+        "%0": 0,
+        "%2": first,
+        "%3": first,
+        "%1": first,
+        "%4": first + second,
+        "%5": first + second,
+        "%6": first + second + result,
+        "%7": result,
+        "result": result,
+    }
+
+
+def test_copies_have_a_symbol_and_their_reason_in_words():
+    svg = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), backend="mxnet").draw().svg
+    root = ElementTree.fromstring(svg)
+    copies = [group for group in root.iter(f"{SVG}g") if group.get("class") == "copy-row"]
+    assert len(copies) == 2
+    for group in copies:
+        written = [text.text for text in group.iter(f"{SVG}text") if text.get("class") == "copy"]
+        assert re.match(r"copy [\d.]+ kB: its axes in the order of the matmul$", " ".join(written))
+        assert [path.get("class") for path in group.iter(f"{SVG}path")] == ["copy"]
+        assert "its axes in the order of the matmul" in group[0].text
+    assert "copy, with its reason" in texts(svg)
+
+
+def test_a_plan_without_copies_has_none_in_its_legend():
+    assert "copy, with its reason" not in texts(plan("ij,jk->ik", (3, 4), (4, 5)).draw().svg)
+
+
+def test_steps_show_labels_sizes_and_what_is_summed():
+    assert "b=4 n=8 i=10 j=5, sum over d=16" in texts(EVERY[0].draw().svg)
+    assert "bn=32 i=10 j=5, sum over d=16" in texts(EVERY[1].draw().svg)
+
+
+def test_the_limit_is_drawn_where_it_is_near_and_said_where_it_is_far():
+    near, far = (blocked(case).draw().svg for case in BLOCKED[:2])
+    assert "memory: the limit" in texts(near)
+    assert any("limit 9 MB" in text for text in texts(near))
+    assert 'class="limit"' in near
+    assert "memory: the limit" not in texts(far)
+    assert any("limit 900 MB" in text for text in texts(far))
+
+
+def test_a_picture_has_colours_for_light_and_for_dark():
+    svg = EVERY[0].draw().svg
+    assert "color-scheme:light dark" in svg
+    light, dark = svg.partition("</style>")[0].split("@media (prefers-color-scheme:dark)")
+    rules = [re.findall(r"\.einsumx \.(\w+)\{fill:#", part) for part in (light, dark)]
+    assert rules[0] == rules[1] != []
+
+
+# -- hostile plans ----------------------------------------------------------------------------------------------
+
+HOSTILE = "</text><script>alert(1)</script><!-- ]]> & \" ' \x00\x1b\ud800 \n"
+
+
+@pytest.fixture
+def hostile():
+    """A plan as a stored file may bring it: every text in it is meant to break out."""
+    op = Copy(1, 0, HOSTILE)
+    return replace(
+        plan("ij->ij", (2, 3)),
+        equation=HOSTILE,
+        backend=HOSTILE,
+        device=HOSTILE,
+        ops=(op,),
+        result=1,
+        operands=(Operand((2, 3), HOSTILE),),
+        dtype=HOSTILE,
+    )
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = Counter()
+
+    def handle_starttag(self, tag, attributes):
+        self.found[tag] += 1
+
+
+def test_texts_of_a_plan_never_become_elements(hostile):
+    svg = hostile.draw().svg
+    root = ElementTree.fromstring(svg)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
+        "svg", "title", "desc", "style", "rect", "path", "circle", "text", "g",
+    }  # fmt: skip
+    assert any("<script>alert(1)</script>" in (text or "") for text in texts(svg))
+    svg.encode()
+    for page in (hostile.draw().html, hostile._repr_html_()):
+        tags = Tags()
+        tags.feed(page)
+        assert tags.found["script"] == 0
+        assert tags.found["svg"] == 1
+        page.encode()
+
+
+@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ijk,k->i", "no equation", "->"])
+def test_an_equation_that_does_not_fit_the_operands_leaves_sizes_without_labels(equation):
+    found = replace(plan("ij,jk->ik", (3, 4), (4, 5)), equation=equation)
+    assert {"3 4", "4 5", "3 5"} <= set(texts(found.draw().svg))
+
+
+def test_where_axes_of_size_0_hide_which_labels_an_op_has_operands_have_theirs():
+    found = texts(plan("ij,jk->ik", (3, 0), (0, 4)).draw().svg)
+    assert "i=3 j=0" in found
+    assert "j=0 k=4" in found
+
+
+# -- what is saved and shown ------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_saved_as_its_name_ends(tmp_path):
+    drawing = EVERY[0].draw()
+    drawing.save(tmp_path / "plan.svg")
+    drawing.save(str(tmp_path / "plan.HTML"))
+    assert (tmp_path / "plan.svg").read_text(encoding="utf-8") == drawing.svg
+    assert (tmp_path / "plan.HTML").read_text(encoding="utf-8") == drawing.html
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["plan.png", "plan", ".svg", "svg"])
+def test_other_endings_are_refused(tmp_path, name):
+    with pytest.raises(einsumx.EinsumxError, match=r"\.svg or \.html"):
+        EVERY[0].draw().save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "plan.svg"
+    path.write_text("old", encoding="utf-8")
+    made = plan("ij->ij", (2, 3)).draw()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        made.save(path)
+    assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("plan.svg", "old")]
+
+
+@pytest.mark.parametrize("made", [EVERY[1], EVERY[-3]], ids=["plan", "blocks"])
+def test_a_page_has_the_picture_the_text_and_a_row_for_each_thing(made):
+    drawing = made.draw()
+    page = drawing.html
+    assert drawing.svg in page
+    tags = Tags()
+    tags.feed(page)
+    assert tags.found["tr"] == len(drawing.timeline.rows) + 1
+    assert tags.found["th"] == len(drawing.timeline.rows) + page.count('scope="col"')
+    assert not re.search(r"(?:src|href)=", page)
+    first = str(made).split("\n")[1].strip()
+    assert first in page
+
+
+@pytest.mark.parametrize("made", [EVERY[0], EVERY[-1]], ids=["plan", "blocks"])
+def test_notebooks_show_a_plan_as_its_picture(made):
+    assert made.draw()._repr_svg_() in made._repr_html_()
+    assert made._repr_html_() == made.draw()._repr_html_()
+
+
+def test_a_picture_is_the_same_every_time():
+    assert EVERY[0].draw().svg == plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().svg
