@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache, wraps
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import kind
@@ -14,6 +14,9 @@ from einsumx.memory import free_host_bytes
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.patching import Name
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -145,6 +148,34 @@ class JaxAdapter(Adapter):
         # Within a user's own jit the plan's calls become part of what is traced there, with no call between.
         compiled: Run = self._jax.jit(run, inline=True)
         return compiled
+
+    # -- einsumx behind JAX's own name --------------------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        from einsumx.patching import Name, behind, say_native
+
+        numpy = import_module("numpy")
+
+        def ours(native: Callable[..., Any]) -> Callable[..., Any]:
+            call = behind(self, native)
+
+            @wraps(native)
+            def function(*operands: Any, **options: Any) -> Any:
+                """JAX takes NumPy's arrays for its own."""
+                step = 1 if operands and isinstance(operands[0], str) else 2
+                found = list(operands)
+                for place in range(0, len(found), step):
+                    operand = found[place]
+                    if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
+                        found[place] = self.xp.asarray(operand)
+                    elif self._is_traced(type(operand)) and any(type(size) is not int for size in operand.shape):
+                        say_native("jax.numpy.einsum", operands, "what is exported is for other sizes too")
+                        return native(*operands, **options)
+                return call(*found, **options)
+
+            return function
+
+        yield Name(self.xp, "einsum", ours)
 
     # -- blocks -----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -26,6 +26,7 @@ from einsumx.verify import replay
 
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
+    from einsumx.patching import Name
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
@@ -351,6 +352,11 @@ class MxnetAdapter(Adapter):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return self.calls.einsum(equation, len(arrays))(*arrays)
+
+    def names(self) -> Iterable[Name]:
+        from einsumx.mxnet.replacing import names
+
+        return names()
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         return self._in_np_shape(run if self._is_first else self._or_recorded(run, plan), plan)

@@ -18,6 +18,7 @@ import numpy as np
 
 from einsumx.layout import broadcast, memory_order
 from einsumx.parse import symbol
+from einsumx.patching import own
 from einsumx.threads import get_num_threads, run
 
 __all__ = [
@@ -83,7 +84,7 @@ def _einsum() -> Callable[..., Any]:
         except (ImportError, AttributeError):
             continue
         return found
-    return np.einsum
+    return own(np.einsum)
 
 
 _EINSUM = _einsum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -22,6 +22,7 @@ from einsumx.verify import result_shape
 
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
+    from einsumx.patching import Name
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -231,6 +232,12 @@ class TorchAdapter(Adapter):
 
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
+
+    # -- einsumx behind torch's own name ------------------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        found: Iterable[Name] = import_module("einsumx.backends.torch_patch").names(self)
+        return found
 
     # -- blocks -----------------------------------------------------------------------------------------
 

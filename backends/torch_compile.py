@@ -11,12 +11,17 @@ from typing import Any
 
 from einsumx.api import einsum as _einsum
 
-__all__ = ["eager_einsum", "einsum"]
+__all__ = ["eager_einsum", "einsum", "patched_einsum"]
 
 
 def einsum(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as a node of a graph, with gradients."""
     return _einsum(*operands, **options)
+
+
+def patched_einsum(*operands: Any, **options: Any) -> Any:
+    """``torch.einsum`` as a node of a graph, where einsumx stands behind it."""
+    return import_module("torch").einsum(*operands, **options)
 
 
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
@@ -25,4 +30,5 @@ def eager_einsum(*operands: Any, **options: Any) -> Any:
     return _einsum(*operands, **options)
 
 
-import_module("torch").compiler.allow_in_graph(einsum)
+for node in (einsum, patched_einsum):
+    import_module("torch").compiler.allow_in_graph(node)

@@ -18,6 +18,7 @@ from einsumx.conformance.framework import Array, Framework, Function, framework_
 from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.oracle import Expected, expect, judge
 from einsumx.errors import BackendError
+from einsumx.patching import own
 from einsumx.registry import backends, get_backend
 
 __all__ = ["Subject", "backend_subject", "callable_subject", "installed_backends", "subjects"]
@@ -157,7 +158,7 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
     # Settings that a framework's import needs are made before the function's module is imported.
     framework = _usable(backend or (package if package in KNOWN else "numpy"), device)
     try:
-        function: Any = attrgetter(names)(import_module(module))
+        function: Any = own(attrgetter(names)(import_module(module)))
     except (ImportError, AttributeError, ValueError) as error:
         raise BackendError(
             f"there is no function {path!r} here: {error}; write module:name, such as numpy:einsum"

@@ -20,6 +20,7 @@ from einsumx.errors import (
     SublistError,
 )
 from einsumx.expression import Expression, expression
+from einsumx.patching import Replacement, patch
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import cache_clear, cache_info
 from einsumx.registry import register
@@ -42,6 +43,7 @@ __all__ = [
     "Operand",
     "PathError",
     "Plan",
+    "Replacement",
     "SizeError",
     "SublistError",
     "Traits",
@@ -52,6 +54,7 @@ __all__ = [
     "einsum_path",
     "expression",
     "get_num_threads",
+    "patch",
     "plan",
     "register",
     "set_num_threads",

@@ -7,8 +7,8 @@ imported when it is first touched, so that plans for a framework can be made whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from einsumx.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
+    from einsumx.patching import Name
     from einsumx.pinned import Ring
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
@@ -214,7 +215,9 @@ class Adapter:
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
-        return self.xp.einsum(equation, *arrays)
+        from einsumx.patching import own
+
+        return own(self.xp.einsum)(equation, *arrays)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The function that executes ``op`` on its sources, an argument each: here, the primitive of its name.
@@ -291,6 +294,15 @@ class Adapter:
     def write(self, out: Array, result: Array) -> None:
         """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
         raise NotImplementedError
+
+    # -- einsumx behind the framework's own name ----------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        """The names under which people call the framework's einsum, for :func:`einsumx.patch`; none if it has none."""
+        from einsumx.patching import Name, behind
+
+        if hasattr(self.xp, "einsum"):
+            yield Name(self.xp, "einsum", partial(behind, self))
 
     # -- blocks -----------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from einsumx.bind import bind
 from einsumx.errors import EinsumxError, EquationError
 from einsumx.ops import Native
 from einsumx.parse import parse_text
+from einsumx.patching import own
 from einsumx.registry import get_backend
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def make_case(problem: Problem) -> Case:
         operands = tuple(_random(rng, shape, dtype) for shape in problem.shapes)
         wide = [operand.astype(_reference_dtype(dtype)) for operand in operands]
         values, magnitude = (
-            np.einsum(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
+            own(np.einsum)(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
         )
     except ValueError as error:
         raise EquationError(f"NumPy, which checks the results, cannot do this: {error}\n  {equation}") from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from logging import DEBUG, INFO
+from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
+from einsumx.dtypes import itemsize
+from einsumx.log import log
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
 
@@ -14,7 +18,18 @@ if TYPE_CHECKING:
     from einsumx.blocked import BlockedPlan
     from einsumx.stages import Stage
 
-__all__ = ["blocked_text", "call_text", "duration", "plan_text", "quantity", "remark_text", "stage_lines", "summary"]
+__all__ = [
+    "blocked_text",
+    "call_text",
+    "duration",
+    "plan_text",
+    "quantity",
+    "remark_text",
+    "stage_lines",
+    "summary",
+    "tell_blocks",
+    "tell_plan",
+]
 
 
 def plan_text(plan: Plan) -> str:
@@ -37,6 +52,54 @@ def plan_text(plan: Plan) -> str:
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
     return f"{plan.equation}  {shapes}  {types} on {where}\n{body}"
+
+
+def tell_plan(plan: Plan) -> None:
+    """Log a plan that was made, in a line; and where it takes the framework's own einsum kernel."""
+    if log.isEnabledFor(DEBUG):
+        log.debug("plan %s: %s", plan.equation, _plan_line(plan))
+    if log.isEnabledFor(INFO):
+        for op in plan.ops:
+            if isinstance(op, Native):
+                log.info("plan %s takes the own einsum kernel of %s for %s", plan.equation, plan.backend, op.equation)
+
+
+def tell_blocks(plan: BlockedPlan) -> None:
+    """Log how a contraction is cut that begins to run, in a line."""
+    if log.isEnabledFor(INFO):
+        log.info("blocks of %s: %s", plan.equation.text, _blocks_line(plan))
+
+
+def _blocks_line(plan: BlockedPlan) -> str:
+    """Into how many blocks each label is cut, and what that takes.
+
+    >>> import einsumx
+    >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
+    'k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
+    """
+    cuts = ", ".join(f"{label} into {count}" for label, count in plan.cuts.items()) or "one"
+    return (
+        f"{cuts}; {quantity(sum(plan.read_bytes), 'B')} to read, "
+        f"peak {quantity(plan.peak_bytes, 'B')} of {quantity(plan.limit, 'B')}, on {plan.backend}"
+    )
+
+
+def _plan_line(plan: Plan) -> str:
+    """What a plan is for, its path, and what it costs.
+
+    >>> import einsumx
+    >>> _plan_line(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"))
+    '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
+    """
+    cost = plan_cost(plan)
+    shapes = " ".join(_shape(operand.shape) for operand in plan.operands)
+    path = " ".join(map(_shape, plan.path))
+    ops = f"{len(plan.ops)} op{'s' * (len(plan.ops) != 1)}"
+    return (
+        f"{shapes} {plan.dtype} on {plan.backend}, path {path}, {ops}, "
+        f"{quantity(cost.multiply_adds)} multiply-adds, {quantity(cost.copied, 'B')} copied, "
+        f"peak {quantity(cost.peak_bytes, 'B')}"
+    )
 
 
 def blocked_text(plan: BlockedPlan) -> str:

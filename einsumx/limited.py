@@ -17,8 +17,10 @@ from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.executors import Crew
+from einsumx.explain import tell_blocks
 from einsumx.hands import Values, Work
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
+from einsumx.log import log
 from einsumx.prepare import Options, Written, check_operand, result_dtype, result_order, sized_equation
 from einsumx.progress import Journal, Ledger, Progress, reported
 from einsumx.rates import calibrated
@@ -188,8 +190,11 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
         MemoryLimitError: memory ran out, and there is no plan that takes less.
     """
     ledger = Ledger(limited.plan, limited.journal)
+    tell_blocks(limited.plan)
     while (error := _ran_out(limited, ledger, progress)) is not None:
         limited = _with_less(limited, ledger, error)
+        log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
+        tell_blocks(limited.plan)
     if limited.journal is not None:
         limited.journal.finish()
     return limited.target.done()

@@ -18,6 +18,7 @@ from einsumx.bind import SizedEquation, bind
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError
 from einsumx.execute import executable
+from einsumx.explain import tell_plan
 from einsumx.layout import contiguous
 from einsumx.lower import lower
 from einsumx.parse import Equation, parse_sublists, parse_text
@@ -196,7 +197,7 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
     for name in (dtype, *(operand.dtype for operand in operands)):
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
-    return lower(
+    plan = lower(
         sized,
         operands,
         find_path(sized, options.optimize),
@@ -205,6 +206,8 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
         dtype=dtype,
         device=device,
     )
+    tell_plan(plan)
+    return plan
 
 
 @lru_cache(maxsize=1024)

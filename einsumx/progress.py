@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from logging import INFO
 from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from einsumx.blocked import BlockedPlan, Box
 from einsumx.errors import BackendError
+from einsumx.log import log
 from einsumx.stages import ranges
 
 __all__ = ["Journal", "Ledger", "Progress", "reported"]
@@ -25,12 +27,30 @@ Progress: TypeAlias = bool | Callable[[int, int], object]
 
 @contextmanager
 def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
-    """A function to call after each step, of which there are ``total``.
+    """A function to call after each step, of which there are ``total``; each tenth of them is logged.
 
     Raises:
         BackendError: a bar was asked for, but tqdm is not installed.
         TypeError: ``progress`` is neither a bool nor to be called.
     """
+    with _shown(progress, total) as show:
+        if not log.isEnabledFor(INFO):
+            yield show
+            return
+        done, every = 0, total()
+
+        def step() -> None:
+            nonlocal done
+            show()
+            done += 1
+            if 10 * done // every > 10 * (done - 1) // every:
+                log.info("blocks: %d of %d steps", done, every)
+
+        yield step
+
+
+@contextmanager
+def _shown(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
     if progress is False or progress is None:
         yield lambda: None
         return

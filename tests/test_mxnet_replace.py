@@ -21,6 +21,8 @@ from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.mxnet import replace_einsum, replacing
 from einsumx.ops import Native
+from einsumx.patching import names_of
+from einsumx.registry import get_backend
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)
@@ -45,10 +47,10 @@ def undone():
     assert is_native()
     yield
     was_native = is_native()
-    with replacing._lock:
-        for where, count in list(replacing._held.items()):
-            for _ in range(count):
-                replacing._release(where)
+    names = names_of(get_backend("mxnet"))
+    for where, count in list(names._held.items()):
+        for _ in range(count):
+            names.release(where)
     assert was_native
 
 
@@ -102,6 +104,15 @@ def test_nothing_is_replaced_before_and_the_very_functions_are_back_after(calls)
     assert not any(place.einsum in NATIVE for place in PLACES)
     replacement.undo()
     assert not is_einsumx(calls)
+    assert is_native()
+
+
+def test_it_is_what_patch_does(calls):
+    with einsumx.patch("mxnet"):
+        assert is_einsumx(calls)
+        function = mx.nd.np.einsum
+        with replace_einsum():
+            assert mx.nd.np.einsum is function
     assert is_native()
 
 
@@ -209,7 +220,7 @@ def test_a_replacement_is_entered_once(spent):
     with replacement:
         if spent == "undone":
             replacement.undo()
-        with pytest.raises(RuntimeError, match=r"call replace_einsum\(\) again"):
+        with pytest.raises(RuntimeError, match="make another one"):
             replacement.__enter__()
 
 

@@ -42,6 +42,13 @@ def test_a_product_under_a_limit_is_written_to_its_file(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load("c.npy"), names["a"] @ names["b"], rtol=1e-12)
 
 
+def test_the_patched_lines_run_and_leave_numpy_as_it_was():
+    names, before = {}, np.einsum
+    exec(next(block for block in BLOCKS if "einsumx.patch" in block), names)
+    np.testing.assert_array_equal(names["total"], np.eye(9))
+    assert np.einsum is before
+
+
 def test_the_backend_of_the_example_is_one():
     names = {}
     exec(BACKEND, names)

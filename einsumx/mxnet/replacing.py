@@ -1,79 +1,19 @@
-"""``replace_einsum``: MXNet's einsum functions become einsumx's, under the names that everybody calls them by."""
+"""``replace_einsum``: what :func:`einsumx.patch` puts behind the names of MXNet's einsum functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial, wraps
-from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any
 from warnings import warn
 
 from einsumx.api import einsum
 from einsumx.errors import EinsumxError
 from einsumx.mxnet.importing import load
 from einsumx.mxnet.tracing import UnknownRankError, with_known_inputs
+from einsumx.patching import Function, Name, Replacement, patch
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["Replacement", "replace_einsum"]
-
-Function: TypeAlias = Callable[..., Any]
-
-_EVERYWHERE = 0
-"""In the place of a thread's number, which is never 0: all threads."""
-
-
-class _Place(NamedTuple):
-    """A name in MXNet, and what can stand under it.
-
-    Attributes:
-        owner, name: the module or class, and the attribute of it.
-        native: what was there.
-        ours: what replaces it.
-        chosen: calls ``ours`` in the threads that asked for it, and ``native`` in the others.
-    """
-
-    owner: Any
-    name: str
-    native: Function
-    ours: Function
-    chosen: Function
-
-
-_lock = RLock()
-_held: dict[int, int] = {}
-"""How many replacements hold in each thread, by its number, and everywhere."""
-_places: list[_Place] = []
-"""Found when the first replacement begins to hold, forgotten when the last has ended."""
-
-
-class Replacement:
-    """What :func:`replace_einsum` returns: undoes it, at the end of a ``with`` block or when told to."""
-
-    def __init__(self) -> None:
-        self._where: int | None = _EVERYWHERE
-        with _lock:
-            _hold(_EVERYWHERE)
-
-    def undo(self) -> None:
-        """End this replacement; MXNet has its own functions back when every other has ended too."""
-        with _lock:
-            where, self._where = self._where, None
-            if where is not None:
-                _release(where)
-
-    def __enter__(self) -> Self:
-        with _lock:
-            if self._where != _EVERYWHERE:
-                raise RuntimeError("this replacement was entered or undone before; call replace_einsum() again")
-            self._where = get_ident()
-            _hold(self._where)
-            _release(_EVERYWHERE)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
+__all__ = ["Replacement", "names", "replace_einsum"]
 
 
 def replace_einsum() -> Replacement:
@@ -95,53 +35,16 @@ def replace_einsum() -> Replacement:
     >>> replaced = replace_einsum()  # doctest: +SKIP
     >>> replaced.undo()  # doctest: +SKIP
     """
-    load()
-    return Replacement()
+    return patch("mxnet")
 
 
-def _hold(where: int) -> None:
-    if not _held:
-        _places.extend(_found())
-    _held[where] = _held.get(where, 0) + 1
-    _put()
-
-
-def _release(where: int) -> None:
-    _held[where] -= 1
-    if not _held[where]:
-        del _held[where]
-    _put()
-    if not _held:
-        _places.clear()
-
-
-def _put() -> None:
-    """Put under each name what belongs there now."""
-    for place in _places:
-        function = place.ours if _EVERYWHERE in _held else place.chosen if _held else place.native
-        setattr(place.owner, place.name, function)
-
-
-def _found() -> Iterator[_Place]:
-    """The names under which MXNet calls its einsum functions, with what is there now."""
+def names() -> Iterator[Name]:
+    """The names under which MXNet calls its einsum functions, for :func:`einsumx.patch`."""
     mx = load()
-
-    def place(owner: Any, name: str, ours: Callable[[Function], Function]) -> _Place:
-        native = getattr(owner, name)
-        return _Place(owner, name, native, replacing := ours(native), _chosen(native, replacing))
-
-    yield place(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
+    yield Name(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
     if mx.__version__.startswith("1."):  # MXNet 2 traces blocks with arrays
-        yield place(mx.sym.np, "einsum", partial(_replacing, operand=mx.sym.np._Symbol))
-        yield place(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
-
-
-def _chosen(native: Function, ours: Function) -> Function:
-    @wraps(native)
-    def function(*operands: Any, **options: Any) -> Any:
-        return ours(*operands, **options) if get_ident() in _held else native(*operands, **options)
-
-    return function
+        yield Name(mx.sym.np, "einsum", partial(_replacing, operand=mx.sym.np._Symbol))
+        yield Name(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
 
 
 def _replacing(native: Function, operand: type) -> Function:

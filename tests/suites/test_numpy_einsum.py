@@ -1,8 +1,9 @@
 """NumPy's own tests of einsum, as they ship in its wheel, with einsumx in the place of NumPy's einsum.
 
-The module under test sees a ``numpy`` whose ``einsum`` and ``einsum_path`` are einsumx's and whose every other
-name is NumPy's. Tests are collected under NumPy's names; the few that ask for something else than einsum are
-listed with the reason, strictly: one that starts to pass fails the run until it is taken off the list.
+The module under test sees a ``numpy`` whose ``einsum`` is what ``einsumx.patch`` puts there, whose ``einsum_path`` is
+einsumx's, and whose every other name is NumPy's. Tests are collected under NumPy's names; the few that ask for
+something else than einsum are listed with the reason, strictly: one that starts to pass fails the run until it is taken
+off the list.
 """
 
 import importlib
@@ -33,7 +34,11 @@ EXCEPTIONS = {
 class NumpyWithEinsumx(ModuleType):
     """``numpy``, but for einsum and its path."""
 
-    einsum = staticmethod(einsumx.einsum)
+    @staticmethod
+    def einsum(*operands, **options):
+        with einsumx.patch("numpy"):
+            return np.einsum(*operands, **options)
+
     einsum_path = staticmethod(einsumx.einsum_path)
 
     def __getattr__(self, name):

@@ -1,0 +1,607 @@
+"""``einsumx.patch``: code that calls a framework's own einsum gets einsumx, where and for as long as it should."""
+
+import inspect
+import logging
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.util import find_spec
+from runpy import run_path
+from threading import Thread, get_ident
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import compare, patching
+from einsumx.conformance.deviations import deviations_of
+from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.subject import backend_subject, callable_subject
+from einsumx.conformance.suite import cases
+from einsumx.conformance.suite import run as judged
+from einsumx.registry import get_backend
+
+PLACES = {"numpy": ["numpy"], "torch": ["torch", "torch.functional"], "jax": ["jax.numpy"]}
+INSTALLED = [name for name in PLACES if find_spec(name)]
+NATIVE = {place: import_module(place).einsum for name in INSTALLED for place in PLACES[name]}
+
+needs_torch = pytest.mark.skipif("torch" not in INSTALLED, reason="torch is not installed")
+needs_jax = pytest.mark.skipif("jax" not in INSTALLED, reason="JAX is not installed")
+
+
+@pytest.fixture(autouse=True)
+def undone():
+    """Frameworks have their own functions before and after each test, also after one that fails."""
+    assert is_native()
+    yield
+    was_native = is_native()
+    for name in INSTALLED:
+        names = patching.names_of(get_backend(name))
+        for where, count in list(names._held.items()):
+            for _ in range(count):
+                names.release(where)
+    assert was_native
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The threads of all calls that reach einsumx, in turn."""
+    found = []
+    einsum = patching.einsum
+
+    def spy(*operands, **options):
+        found.append(get_ident())
+        return einsum(*operands, **options)
+
+    monkeypatch.setattr(patching, "einsum", spy)
+    return found
+
+
+@pytest.fixture
+def left(caplog):
+    """Why calls went on to the framework, in turn."""
+    caplog.set_level(logging.INFO, "einsumx")
+    return lambda: [text for text in caplog.messages if "is left to the framework" in text]
+
+
+@pytest.fixture(params=INSTALLED)
+def name(request):
+    return request.param
+
+
+def is_native():
+    return all(import_module(place).einsum is function for place, function in NATIVE.items())
+
+
+def einsum_of(name):
+    return import_module(PLACES[name][0]).einsum
+
+
+def array(name, values, dtype="float32"):
+    return get_backend(name).from_numpy(np.asarray(values, dtype))
+
+
+def is_einsumx(name, calls):
+    """Whether the framework's einsum is einsumx in this thread; it gives what it should in any case."""
+    before = len(calls)
+    assert float(einsum_of(name)("i,i->", array(name, [1, 2]), array(name, [3, 4]))) == 11
+    return len(calls) > before
+
+
+def in_a_thread(work, *arguments):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+# -- where it holds ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_replaced_before_and_the_very_functions_are_back_after(name, calls):
+    assert not is_einsumx(name, calls)
+    replacement = einsumx.patch(name)
+    assert is_einsumx(name, calls)
+    for place in PLACES[name]:
+        assert import_module(place).einsum is not NATIVE[place]
+    replacement.undo()
+    assert not is_einsumx(name, calls)
+    assert is_native()
+
+
+def test_a_framework_that_is_not_named_keeps_its_own(calls):
+    for name in INSTALLED:
+        with einsumx.patch(name):
+            assert [other for other in INSTALLED if is_einsumx(other, calls)] == [name]
+
+
+def test_replacements_nest_by_count_in_any_order(name, calls):
+    first, second = einsumx.patch(name), einsumx.patch(name)
+    function = einsum_of(name)
+    third = einsumx.patch(name)
+    assert einsum_of(name) is function
+    for replacement in (second, second, first):  # the second time does nothing more
+        replacement.undo()
+        assert is_einsumx(name, calls)
+    third.undo()
+    assert is_native()
+
+
+def test_a_block_in_a_block_ends_by_itself(name, calls):
+    with einsumx.patch(name):
+        with einsumx.patch(name):
+            assert is_einsumx(name, calls)
+        assert is_einsumx(name, calls)
+    assert not is_einsumx(name, calls)
+
+
+def test_a_block_that_fails_undoes_it_and_what_it_raised_goes_on(name):
+    with pytest.raises(KeyError, match="mine"), einsumx.patch(name):
+        raise KeyError("mine")
+    assert is_native()
+
+
+def test_a_block_holds_for_the_thread_that_entered_it_alone(name, calls):
+    def other():
+        before = is_einsumx(name, calls)
+        with einsumx.patch(name):
+            within = is_einsumx(name, calls)
+        return before, within, is_einsumx(name, calls)
+
+    with einsumx.patch(name):
+        assert in_a_thread(other) == (False, True, False)
+        assert is_einsumx(name, calls)
+
+
+def test_the_plain_call_holds_in_all_threads_also_while_a_block_is_open_in_another(name, calls):
+    with einsumx.patch(name):
+        replacement = in_a_thread(einsumx.patch, name)
+        assert in_a_thread(is_einsumx, name, calls)
+        in_a_thread(replacement.undo)
+        assert not in_a_thread(is_einsumx, name, calls)
+        assert is_einsumx(name, calls)
+
+
+def test_threads_that_replace_and_undo_at_once_leave_nothing_behind(name):
+    def work():
+        for _ in range(50):
+            with einsumx.patch(name):
+                outer = einsumx.patch(name)
+                found.append(float(einsum_of(name)("i,i->", lhs, lhs)))
+                outer.undo()
+
+    found, lhs = [], array(name, [1, 2])
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [5] * 200
+
+
+@pytest.mark.parametrize("spent", ["entered", "undone"])
+def test_a_replacement_is_entered_once(spent):
+    replacement = einsumx.patch("numpy")
+    with replacement:
+        if spent == "undone":
+            replacement.undo()
+        with pytest.raises(RuntimeError, match="make another one"):
+            replacement.__enter__()
+
+
+def test_a_function_that_somebody_else_put_there_meanwhile_is_what_comes_back(monkeypatch, calls):
+    with einsumx.patch("numpy"):
+        pass
+
+    def other(*operands, **options):
+        return NATIVE["numpy"](*operands, **options)
+
+    monkeypatch.setattr(np, "einsum", other)
+    with einsumx.patch("numpy"):
+        assert is_einsumx("numpy", calls)
+    assert np.einsum is other
+    monkeypatch.undo()
+
+
+def test_what_stands_there_looks_like_what_stood_there(name):
+    native = einsum_of(name)
+    with einsumx.patch(name):
+        found = einsum_of(name)
+        assert (found.__name__, found.__module__, found.__doc__) == (native.__name__, native.__module__, native.__doc__)
+        assert inspect.signature(found) == inspect.signature(native)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("array_api", "no einsum of its own"), ("nothing", "no backend is called 'nothing'"), ("dask", "no backend")],
+)
+def test_what_has_no_einsum_of_its_own_is_said(name, text):
+    with pytest.raises(einsumx.BackendError, match=text):
+        einsumx.patch(name)
+
+
+@pytest.mark.skipif(bool(find_spec("cupy")), reason="CuPy is installed")
+def test_a_framework_that_is_not_installed_is_named_with_the_way_to_install_it():
+    with pytest.raises(einsumx.BackendError, match=r"cupy cannot be imported.*pip install cupy"):
+        einsumx.patch("cupy")
+
+
+def test_patching_numpy_imports_no_other_framework():
+    code = (
+        "import sys, numpy as np, einsumx\n"
+        "with einsumx.patch('numpy'): np.einsum('ij,jk->ik', np.ones((2, 3)), np.ones((3, 2)))\n"
+        "print({'torch', 'jax', 'cupy', 'mxnet'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# -- what it takes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ("ij,jk->ik", (2, 3), (3, 4)),
+        ("bij,bjk", (2, 3, 4), (2, 4, 5)),
+        ("...ij,...jk->...ik", (2, 3, 4), (4, 5)),
+        ("ii->i", (3, 3)),
+        ("ab,bc,cd->ad", (2, 3), (3, 4), (4, 5)),
+        ("i,j->ij", (0,), (3,)),
+    ],
+    ids=lambda written: written[0],
+)
+def test_results_are_right_and_the_frameworks(written, name, calls, left):
+    equation, *shapes = written
+    rng = np.random.default_rng(0)
+    hosts = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    arrays = [array(name, host) for host in hosts]
+    with einsumx.patch(name):
+        result = einsum_of(name)(equation, *arrays)
+    assert isinstance(result, type(arrays[0]))
+    verdict = judge(np.asarray(result), expect(equation, *hosts, dtype="float32"))
+    assert verdict, verdict.wrong
+    assert len(calls) == 1
+    assert left() == []
+
+
+def test_labels_in_lists_are_taken(name, calls):
+    lhs, rhs = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    with einsumx.patch(name):
+        result = einsum_of(name)(array(name, lhs), [0, 1], array(name, rhs), [1, 2], [0, 2])
+    np.testing.assert_array_equal(np.asarray(result), lhs @ rhs)
+    assert calls
+
+
+@pytest.mark.parametrize("optimize", [True, False, None, np.True_])
+def test_bools_ask_for_no_path(optimize, name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(patching, "einsum", lambda *operands, **options: seen.append(options))
+    with einsumx.patch(name):
+        einsum_of(name)("i,i->", array(name, [1]), array(name, [1]), optimize=optimize)
+    assert seen == [{"backend": name}]
+
+
+def test_numpys_keywords_are_honoured(calls, left):
+    lhs, rhs = np.arange(6, dtype="int8").reshape(2, 3), np.ones((3, 2), "int8")
+    out = np.zeros((2, 2), "int64")
+    with einsumx.patch("numpy"):
+        assert np.einsum("ij,jk->ik", lhs, rhs, out=out) is out
+        wide = np.einsum("ij,jk->ik", lhs, rhs, dtype="float64", order="F", casting="safe")
+        path, _ = np.einsum_path("ij,jk,kl->il", lhs, rhs, rhs.T, optimize="optimal")
+        np.einsum("ij,jk,kl->il", lhs, rhs, rhs.T, optimize=path)
+        np.einsum("ij,jk,kl->il", lhs, rhs, rhs.T, optimize=("greedy", 1000))
+    assert out.tolist() == wide.tolist() == [[3, 3], [12, 12]]
+    assert (wide.dtype, wide.flags.f_contiguous) == ("float64", True)
+    assert len(calls) == 4
+    assert left() == []
+
+
+def test_scalars_and_views_are_as_numpy_gives_them():
+    square = np.arange(9.0).reshape(3, 3)
+    with einsumx.patch("numpy"):
+        assert type(np.einsum("ii->", square)) is np.float64
+        np.einsum("ii->i", square)[:] = 7
+    assert np.diag(square).tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda einsum, a: einsum("ij->k", a), einsumx.EquationError, "label 'k'"),
+        (lambda einsum, a: einsum(), einsumx.EquationError, "needs an equation"),
+        (lambda einsum, a: einsum("ij,ij->", a, a[:, :1][:, [0, 0, 0]]), einsumx.SizeError, "has size"),
+        (lambda einsum, a: einsum("ij,ij->", a, a, optimize=[(0, 2)]), einsumx.PathError, "path"),
+        (lambda einsum, a: einsum("ij,jk->ik", a, a, memory_limit=1), einsumx.MemoryLimitError, "this contraction"),
+    ],
+)
+def test_errors_are_einsumxs(call, kind, text, name, left):
+    with einsumx.patch(name), pytest.raises(kind, match=text):
+        call(einsum_of(name), array(name, [[1, 2], [3, 4]]))
+    assert left() == []
+
+
+def test_a_keyword_that_nobody_knows_is_the_frameworks_error(name):
+    with einsumx.patch(name), pytest.raises(TypeError, match="spam"):
+        einsum_of(name)("ij->ji", array(name, [[1, 2]]), spam=1)
+
+
+# -- what goes on to the framework ------------------------------------------------------------------------------
+
+
+class Units(np.ndarray):
+    """An array that answers for itself."""
+
+    def __array_function__(self, function, types, arguments, keywords):
+        return "my own", function
+
+
+class Convertible:
+    def __array__(self, dtype=None, copy=None):
+        return np.ones((2, 2), dtype)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda a: np.einsum("ij->ji", np.ma.masked_array(a, a > 1)), "of type numpy.ma"),
+        (lambda a: np.einsum("ij->ji", Convertible()), "Convertible"),
+        (lambda a: np.einsum("ij->", [[1, 2]], out=np.ma.zeros((), int)), "out= is of type numpy.ma"),
+        (lambda a: np.einsum("ij->ji", a, out=np.zeros((2, 2)), order="C"), "order= is for a new array"),
+        (lambda a: np.einsum("ij,jk,kl->il", a, a, a, optimize=("greedy", 1)), "more than the limit of 1"),
+    ],
+)
+def test_what_einsumx_cannot_honour_is_numpys_and_is_told(call, why, left):
+    values = np.arange(4.0).reshape(2, 2)
+    expected = call(values)
+    assert left() == []
+    with einsumx.patch("numpy"):
+        found = call(values)
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(found, expected)
+    (told,) = left()
+    assert why in told
+
+
+def test_arrays_with_functions_of_their_own_have_them_called_with_numpys_function(left):
+    with einsumx.patch("numpy"):
+        assert np.einsum("ij->ji", np.ones((2, 2)).view(Units)) == ("my own", NATIVE["numpy"])
+    assert "Units" in left()[0]
+
+
+def test_the_logged_line_has_no_array_in_it(left):
+    with einsumx.patch("numpy"):
+        np.einsum(np.ma.ones((2, 2)), [0, 1])
+    kind = f"{np.ma.MaskedArray.__module__}.MaskedArray"
+    assert left() == [f"numpy.einsum of labels in lists is left to the framework: it has an operand of type {kind}"]
+
+
+@needs_torch
+def test_numpys_einsum_of_torchs_tensors_makes_numpys_arrays_as_before():
+    torch = import_module("torch")
+    with einsumx.patch("numpy"), einsumx.patch("torch"):
+        assert type(np.einsum("ij->ji", torch.ones(2, 3))) is np.ndarray
+
+
+@pytest.mark.skipif(not find_spec("dask"), reason="Dask is not installed")
+def test_numpys_einsum_of_dasks_arrays_stays_lazy():
+    dask = import_module("dask.array")
+    with einsumx.patch("numpy"):
+        found = np.einsum("ij,jk->ik", dask.ones((4, 4), chunks=2), dask.ones((4, 4), chunks=2))
+        assert type(found) is dask.Array
+        assert float(found.sum().compute()) == 64
+
+
+@needs_jax
+def test_jaxs_own_keywords_are_honoured_by_jax_and_their_defaults_ask_for_nothing(calls, left):
+    jnp = import_module("jax.numpy")
+    operand = jnp.ones((2, 2), "bfloat16")
+    with einsumx.patch("jax"):
+        jnp.einsum("ij,jk->ik", operand, operand, precision=None, preferred_element_type=None)
+        assert (len(calls), left()) == (1, [])
+        assert jnp.einsum("ij,jk->ik", operand, operand, preferred_element_type="float32").dtype == "float32"
+    assert "preferred_element_type=" in left()[0]
+
+
+@needs_jax
+def test_jax_takes_numpys_arrays_for_its_own(calls):
+    jnp = import_module("jax.numpy")
+    with einsumx.patch("jax"):
+        found = [
+            jnp.einsum("ij,j->i", np.ones((2, 3), "float32"), jnp.ones(3)),
+            jnp.einsum(np.ones((2, 3), "float32"), [0, 1], np.float32(1), [], [0]),
+        ]
+    assert [result.tolist() for result in found] == [[3, 3], [3, 3]]
+    assert all(isinstance(result, jnp.ndarray) for result in found)
+    assert len(calls) == 2
+
+
+@needs_torch
+def test_sparse_tensors_are_torchs(left):
+    torch = import_module("torch")
+    with einsumx.patch("torch"), pytest.raises(RuntimeError, match="sparse"):
+        torch.einsum("ij,jk->ik", torch.eye(3).to_sparse(), torch.ones(3, 3))
+    assert "dense tensors" in left()[0]
+
+
+@needs_torch
+def test_tensors_with_functions_of_their_own_have_them_called_with_torchs_function(calls):
+    torch = import_module("torch")
+    seen = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), keywords=None):
+            seen.append(function)
+            return super().__torch_function__(function, types, arguments, keywords or {})
+
+    class Plain(torch.Tensor):
+        pass
+
+    with einsumx.patch("torch"):
+        own = torch.einsum("ij,jk->ik", torch.ones(2, 2).as_subclass(Own), torch.ones(2, 2))
+        assert (type(own), seen, calls) == (Own, [NATIVE["torch"]], [])
+        plain = torch.einsum("ij,jk->ik", torch.ones(2, 2).as_subclass(Plain), torch.ones(2, 2))
+        assert (type(plain), len(calls)) == (Plain, 1)
+        torch.einsum("ij,jk->ik", torch.nn.Parameter(torch.ones(2, 2)), torch.ones(2, 2))
+        assert len(calls) == 2
+
+
+# -- tracing ----------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_torch_takes_a_list_of_all_operands(calls):
+    torch = import_module("torch")
+    with einsumx.patch("torch"):
+        found = torch.einsum("ij,jk->ik", [torch.ones(2, 3), torch.ones(3, 4)])
+    assert (found.shape, float(found.sum()), len(calls)) == ((2, 4), 24, 1)
+
+
+@needs_torch
+def test_gradients_come_through(calls):
+    torch = import_module("torch")
+    lhs, rhs = torch.ones(2, 3, requires_grad=True), torch.arange(6.0).reshape(3, 2)
+    with einsumx.patch("torch"):
+        torch.einsum("ij,jk->", lhs, rhs).backward()
+    assert lhs.grad.tolist() == [[1, 5, 9], [1, 5, 9]]
+    assert calls
+
+
+@needs_torch
+@pytest.mark.parametrize("block", [True, False], ids=["block", "everywhere"])
+def test_compiled_code_follows_the_replacement(block, calls):
+    torch = import_module("torch")
+    compiled = torch.compile(lambda lhs, rhs: torch.einsum("ij,jk->ik", lhs, rhs), backend="eager", fullgraph=True)
+    lhs, rhs = torch.ones(2, 3), torch.ones(3, 4)
+    seen = []
+    for patched in (False, True, False):
+        if patched:
+            replacement = einsumx.patch("torch")
+            if block:
+                replacement.__enter__()
+        before = len(calls)
+        assert compiled(lhs, rhs).tolist() == [[3] * 4] * 2
+        seen.append(len(calls) > before)
+        if patched:
+            replacement.undo()
+    assert seen == [False, True, False]
+
+
+@needs_torch
+def test_what_is_traced_for_other_sizes_too_is_torchs(left):
+    torch = import_module("torch")
+
+    class Product(torch.nn.Module):
+        def forward(self, lhs, rhs):
+            return torch.einsum("bij,bjk->bik", lhs, rhs)
+
+    lhs, rhs, batch = torch.ones(4, 2, 3), torch.ones(4, 3, 5), torch.export.Dim("batch")
+    with einsumx.patch("torch"):
+        exported = torch.export.export(Product(), (lhs, rhs), dynamic_shapes=({0: batch}, {0: batch}))
+    assert exported.module()(lhs[:3], rhs[:3]).shape == (3, 2, 5)
+    assert "for other sizes too" in left()[0]
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_writes_its_own_einsum(left, tmp_path):
+    torch = import_module("torch")
+
+    module = tmp_path / "scripted.py"
+    module.write_text("import torch\ndef product(lhs, rhs):\n    return torch.einsum('ij,jk->ik', lhs, rhs)\n")
+    lhs, rhs = torch.ones(2, 3), torch.ones(3, 4)
+    for block in (False, True):
+        patch = einsumx.patch("torch")
+        if block:
+            patch.__enter__()
+        product = run_path(str(module))["product"]  # a function is scripted once, and so this is another one
+        traced = torch.jit.trace(product, (lhs, rhs))
+        assert "aten::einsum" in str(traced.graph)
+        assert traced(lhs[:1], rhs).shape == (1, 4)
+        assert "torch.jit.trace" in left()[0]
+        assert "aten::einsum" in str(torch.jit.script(product).graph)
+        patch.undo()
+    assert "aten::einsum" in str(torch.jit.script(run_path(str(module))["product"]).graph)
+
+
+@needs_jax
+def test_jit_and_grad_and_vmap_trace_einsumx(calls):
+    jax = import_module("jax")
+    jnp = jax.numpy
+    lhs, rhs = jnp.ones((2, 3)), jnp.arange(6.0).reshape(3, 2)
+    with einsumx.patch("jax"):
+        found = jax.jit(jax.grad(lambda lhs: jnp.einsum("ij,jk->", lhs, rhs)))(lhs)
+        batch = jax.vmap(lambda lhs: jnp.einsum("ij,jk->ik", lhs, rhs))(lhs[None])
+    assert found.tolist() == [[1, 5, 9], [1, 5, 9]]
+    assert batch.tolist() == [[[6, 9], [6, 9]]]
+    assert len(calls) == 2
+
+
+@needs_jax
+def test_what_jax_exports_for_other_sizes_too_is_jaxs(left):
+    jax = import_module("jax")
+    export = pytest.importorskip("jax.export")
+    (size,) = export.symbolic_shape("size")
+    lhs, rhs = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((size, 3), (3, 4)))
+    with einsumx.patch("jax"):
+        exported = export.export(jax.jit(lambda lhs, rhs: jax.numpy.einsum("ij,jk->ik", lhs, rhs)))(lhs, rhs)
+    assert exported.call(np.ones((7, 3), "float32"), np.ones((3, 4), "float32")).shape == (7, 4)
+    assert "for other sizes too" in left()[0]
+
+
+# -- einsumx's own use of the framework's function --------------------------------------------------------------
+
+
+def test_the_frameworks_own_function_is_found_behind_einsumx(name, calls):
+    lhs, rhs = array(name, np.ones((2, 3))), array(name, np.ones((3, 4)))
+    with einsumx.patch(name):
+        assert patching.own(einsum_of(name)) is NATIVE[PLACES[name][0]]
+        assert get_backend(name).native("ij,jk->ik", [lhs, rhs]).shape == (2, 4)
+        assert callable_subject(f"{PLACES[name][0]}:einsum").function is not einsum_of(name)
+        problem = compare.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")
+        (row,) = compare.compare([compare.make_case(problem)], [name], rounds=3)
+    assert isinstance(row, compare.Measured)
+    assert row.wrong == ""
+    assert calls == []  # einsumx was called by its own name
+
+
+def test_pickles_of_what_stands_there_are_of_the_name(name):
+    with einsumx.patch(name):
+        function = einsum_of(name)
+        found = pickle.loads(pickle.dumps(function))
+        assert found is function
+        text = pickle.dumps(function)
+    assert pickle.loads(text) is einsum_of(name)
+
+
+# -- einsumx's promises -----------------------------------------------------------------------------------------
+
+
+LEFT_TO_THE_FRAMEWORK = [
+    "wrong operands/*",
+    "two frameworks/*",
+    "* an array of no library is taken for NumPy's",
+    "order/* out=*",
+    "* optimize=None",
+    "* optimize=('greedy', 3)",
+]
+"""Cases that want an error, where the framework's own function is asked, or has another meaning."""
+
+
+def test_the_frameworks_einsum_keeps_einsumxs_promises(name, calls):
+    subject = backend_subject(name)
+    chosen = [
+        case
+        for case in cases("quick")
+        if (case.refusal or (name != "jax" and (case.options or case.out or not isinstance(case.equation, str))))
+        and not any(fnmatchcase(case.id, pattern) for pattern in LEFT_TO_THE_FRAMEWORK)
+    ]
+    with einsumx.patch(name):
+        patched = replace(subject, function=subject.framework.called(einsum_of(name)))
+        outcomes = list(judged(patched, chosen, deviations_of(subject)))
+    assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 100
+    assert len(calls) > 100
