@@ -16,10 +16,11 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
@@ -84,6 +85,8 @@ _EXPLAIN = """\
 Prints the plan that einsumx would run, its arithmetic, what it copies and why,
 and its peak memory. The framework need not be installed. With --memory-limit,
 what is printed is how the contraction is cut into blocks that stay within it.
+--svg and --html draw it besides: the tree of the contraction, what each call
+takes and copies, and the memory that is alive meanwhile.
 """
 
 _EXPLAIN_MORE = """\
@@ -223,6 +226,8 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
+    found.add_argument("--svg", metavar="FILE", type=_file(".svg"), help="draw the plan, as a picture")
+    found.add_argument("--html", metavar="FILE", type=_file(".html"), help="the same with text and a table, as a page")
     found.set_defaults(run=_explain)
 
     found = command("calibrate", _CALIBRATE, _CALIBRATE_MORE)
@@ -272,6 +277,18 @@ def _amount(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; write 8GiB, 500MB, or bytes") from None
 
 
+def _file(ending: str) -> Callable[[str], Path]:
+    """What takes the name of a file that has an ending."""
+
+    def named(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() != ending:
+            raise argparse.ArgumentTypeError(f"{text!r} does not end in {ending}")
+        return path
+
+    return named
+
+
 def _dtype(text: str) -> str:
     if dtypes.kind(text) == "O":
         raise argparse.ArgumentTypeError(
@@ -294,6 +311,11 @@ def _explain(options: argparse.Namespace) -> int:
         memory_limit=options.memory_limit,
         stored=options.stored,
     )
+    for path in filter(None, (options.svg, options.html)):
+        try:
+            found.draw().save(path)
+        except OSError as error:
+            raise EinsumxError(f"{path} cannot be written: {error.strerror}") from error
     if isinstance(found, BlockedPlan):
         if options.json:
             _print_json(_blocked_data(found))

@@ -11,6 +11,7 @@ import pytest
 
 import einsumx
 from einsumx import plan
+from einsumx.cli import main
 from einsumx.draw import layout
 from einsumx.ops import Copy
 from einsumx.parse import symbol
@@ -369,3 +370,35 @@ def test_notebooks_show_a_plan_as_its_picture(made):
 
 def test_a_picture_is_the_same_every_time():
     assert EVERY[0].draw().svg == plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().svg
+
+
+# -- the command ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [(), ("--memory-limit", "9MB", "--stored"), ("--json",)])
+def test_explain_writes_pictures_beside_what_it_prints(tmp_path, capsys, more):
+    asked = ("explain", "ij,jk->ik", "900,800", "800,900", "--dtype", "float64", *more)
+    assert main(asked) == 0
+    printed = capsys.readouterr().out
+    svg, html = tmp_path / "a.svg", tmp_path / "a.html"
+    assert main([*asked, "--svg", str(svg), "--html", str(html)]) == 0
+    assert capsys.readouterr().out == printed
+    limit = {"memory_limit": "9MB", "stored": True} if "--stored" in more else {}
+    drawing = plan("ij,jk->ik", (900, 800), (800, 900), **limit).draw()
+    assert svg.read_text(encoding="utf-8") == drawing.svg
+    assert html.read_text(encoding="utf-8") == drawing.html
+
+
+@pytest.mark.parametrize(("option", "name"), [("--svg", "a.html"), ("--html", "a.svg"), ("--svg", "a"), ("--svg", "")])
+def test_explain_refuses_names_that_end_otherwise(tmp_path, capsys, option, name):
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "ij->ij", "2,3", option, str(tmp_path / name)])
+    assert ended.value.code == 2
+    assert "does not end in" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_explain_says_where_it_cannot_write(tmp_path, capsys):
+    path = tmp_path / "no folder" / "a.svg"
+    assert main(["explain", "ij->ij", "2,3", "--svg", str(path)]) == 2
+    assert f"{path} cannot be written: No such file or directory" in capsys.readouterr().err
