@@ -1,7 +1,8 @@
 """The command ``einsumx``.
 
-``compare`` measures the installed frameworks, ``explain`` prints a plan and its costs, ``calibrate`` measures the rates
-by which plans are chosen, ``conformance`` judges a backend, or any einsum function, by the suite.
+``compare`` measures the installed frameworks, ``explain`` prints and draws a plan and its costs, ``profile`` times its
+ops, ``calibrate`` measures the rates by which plans are chosen, ``conformance`` judges a backend, or any einsum
+function, by the suite.
 
 Exit status: 0 where all is well, 1 where ``compare`` or ``conformance`` found something wrong, 2 where what was asked
 cannot be done.
@@ -35,9 +36,17 @@ from einsumx.explain import plan_text, summary
 from einsumx.limit import limit_bytes
 from einsumx.ops import Native
 from einsumx.plan import Plan
+from einsumx.profile import profile
 from einsumx.rates import cache_folder, declared_rates, read_rates, stored_files
 from einsumx.registry import BUILTIN, backends, get_backend
-from einsumx.report import comparison_data, print_calibration, print_comparison, terminal_width
+from einsumx.report import (
+    comparison_data,
+    print_calibration,
+    print_comparison,
+    print_profile,
+    profile_data,
+    terminal_width,
+)
 
 __all__ = ["main"]
 
@@ -118,6 +127,37 @@ With --memory-limit, from shape and dtype on:
   read_bytes                 that are read of it in all; 0 if it is in memory
   peak_bytes                 the most that is alive at once besides operands
   seconds                    that it is expected to take
+"""
+
+_PROFILE = """\
+Runs a plan op by op on random operands, and shows for each op how long it took,
+how long the model by which plans are chosen takes it to be, and how near it
+comes to the roofline: what arithmetic and memory take at least.
+"""
+
+_PROFILE_MORE = """\
+Each op is timed again and again on arrays that stay where they are, until its
+result is there, so that small arrays are in the processor's caches, and what a
+framework would run at the same time runs one by one. JAX compiles plans as
+wholes: the plan as a whole takes less than its ops do.
+
+--json prints one object:
+  equation, shapes, dtype    what was computed
+  backend, device            where
+  library, version           what did the work
+  cores                      how many processor cores may be used
+  rates                      of the backend: seconds, or bytes or multiply-adds
+                             a second; see einsumx calibrate
+  calibrated                 whether they were measured on this machine
+  seconds                    median time of the plan as a whole
+  predicted_seconds          of all ops, by the rates
+  roofline_seconds           that arithmetic and memory take at least
+  roofline_share             these over seconds; null where all is views
+  ops                        an object a call: op, call (as explain prints it),
+                             shape, dtype, seconds, predicted_seconds,
+                             multiply_adds, bytes (read and written; 0 for a
+                             view), flops_per_second, bytes_per_second,
+                             roofline_seconds, roofline_share (null for a view)
 """
 
 _CALIBRATE = """\
@@ -229,6 +269,14 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--svg", metavar="FILE", type=_file(".svg"), help="draw the plan, as a picture")
     found.add_argument("--html", metavar="FILE", type=_file(".html"), help="the same with text and a table, as a page")
     found.set_defaults(run=_explain)
+
+    found = command("profile", _PROFILE, _PROFILE_MORE)
+    found.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
+    found.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- where it starts with ->")
+    found.add_argument("shapes", nargs="+", type=_shape, metavar="SHAPE", help=_SHAPES)
+    found.add_argument("--backend", default="numpy", metavar="NAME", help="what runs it (default: numpy)")
+    found.add_argument("--optimize", default="auto", metavar="NAME", help="what finds the path (default: auto)")
+    found.set_defaults(run=_profile)
 
     found = command("calibrate", _CALIBRATE, _CALIBRATE_MORE)
     found.add_argument(
@@ -427,6 +475,22 @@ def _announce(text: str) -> None:
     """Tell a person who waits what is being measured, in a line that the next one replaces."""
     if sys.stderr.isatty():
         print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+
+
+# -- profile --------------------------------------------------------------------------------------------------
+
+
+def _profile(options: argparse.Namespace) -> int:
+    if not options.json:
+        _require_rich()
+    problem = Problem(options.equation, tuple(options.shapes), options.dtype)
+    found = profile(problem, options.backend, options.device, options.optimize, announce=_announce)
+    _announce("")
+    if options.json:
+        _print_json(profile_data(found))
+    else:
+        print_profile(found)
+    return OK
 
 
 # -- calibrate ------------------------------------------------------------------------------------------------

@@ -27,7 +27,22 @@ from einsumx.registry import get_backend
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected
 
-__all__ = ["Absent", "Case", "Failed", "Measured", "Problem", "Row", "attention", "compare", "is_right", "make_case"]
+__all__ = [
+    "Absent",
+    "Case",
+    "Failed",
+    "Measured",
+    "Problem",
+    "Row",
+    "attention",
+    "compare",
+    "is_right",
+    "library_of",
+    "make_case",
+    "placed",
+    "random_operand",
+    "why_absent",
+]
 
 ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Attention scores as three models write them; the problems of apache/mxnet#18043."""
@@ -162,7 +177,7 @@ def make_case(problem: Problem) -> Case:
         )
     rng = np.random.default_rng(0)
     try:
-        operands = tuple(_random(rng, shape, dtype) for shape in problem.shapes)
+        operands = tuple(random_operand(rng, shape, dtype) for shape in problem.shapes)
         wide = [operand.astype(_reference_dtype(dtype)) for operand in operands]
         values, magnitude = (
             own(np.einsum)(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
@@ -200,7 +215,7 @@ def compare(
     adapters = [get_backend(name) for name in names]
     for adapter in adapters:
         announce(adapter.name)
-        absent = _absent(adapter, cases[0].problem.dtype, device)
+        absent = why_absent(adapter, cases[0].problem.dtype, device)
         if absent is not None:
             yield absent
             continue
@@ -209,15 +224,15 @@ def compare(
             try:
                 yield _measure(adapter, case, device, rounds, seconds)
             except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
-                yield Failed(adapter.name, *_library(adapter), case.problem, _first_line(error))
+                yield Failed(adapter.name, *library_of(adapter), case.problem, _first_line(error))
 
 
 def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seconds: float) -> Measured:
     from einsumx.conformance.oracle import judge
 
     equation, dtype = case.problem.equation, case.problem.dtype
-    library, version = _library(adapter)
-    arrays = [_placed(adapter, operand, dtype, device) for operand in case.operands]
+    library, version = library_of(adapter)
+    arrays = [placed(adapter, operand, dtype, device) for operand in case.operands]
     # As einsumx's plans are: jitted where the framework jits.
     planned = plan(equation, *arrays)
     native = adapter.prepare(lambda *arrays: adapter.native(equation, arrays), planned)
@@ -266,7 +281,7 @@ def _interleaved(calls: Sequence[Callable[[], None]], rounds: int | None, second
 # -- the operands and what must come out ------------------------------------------------------------------------
 
 
-def _random(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Values that ``dtype`` holds exactly; those of bfloat16, which NumPy lacks, as float32."""
     import numpy as np
 
@@ -304,12 +319,12 @@ def _reference_dtype(dtype: str) -> str:
 # -- frameworks -------------------------------------------------------------------------------------------------
 
 
-def _absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
+def why_absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
     """Why a framework cannot be compared here; None where it can."""
     import numpy as np
 
     try:
-        array = _placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
+        array = placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
         found = adapter.signature(array)
         name = adapter.operand(found).dtype
     except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
@@ -323,7 +338,8 @@ def _absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
     return None
 
 
-def _placed(adapter: Adapter, operand: Any, dtype: str, device: str) -> Array:
+def placed(adapter: Adapter, operand: Any, dtype: str, device: str) -> Array:
+    """An operand that :func:`random_operand` made, as an array of the framework."""
     array = adapter.from_numpy(operand, device)
     if dtype == "bfloat16":
         array = adapter.cast(array, dtype)
@@ -336,7 +352,7 @@ def _values(adapter: Adapter, result: Array, dtype: str) -> Any:
     return adapter.to_numpy(adapter.cast(result, "float32") if dtype == "bfloat16" else result)
 
 
-def _library(adapter: Adapter) -> tuple[str, str]:
+def library_of(adapter: Adapter) -> tuple[str, str]:
     """The name and the version of what does the work."""
     name = (adapter.module or adapter.xp.__name__).partition(".")[0]
     return name, str(getattr(import_module(name), "__version__", ""))

@@ -6,7 +6,8 @@ so a plan can be read, checked and reordered as pure data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Reshape",
     "Sum",
     "Transpose",
+    "renamed",
     "sources",
 ]
 
@@ -155,3 +157,20 @@ def sources(op: Op) -> tuple[int, ...]:
             return op.operands
         case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
             return (op.src,)
+
+
+def renamed(op: Op, names: Mapping[int, int]) -> Op:
+    """``op`` reading other slots, where any of those that it reads has another name.
+
+    >>> renamed(Multiply(2, 0, 1), {1: 7})
+    Multiply(out=2, lhs=0, rhs=7)
+    """
+    if not any(slot in names for slot in sources(op)):
+        return op
+    match op:
+        case Multiply() | Matmul():
+            return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
+        case Native():
+            return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
+        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
+            return replace(op, src=names.get(op.src, op.src))

@@ -1,4 +1,4 @@
-"""What ``einsumx compare`` and ``einsumx calibrate`` show: tables for people, and data for JSON."""
+"""What ``einsumx compare``, ``profile`` and ``calibrate`` show: tables for people, and data for JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,13 +15,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from einsumx.calibrate import Calibration
 from einsumx.compare import Absent, Failed, Measured, Problem, Row, is_right
 from einsumx.explain import quantity
+from einsumx.profile import OpProfile, Profile
 from einsumx.rates import core_count
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["comparison_data", "duration", "print_calibration", "print_comparison", "terminal_width"]
+__all__ = [
+    "comparison_data",
+    "duration",
+    "print_calibration",
+    "print_comparison",
+    "print_profile",
+    "profile_data",
+    "terminal_width",
+]
 
 
 def comparison_data(rows: Sequence[Row], dtype: str, device: str) -> dict[str, Any]:
@@ -163,9 +173,106 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
     right = sum(map(is_right, rows))
     yield f"{right} of {len(rows)} results right."
     yield f"Generic einsum kernels called: {', '.join(generic) or 'none'}."
-    cores = "1 core" if core_count() == 1 else f"{core_count()} cores"
-    yield f"Times: medians of interleaved rounds on {cores}. Ratio: native over einsumx."
+    yield f"Times: medians of interleaved rounds on {_cores()}. Ratio: native over einsumx."
     yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
+
+
+def profile_data(found: Profile) -> dict[str, Any]:
+    """A profile for JSON; the help of ``einsumx profile`` says what the keys mean."""
+    return {
+        "equation": found.plan.equation,
+        "shapes": found.problem.shapes,
+        "dtype": found.problem.dtype,
+        "backend": found.plan.backend,
+        "device": found.device,
+        "library": found.library,
+        "version": found.version,
+        "cores": core_count(),
+        "rates": asdict(found.rates),
+        "calibrated": found.is_calibrated,
+        "seconds": found.seconds,
+        "predicted_seconds": found.predicted,
+        "roofline_seconds": found.floor,
+        "roofline_share": found.share,
+        "ops": [
+            {
+                "op": type(op.op).__name__.lower(),
+                "call": op.call,
+                "shape": op.shape,
+                "dtype": op.dtype,
+                "seconds": op.seconds,
+                "predicted_seconds": op.predicted,
+                "multiply_adds": op.multiply_adds,
+                "bytes": op.nbytes,
+                "flops_per_second": op.flops,
+                "bytes_per_second": op.nbytes / op.seconds,
+                "roofline_seconds": op.floor,
+                "roofline_share": op.share,
+            }
+            for op in found.ops
+        ],
+    }
+
+
+def print_profile(found: Profile) -> None:
+    """Print what was run, a table of its ops, and how to read it."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=terminal_width(), highlight=False, markup=False, emoji=False)
+    shapes = " ".join(f"({','.join(map(str, shape))})" for shape in found.problem.shapes)
+    console.print(f"{found.plan.equation}  {shapes}  {found.problem.dtype}")
+    where = f" on {found.device}" if found.device else ""
+    console.print(f"{found.library} {found.version}{where}, {_cores()}\n")
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("call", overflow="fold")
+    for column in ("measured", "predicted", "rate", "of roofline"):
+        table.add_column(column, justify="right", no_wrap=True)
+    slowest = max((op.seconds for op in found.ops), default=0.0)
+    for op in found.ops:
+        style = "bold" if op.seconds == slowest else "" if op.floor else "dim"
+        cells = (op.call, duration(op.seconds), duration(op.predicted), _op_rate(op), _percent(op.share))
+        table.add_row(*(Text(cell, style) for cell in cells))
+    table.add_section()
+    each = sum(op.seconds for op in found.ops)
+    table.add_row("one by one", duration(each), duration(found.predicted), "", "")
+    table.add_row("the plan as a whole", duration(found.seconds), "", "", _percent(found.share))
+    console.print(table)
+    console.print()
+    rates = found.rates
+    console.print("Roofline: what arithmetic or memory takes at least, whichever is longer, at")
+    memory = quantity(max(rates.stream, rates.copy), "B")
+    console.print(f"{quantity(rates.gemm)} multiply-adds of float32 and {memory} a second.")
+    source = "measured on this machine" if found.is_calibrated else "declared for a common one"
+    console.print(f"These rates, by which times are predicted too, are {source}.")
+    if not found.is_calibrated:
+        console.print(f"`einsumx calibrate --backend {found.plan.backend}` measures those of this machine.")
+
+
+def _op_rate(op: OpProfile) -> str:
+    """What an op achieves of that which holds it up: arithmetic or memory."""
+    if not op.floor:
+        return "view"
+    if op.arithmetic >= op.traffic:
+        return f"{quantity(op.flops, 'FLOP')}/s"
+    return f"{quantity(op.nbytes / op.seconds, 'B')}/s"
+
+
+def _percent(share: float | None) -> str:
+    """A share with two digits at least.
+
+    >>> _percent(0.0283), _percent(0.513), _percent(1.2), _percent(None)
+    ('2.8 %', '51 %', '120 %', '')
+    """
+    if share is None:
+        return ""
+    return f"{share * 100:.1f} %" if share < 0.0995 else f"{share * 100:.0f} %"
+
+
+def _cores() -> str:
+    return "1 core" if core_count() == 1 else f"{core_count()} cores"
 
 
 _MEANINGS = {

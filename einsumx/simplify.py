@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from einsumx.ops import (
-    Cast,
-    Copy,
-    Diagonal,
     Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
     Op,
     Reshape,
-    Sum,
     Transpose,
+    renamed,
     sources,
 )
 from einsumx.verify import result_shape
@@ -47,7 +40,7 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     shapes = dict(enumerate(operands))
     same: dict[int, int] = {}  # a slot whose op is gone, and the slot that has its value
     for op in ops:
-        op = _joined(_renamed(op, same), made)
+        op = _joined(renamed(op, same), made)
         read = sources(op)
         if _is_idle(op, shapes[read[0]]) and not (op.out == result and read[0] < len(operands)):
             same[op.out] = read[0]
@@ -79,19 +72,6 @@ def _is_idle(op: Op, shape: tuple[int, ...]) -> bool:
             return False
 
 
-def _renamed(op: Op, names: dict[int, int]) -> Op:
-    """``op`` reading other slots, where any of those that it reads has another name."""
-    if not any(slot in names for slot in sources(op)):
-        return op
-    match op:
-        case Multiply() | Matmul():
-            return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
-        case Native():
-            return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
-        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
-            return replace(op, src=names.get(op.src, op.src))
-
-
 def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[Op, ...], int]:
     """The ops that the result needs, in order, their slots without gaps."""
     needed = {result}
@@ -102,7 +82,7 @@ def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[
     kept: list[Op] = []
     for out, op in made.items():
         if out in needed:
-            op = _renamed(op, names)
+            op = renamed(op, names)
             number = operands + len(kept)
             if number != out:
                 names[out] = number

@@ -32,6 +32,7 @@ from einsumx.ops import (
     Reshape,
     Sum,
     Transpose,
+    renamed,
     sources,
 )
 from einsumx.plan import Plan
@@ -444,13 +445,5 @@ class _Walk:
 
 def _renumbered(row: Row, op: Op, numbers: Mapping[int, int]) -> Row:
     """The row of an op with other numbers for the values that it reads and writes."""
-    out = numbers[op.out]
-    written: Op
-    match op:
-        case Multiply() | Matmul():
-            written = replace(op, out=out, lhs=numbers[op.lhs], rhs=numbers[op.rhs])
-        case Native():
-            written = replace(op, out=out, operands=tuple(numbers[slot] for slot in op.operands))
-        case _:
-            written = replace(op, out=out, src=numbers[op.src])
-    return replace(row, number=out, sources=sources(written), call=f"%{out} = {call_text(written)}")
+    written = replace(renamed(op, numbers), out=numbers[op.out])
+    return replace(row, number=written.out, sources=sources(written), call=f"%{written.out} = {call_text(written)}")

@@ -1,0 +1,200 @@
+"""``einsumx profile``: what is measured of each op, and what it is held against."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pytest
+from backends_under_test import INSTALLED
+
+import einsumx
+from einsumx import registry
+from einsumx.backends.numpy import NumpyAdapter
+from einsumx.cli import main
+from einsumx.compare import Problem
+from einsumx.ops import Matmul, Transpose, sources
+from einsumx.profile import OpProfile, profile
+
+ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
+
+
+class Clock:
+    """A clock that stands still but where it is moved on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only waiting for a result moves on, by a second for each axis of it."""
+    found = Clock()
+
+    def wait(self, array):
+        found.now += np.ndim(array)
+
+    monkeypatch.setattr(NumpyAdapter, "synchronize", wait)
+    return found
+
+
+def test_an_op_is_timed_until_its_result_is_there(clock):
+    found = profile(Problem("ij,jk->ik", ((3, 4), (4, 5)), "float64"), "numpy", clock=clock)
+    assert found.seconds == 2.0
+    (op,) = found.ops
+    assert op.seconds == 2.0
+    assert op.op == Matmul(2, 0, 1)
+
+
+def test_each_op_runs_on_what_the_ops_before_it_made(monkeypatch):
+    ran = []
+    kernel = NumpyAdapter.kernel
+
+    def recorded(self, op, shapes, dtype):
+        run = kernel(self, op, shapes, dtype)
+
+        def call(*arrays):
+            ran.append((type(op), [array.shape for array in arrays]))
+            return run(*arrays)
+
+        return call
+
+    einsumx.cache_clear()
+    monkeypatch.setattr(NumpyAdapter, "kernel", recorded)
+    found = profile(Problem("abc,cd,de->abe", ((2, 3, 40), (40, 50), (50, 6)), "float32"), "numpy", seconds=0.0)
+    einsumx.cache_clear()
+    shapes = {0: (2, 3, 40), 1: (40, 50), 2: (50, 6), **{op.op.out: op.shape for op in found.ops}}
+    wanted = [(type(op.op), [shapes[slot] for slot in sources(op.op)]) for op in found.ops]
+    alone = [(entry, len(list(times))) for entry, times in groupby(ran)][-len(wanted) :]
+    assert [entry for entry, _ in alone] == wanted
+    assert all(times >= 5 for _, times in alone)
+
+
+def test_there_is_an_entry_for_each_op_of_the_plan():
+    found = profile(ATTENTION, "numpy", seconds=0.0)
+    assert tuple(op.op for op in found.ops) == found.plan.ops
+    assert [op.share is None for op in found.ops] == [True, True, False]
+    assert [op.nbytes for op in found.ops] == [0, 0, 4 * (4 * 10 * 8 * 16 + 4 * 5 * 8 * 16 + 4 * 8 * 10 * 5)]
+    assert found.ops[-1].multiply_adds == 4 * 8 * 10 * 5 * 16
+    assert all(op.seconds > 0 for op in found.ops)
+    assert found.predicted == sum(op.predicted for op in found.ops) > 0
+
+
+def test_predictions_are_those_of_the_rates():
+    found = profile(ATTENTION, "numpy", seconds=0.0)
+    rates = found.rates
+    transposed, _, product = found.ops
+    assert transposed.predicted == rates.view
+    arithmetic = product.multiply_adds / rates.gemm
+    matrices = 4 * 8 * rates.matrix
+    traffic = product.nbytes / rates.stream
+    assert product.predicted == pytest.approx(rates.call + max(arithmetic, traffic) + matrices)
+    assert (product.arithmetic, product.traffic) == pytest.approx(
+        (arithmetic, product.nbytes / max(rates.stream, rates.copy))
+    )
+    assert not found.is_calibrated
+
+
+def test_the_share_of_the_roofline_is_of_whichever_takes_longer():
+    op = OpProfile(Matmul(2, 0, 1), (8, 8), "float32", 4.0, 1.0, 10**9, 10**6, arithmetic=2.0, traffic=1.0)
+    assert (op.floor, op.share, op.flops) == (2.0, 0.5, 0.5e9)
+    assert replace(op, traffic=3.0).share == 0.75
+    assert replace(op, dtype="complex64").flops == 4 * op.flops
+    view = OpProfile(Transpose(1, 0, (1, 0)), (8, 8), "float32", 1e-6, 1e-6, 0, 0, 0.0, 0.0)
+    assert (view.floor, view.share, view.flops) == (0.0, None, 0.0)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_every_dtype_of_every_backend_is_profiled(backend):
+    for dtype in backend.dtypes:
+        found = profile(Problem("iij,jk->k", ((3, 3, 4), (4, 5)), dtype), backend.name, seconds=0.0)
+        assert len(found.ops) == len(found.plan.ops) > 0
+        assert (found.plan.backend, found.plan.dtype) == (backend.name, dtype)
+
+
+@pytest.mark.parametrize("equation", ["i,i->", "...a,a...->...", "ij->ij", "ab,bc,cd->"])
+def test_any_equation_is_profiled(equation):
+    shapes = {"i,i->": ((3,), (3,)), "...a,a...->...": ((2, 3), (3, 2)), "ij->ij": ((3, 4),)}
+    found = profile(Problem(equation, shapes.get(equation, ((2, 3), (3, 4), (4, 5))), "float64"), "numpy", seconds=0.0)
+    assert len(found.ops) == len(found.plan.ops)
+
+
+# -- the command ------------------------------------------------------------------------------------------------
+
+
+def data_of(capsys, *arguments):
+    assert main(["profile", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_has_an_object_for_each_op(capsys):
+    asked = ("bind,bjnd->bnij", "4,10,8,16", "4,5,8,16")
+    found = data_of(capsys, *asked)
+    assert main(["explain", *asked, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [op["op"] for op in found["ops"]] == [op["op"] for op in plan["ops"]]
+    assert [op["multiply_adds"] for op in found["ops"]] == [op["multiply_adds"] for op in plan["ops"]]
+    assert [op["shape"] for op in found["ops"]] == [op["shape"] for op in plan["ops"]]
+    product = found["ops"][-1]
+    assert product["flops_per_second"] == pytest.approx(2 * product["multiply_adds"] / product["seconds"])
+    assert product["roofline_share"] == pytest.approx(product["roofline_seconds"] / product["seconds"])
+    assert found["roofline_share"] == pytest.approx(found["roofline_seconds"] / found["seconds"])
+    assert (found["backend"], found["dtype"], found["version"]) == ("numpy", "float32", np.__version__)
+
+
+def test_help_describes_every_key_of_the_json(capsys):
+    found = data_of(capsys, "ab->", "3,4")
+    with pytest.raises(SystemExit):
+        main(["profile", "--help"])
+    text = capsys.readouterr().out
+    assert [key for key in {*found, *found["ops"][0]} if key not in text] == []
+
+
+def test_the_table_has_a_line_for_each_call(capsys):
+    assert main(["profile", "bind,bjnd->bnij", "4,10,8,16", "4,5,8,16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "bind,bjnd->bnij  (4,10,8,16) (4,5,8,16)  float32"
+    assert lines[1].startswith(f"numpy {np.__version__} on cpu, ")
+    calls = [line.split("  ")[0] for line in lines if line.startswith("%")]
+    assert calls == ["%2 = transpose %0 (0,2,1,3)", "%3 = transpose %1 (0,2,3,1)", "%4 = matmul %2 %3"]
+    (product,) = [line for line in lines if "matmul" in line]
+    assert re.search(r"s +[\d.]+ [mµ]?s +[\d.]+ [kMG]?(FLOP|B)/s +[\d.]+ %$", product)
+    assert any(line.startswith("the plan as a whole") for line in lines)
+    assert "`einsumx calibrate --backend numpy` measures those of this machine." in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a!->a", "3,4"), "'!' is no label"),
+        (("ab,bc->ac", "3,4", "5,6"), "label 'b' has size 4 in operand 0"),
+        (("ab->a", "3,4", "--backend", "numpi"), "no backend is called 'numpi'"),
+        (("ab->a", "3,0"), "an axis has size 0, so that there is nothing to measure"),
+        (("ab->a", "3,4", "--device", "cuda"), "numpy cannot be profiled here: has arrays on the CPU only"),
+        (("ab,bc,cd->ad", "3,4", "4,5", "5,6", "--optimize", "quick"), "no optimizer is called 'quick'"),
+    ],
+    ids=["equation", "sizes", "backend", "empty", "device", "optimizer"],
+)
+def test_what_cannot_be_profiled_is_one_message_and_status_2(capsys, arguments, message):
+    assert main(["profile", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("einsumx profile: error: ")
+    assert message in printed.err
+    assert printed.out == ""
+
+
+def test_a_framework_that_is_not_installed_is_refused_with_how_to_install_it(capsys, monkeypatch):
+    class Missing(NumpyAdapter):
+        name = "nowhere"
+        module = "no_library_of_this_name"
+        install = "pip install 'nowhere[all]'"
+
+    monkeypatch.setitem(registry._registered, "nowhere", Missing())
+    registry.forget()
+    assert main(["profile", "ab->a", "3,4", "--backend", "nowhere"]) == 2
+    registry.forget()
+    assert "cannot be profiled here: not installed: pip install 'nowhere[all]'" in capsys.readouterr().err
