@@ -272,7 +272,7 @@ class Layout:
         return (*self.boxes, *(box for placed in self.rows for box in placed.boxes))
 
 
-Cell: TypeAlias = "list[tuple[str, str]]"
+Cell: TypeAlias = list[tuple[str, str]]
 """Lines of text, each with its style."""
 
 _WORK, _ALIVE = 3, 5

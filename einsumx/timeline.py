@@ -50,12 +50,12 @@ Names: TypeAlias = tuple[str, ...]
 """The labels that an axis runs over; none where that is not known, or its size is 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One thing that is there or happens.
 
     Attributes:
-        number: of the value that it gives.
+        number: of the value that it gives; that of the result has none of its own, but -1.
         sources: the numbers of the values that it takes.
         kind: what it is.
         call: how it is written in a plan.
@@ -75,13 +75,13 @@ class Row:
     kind: Kind
     call: str
     axes: tuple[tuple[Names, int], ...]
-    summed: tuple[tuple[Names, int], ...]
+    summed: tuple[tuple[Names, int], ...] = ()
     dtype: str
-    multiply_adds: int
-    made: int
+    multiply_adds: int = 0
+    made: int = 0
     held: int
     remark: str
-    times: int
+    times: int = 1
     band: int
 
 
@@ -191,10 +191,16 @@ def _plan_rows(plan: Plan, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
         for slot in slots:
             if slot in waiting:
                 given = waiting.pop(slot)
-                remark = f"{quantity(prod(given.shape) * itemsize(given.dtype), 'B')} {given.dtype}"
-                axes = labels.named(slot, given.shape)
                 yield Row(
-                    slot, (), "operand", f"%{slot} = operand {slot}", axes, (), given.dtype, 0, 0, held, remark, 1, band
+                    number=slot,
+                    sources=(),
+                    kind="operand",
+                    call=f"%{slot} = operand {slot}",
+                    axes=labels.named(slot, given.shape),
+                    dtype=given.dtype,
+                    held=held,
+                    remark=_amount(given.shape, given.dtype),
+                    band=band,
                 )
 
     read = {slot for op in plan.ops for slot in sources(op)}
@@ -206,23 +212,21 @@ def _plan_rows(plan: Plan, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
         band = min(band + (len(sources(op)) > 1), last)
         # A view holds what it looks at.
         left = entry.allocated or left
-    remark = f"{quantity(prod(plan.shape) * itemsize(plan.dtype), 'B')} {plan.dtype}"
-    axes = labels.named(plan.result, plan.shape)
     yield Row(
-        -1,
-        (plan.result,),
-        "result",
-        f"result %{plan.result}",
-        axes,
-        (),
-        plan.dtype,
-        0,
-        0,
-        left,
-        remark,
-        1,
-        band,
+        number=-1,
+        sources=(plan.result,),
+        kind="result",
+        call=f"result %{plan.result}",
+        axes=labels.named(plan.result, plan.shape),
+        dtype=plan.dtype,
+        held=left,
+        remark=_amount(plan.shape, plan.dtype),
+        band=band,
     )
+
+
+def _amount(shape: Sequence[int], dtype: str) -> str:
+    return f"{quantity(prod(shape) * itemsize(dtype), 'B')} {dtype}"
 
 
 def _moments(plan: Plan, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
@@ -237,19 +241,19 @@ def _moments(plan: Plan, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, 
 
 def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:
     return Row(
-        op.out,
-        sources(op),
-        _kind(op, cost),
-        f"%{op.out} = {call_text(op)}",
-        labels.named(op.out, cost.shape),
-        labels.summed(op),
-        cost.dtype,
-        cost.multiply_adds,
-        cost.allocated,
-        held,
-        remark_text(op, cost),
-        times,
-        band,
+        number=op.out,
+        sources=sources(op),
+        kind=_kind(op, cost),
+        call=f"%{op.out} = {call_text(op)}",
+        axes=labels.named(op.out, cost.shape),
+        summed=labels.summed(op),
+        dtype=cost.dtype,
+        multiply_adds=cost.multiply_adds,
+        made=cost.allocated,
+        held=held,
+        remark=remark_text(op, cost),
+        times=times,
+        band=band,
     )
 
 
@@ -337,11 +341,19 @@ class _Walk:
         cost = self._cost(root)
         held = cost.value + sum(size for _, size in cost.kept) + landing.copied * self._block
         held += 0 if root.nest else landing.whole
-        axes = tuple(((self._names[label],), self._sizes[label]) for label in root.output)
-        remark = f"{quantity(cost.value, 'B')} {dtype}, brought where it belongs"
-        times, band = self._times(root.nest), self._band - 1
         self.rows.append(
-            Row(-1, (number,), "result", f"result %{number}", axes, (), dtype, 0, 0, held, remark, times, band)
+            Row(
+                number=-1,
+                sources=(number,),
+                kind="result",
+                call=f"result %{number}",
+                axes=self._axes(root.output),
+                dtype=dtype,
+                held=held,
+                remark=f"{quantity(cost.value, 'B')} {dtype}, brought where it belongs",
+                times=self._times(root.nest),
+                band=self._band - 1,
+            )
         )
 
     def stage(self, stage: Stage, beside: int) -> int:
@@ -392,24 +404,39 @@ class _Walk:
         axes = tuple(
             ((self._names[label],) if size == self._sizes[label] else (), size) for label, size in zip(term, shape)
         )
-        nbytes = quantity(prod(shape) * itemsize(operand.dtype), "B")
-        remark = f"{nbytes} {operand.dtype}, " + ("where it lies" if self._plan.in_place[source] else "read")
-        call = f"%{source} = block of operand {source}"
-        times = self._times(stage.nests[place])
+        lies = "where it lies" if self._plan.in_place[source] else "read"
         self.rows.append(
-            Row(source, (), "operand", call, axes, (), operand.dtype, 0, 0, held, remark, times, self._band)
+            Row(
+                number=source,
+                sources=(),
+                kind="operand",
+                call=f"%{source} = block of operand {source}",
+                axes=axes,
+                dtype=operand.dtype,
+                held=held,
+                remark=f"{_amount(shape, operand.dtype)}, {lies}",
+                times=self._times(stage.nests[place]),
+                band=self._band,
+            )
         )
 
     def _add(self, stage: Stage, part: int, dtype: str, value: int, held: int) -> int:
         """The row that adds up the blocks of a label that is summed; the number of the sum."""
         number = self._number()
-        axes = tuple(((self._names[label],), self._sizes[label]) for label in stage.output)
         over = " ".join(self._names[label] for label in stage.loops)
-        remark = f"{quantity(prod(self._sizes[label] for label in stage.output))} additions"
-        call = f"%{number} = add up %{part} over blocks of {over}"
-        times = self._times(stage.inside)
         self.rows.append(
-            Row(number, (part,), "work", call, axes, (), dtype, 0, 0, held + value, remark, times, self._band)
+            Row(
+                number=number,
+                sources=(part,),
+                kind="work",
+                call=f"%{number} = add up %{part} over blocks of {over}",
+                axes=self._axes(stage.output),
+                dtype=dtype,
+                held=held + value,
+                remark=f"{quantity(prod(self._sizes[label] for label in stage.output))} additions",
+                times=self._times(stage.inside),
+                band=self._band,
+            )
         )
         return number
 
@@ -417,6 +444,9 @@ class _Walk:
     def _block(self) -> int:
         """Elements of a block of the result."""
         return prod(self._sizes[label] for label in self._plan.blocking.root.output)
+
+    def _axes(self, labels: Sequence[int]) -> tuple[tuple[Names, int], ...]:
+        return tuple(((self._names[label],), self._sizes[label]) for label in labels)
 
     def _number(self) -> int:
         self._next += 1
