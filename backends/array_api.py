@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "ArrayApiAdapter"]
 
@@ -163,6 +166,11 @@ class ArrayApiAdapter(Adapter):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.array_api_source import ArrayApiSpelling
+
+        return ArrayApiSpelling()
 
     # -- results ----------------------------------------------------------------------------------------
 

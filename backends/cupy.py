@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.backends.numpy import TRAITS as NUMPY
@@ -15,6 +15,9 @@ from einsumx.ops import Op
 from einsumx.pinned import Event, Ring
 from einsumx.plan import Plan
 from einsumx.rates import Rates
+
+if TYPE_CHECKING:
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -70,6 +73,11 @@ class CupyAdapter(NumpyAdapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         return Adapter.kernel(self, op, shapes, dtype)  # NumPy's kernels are for the CPU
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.numpy_source import CupySpelling
+
+        return CupySpelling(self.module, "cp")
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         def on_their_device(*operands: Array) -> Array:

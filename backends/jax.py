@@ -17,6 +17,7 @@ from einsumx.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.patching import Name
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -141,6 +142,11 @@ class JaxAdapter(Adapter):
         wide = self.xp.float32 if lhs.dtype.name in _HALVES else lhs.dtype
         product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
         return product.astype(lhs.dtype)
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.numpy_source import JaxSpelling
+
+        return JaxSpelling("jax.numpy", "jnp")
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         if len(plan.ops) > _LONG:

@@ -27,6 +27,7 @@ from einsumx.verify import replay
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
     from einsumx.patching import Name
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
@@ -224,20 +225,8 @@ class MxnetAdapter(Adapter):
         return swapped
 
     def swaps(self, axes: tuple[int, ...]) -> list[tuple[int, int]]:
-        """As few swaps of two axes as a transpose takes, where they are faster than it is.
-
-        Where the last axis stays, they copy whole rows, several times faster than MXNet 1's transpose, and than MXNet
-        2's beyond four axes.
-        """
-        if axes[-1] != len(axes) - 1 or not (self._is_first or len(axes) > 4):
-            return []
-        order, found = list(range(len(axes))), []
-        for place, axis in enumerate(axes):
-            other = order.index(axis)
-            if other != place:
-                found.append((place, other))
-                order[place], order[other] = order[other], order[place]
-        return found
+        """As few swaps of two axes as a transpose takes, where they are faster than it is."""
+        return _swaps(axes, self._is_first)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         # reshape_view shares memory, but takes a size of 0 for "as before"; nothing is copied where there is nothing.
@@ -357,6 +346,11 @@ class MxnetAdapter(Adapter):
         from einsumx.mxnet.replacing import names
 
         return names()
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.mxnet_source import MxnetSpelling
+
+        return MxnetSpelling(lambda axes: _swaps(axes, self._first_installed))
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         return self._in_np_shape(run if self._is_first else self._or_recorded(run, plan), plan)
@@ -497,6 +491,23 @@ class SymbolAdapter(MxnetAdapter):
 
     def prepare(self, run: Run, plan: Plan) -> Run:
         return recorded(plan, self)
+
+
+def _swaps(axes: tuple[int, ...], is_first: bool) -> list[tuple[int, int]]:
+    """As few swaps of two axes as a transpose takes, where they are faster than it is in that MXNet.
+
+    Where the last axis stays, they copy whole rows, several times faster than MXNet 1's transpose, and than MXNet 2's
+    beyond four axes.
+    """
+    if axes[-1] != len(axes) - 1 or not (is_first or len(axes) > 4):
+        return []
+    order, found = list(range(len(axes))), []
+    for place, axis in enumerate(axes):
+        other = order.index(axis)
+        if other != place:
+            found.append((place, other))
+            order[place], order[other] = order[other], order[place]
+    return found
 
 
 def _untraced() -> BackendError:

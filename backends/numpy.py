@@ -7,7 +7,7 @@ from contextvars import Context
 from functools import cached_property
 from math import prod
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import Casting, kind
@@ -18,6 +18,9 @@ from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
@@ -167,6 +170,11 @@ class NumpyAdapter(Adapter):
                 return numpy_kernels.total_workspace(operands[0].shape, op.axes, dtype)
             case _:
                 return 0
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.numpy_source import NumpySpelling
+
+        return NumpySpelling(self.module, "np")
 
     def _array(self, found: Any) -> Array:
         """What a ufunc gives; arrays of objects without axes come out as the object, which is boxed again."""

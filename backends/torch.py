@@ -23,6 +23,7 @@ from einsumx.verify import result_shape
 if TYPE_CHECKING:
     from einsumx.gradients import Recorded
     from einsumx.patching import Name
+    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -212,6 +213,11 @@ class TorchAdapter(Adapter):
                 return half_sum_workspace(operands[0], op.axes)
             case _:
                 return 0
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.torch_source import TorchSpelling
+
+        return TorchSpelling(self.module, "torch")
 
     # -- results ----------------------------------------------------------------------------------------
 

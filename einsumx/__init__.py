@@ -24,6 +24,7 @@ from einsumx.patching import Replacement, patch
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import cache_clear, cache_info
 from einsumx.registry import register
+from einsumx.spelling import Spelling
 from einsumx.threads import get_num_threads, set_num_threads
 from einsumx.traits import Traits
 
@@ -45,6 +46,7 @@ __all__ = [
     "Plan",
     "Replacement",
     "SizeError",
+    "Spelling",
     "SublistError",
     "Traits",
     "backends",

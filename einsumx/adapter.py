@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from einsumx.gradients import Recorded
     from einsumx.patching import Name
     from einsumx.pinned import Ring
+    from einsumx.spelling import Spelling
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
@@ -272,6 +273,15 @@ class Adapter:
     def prepare(self, run: Run, plan: Plan) -> Run:
         """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""
         return run
+
+    def spelling(self) -> Spelling:
+        """How the framework's calls are spelled in code, for :meth:`einsumx.plan.Plan.source`.
+
+        The default spells the defaults of the primitives here; where a primitive is overridden, its spelling is, too.
+        """
+        from einsumx.spelling import Spelling
+
+        return Spelling(self.module)
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation, label_names
 from einsumx.blocking import Blocking, Landing
 from einsumx.cost import returns_view
+from einsumx.errors import EinsumxError
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
 from einsumx.stages import Stage, ranges
@@ -114,6 +115,18 @@ class BlockedPlan:
 
     def _repr_html_(self) -> str:
         return self.draw()._repr_html_()
+
+    def source(self, backend: str | None = None, name: str = "contraction") -> NoReturn:
+        """There is none, unlike that of a :class:`~einsumx.plan.Plan`: what reads and keeps blocks is einsumx's own.
+
+        Raises:
+            EinsumxError: always; it says what has a source.
+        """
+        raise EinsumxError(
+            "a contraction in blocks has no source, as what reads, keeps and writes blocks is einsumx itself; a plan "
+            "without memory_limit= has one, for the contraction as a whole or for the shapes of a block\n"
+            f"  {self.equation.text}"
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

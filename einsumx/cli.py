@@ -93,7 +93,8 @@ wrong or einsumx fails, and 2 where nothing could be compared.
 _EXPLAIN = """\
 Prints the plan that einsumx would run, its arithmetic, what it copies and why,
 and its peak memory. The framework need not be installed. With --memory-limit,
-what is printed is how the contraction is cut into blocks that stay within it.
+what is printed is how the contraction is cut into blocks that stay within it;
+with --source, a function in plain code of the framework, without einsumx.
 --svg and --html draw it besides: the tree of the contraction, what each call
 takes and copies, and the memory that is alive meanwhile.
 """
@@ -266,6 +267,9 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
+    found.add_argument(
+        "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
+    )
     found.add_argument("--svg", metavar="FILE", type=_file(".svg"), help="draw the plan, as a picture")
     found.add_argument("--html", metavar="FILE", type=_file(".html"), help="the same with text and a table, as a page")
     found.set_defaults(run=_explain)
@@ -359,11 +363,16 @@ def _explain(options: argparse.Namespace) -> int:
         memory_limit=options.memory_limit,
         stored=options.stored,
     )
+    if options.source and options.json:
+        raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
     for path in filter(None, (options.svg, options.html)):
         try:
             found.draw().save(path)
         except OSError as error:
             raise EinsumxError(f"{path} cannot be written: {error.strerror}") from error
+    if options.source:
+        print(found.source(), end="")
+        return OK
     if isinstance(found, BlockedPlan):
         if options.json:
             _print_json(_blocked_data(found))

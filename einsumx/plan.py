@@ -139,6 +139,32 @@ class Plan:
 
         return retarget(self, backend, device)
 
+    def source(self, backend: str | None = None, name: str = "contraction") -> str:
+        """The plan as a function in plain code of its framework, to paste where einsumx is not to be imported.
+
+        It has the same calls in the same order, and gives what :func:`einsumx.einsum` gives on operands of these shapes
+        and dtypes; how the result lies in memory, warnings and speed are those of the framework's own functions. What
+        einsumx adds to these for speed is not in it: threads for NumPy, BLAS for integers, ``jax.jit``.
+
+        Args:
+            backend: whose code, where it is not the plan's own: the contraction is lowered anew for it
+                (:meth:`retarget`).
+            name: of the function.
+
+        Raises:
+            ValueError: ``name`` is no name that a function can have.
+            BackendError: there is no such backend, or it does not say how its calls are spelled.
+
+        >>> import einsumx
+        >>> print(einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30)).source("torch").splitlines()[-1].strip())
+        return torch.matmul(a, b.permute(0, 2, 1))
+        """
+        from einsumx.registry import get_backend
+        from einsumx.source import plan_source
+
+        plan = self if backend in (None, self.backend) else self.retarget(str(backend))
+        return plan_source(plan, get_backend(plan.backend), name)
+
     def to_json(self) -> str:
         """The plan as JSON text, for storing; :meth:`from_json` reads it back.
 

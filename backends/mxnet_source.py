@@ -1,0 +1,78 @@
+"""How MXNet's calls are spelled in code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from einsumx.dtypes import kind
+from einsumx.ops import Matmul
+from einsumx.spelling import Spelling, Value, listed, summed
+
+__all__ = ["MxnetSpelling"]
+
+Axes = tuple[int, ...]
+
+
+class MxnetSpelling(Spelling):
+    """The calls of ``mx.np`` and ``mx.npx``.
+
+    Args:
+        swaps: the swaps of two axes that are quicker than a transpose, if any are.
+    """
+
+    def __init__(self, swaps: Callable[[Axes], Sequence[tuple[int, int]]]) -> None:
+        super().__init__("mxnet", "mx")
+        self._swaps = swaps
+
+    def decorators(self, shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+        # Only so do shapes without axes or with sizes of 0 mean what they say, in whichever thread it is called.
+        return () if all(shape and 0 not in shape for shape in shapes) else ("@mx.util.use_np_shape",)
+
+    def transpose(self, array: Value, axes: Axes) -> str:
+        swaps = self._swaps(axes)
+        moved = "".join(f".swapaxes({first:d}, {second:d})" for first, second in swaps)
+        return self._through_int8(array, moved or f".transpose({listed(axes)})")
+
+    def reshape(self, array: Value, shape: Axes) -> str:
+        # A view takes a size of 0 for "as before"; nothing is copied where there is nothing.
+        call = "reshape" if 0 in shape or not shape else "reshape_view"
+        return f"{array.text}.{call}({listed(shape)})"
+
+    def diagonal(self, array: Value, axis1: int, axis2: int) -> str:
+        axes = "" if len(array.shape) == 2 else f", axis1={axis1:d}, axis2={axis2:d}"
+        if kind(array.dtype) == "b":
+            return f'mx.np.diagonal({array.text}.astype("int8"){axes}).astype("bool")'
+        return f"mx.np.diagonal({array.text}{axes})"
+
+    def copy(self, array: Value) -> str:
+        return f"{array.text}.copy()"
+
+    def cast(self, array: Value, dtype: str) -> str:
+        return f'{array.text}.astype("{dtype}")'
+
+    def sum(self, array: Value, axes: Axes) -> str:
+        rank = len(array.shape)
+        kept = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
+        if 0 in kept:  # MXNet 1 fails to sum what has no elements into what has none
+            return f"{array.text}.reshape({listed(kept)})"
+        if kind(array.dtype) == "b":
+            return f"mx.np.any({', '.join(filter(None, (array.text, summed(axes, rank))))})"
+        return f"{array.text}.sum({summed(axes, rank)})"
+
+    def multiply(self, lhs: Value, rhs: Value) -> str:
+        return f"mx.np.multiply({lhs.text}, {rhs.text})"
+
+    def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
+        flags = [name for name, is_set in (("a", op.transpose_lhs), ("b", op.transpose_rhs)) if is_set]
+        transposed = "".join(f", transpose_{name}=True" for name in flags)
+        if not op.inner_batch:
+            return f"mx.npx.batch_dot({lhs.text}, {rhs.text}{transposed})"
+        left, right = (f"{side.text}.as_nd_ndarray()" for side in (lhs, rhs))
+        return f"mx.nd.linalg.gemm2({left}, {right}{transposed}, axis=1).as_np_ndarray()"
+
+    def native(self, equation: str, arrays: Sequence[Value]) -> str:
+        return f'mx.np.einsum("{equation}", {", ".join(array.text for array in arrays)})'
+
+    def _through_int8(self, array: Value, calls: str) -> str:
+        """Methods for bools too, of which MXNet takes no transposes."""
+        return f'{array.text}.astype("int8"){calls}.astype("bool")' if kind(array.dtype) == "b" else array.text + calls

@@ -1,0 +1,395 @@
+"""A plan as code: what it looks like, what is never in it, and who has none. That it is right is judged elsewhere."""
+
+import ast
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from source_einsum import contraction
+
+import einsumx
+from einsumx import registry
+from einsumx.backends.cupy import ADAPTER as CUPY
+from einsumx.backends.mxnet import ADAPTER as MXNET
+from einsumx.backends.numpy import NumpyAdapter
+from einsumx.cli import main
+from einsumx.conformance.oracle import expect, judge
+from einsumx.ops import Copy, Native, Reshape
+from einsumx.rates import calibrated
+from einsumx.registry import BUILTIN
+from einsumx.spelling import Value
+
+SCORES = ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128))
+
+HEAD = '''\
+def contraction(a, b):
+    """bind,bjnd->bnij
+
+    a: (64, 100, 8, 128) float32
+    b: (64, 50, 8, 128) float32
+    result: (64, 8, 100, 50) float32
+    """
+'''
+
+SHOWN = {
+    "numpy": f"""\
+import numpy as np
+
+
+{HEAD}\
+    return np.matmul(a.transpose(0, 2, 1, 3), b.transpose(0, 2, 3, 1))
+""",
+    "torch": f"""\
+import torch
+
+
+{HEAD}\
+    return torch.matmul(a.permute(0, 2, 1, 3), b.permute(0, 2, 3, 1))
+""",
+    "mxnet": f"""\
+import mxnet as mx
+
+
+{HEAD}\
+    # (512, 100, 128) float32; a copy: its axes in the order of the matmul
+    x1 = a.transpose(0, 2, 1, 3).reshape_view(512, 100, 128)
+    # (512, 50, 128) float32; a copy: its axes in the order of the matmul
+    x2 = b.transpose(0, 2, 1, 3).reshape_view(512, 50, 128)
+    return mx.npx.batch_dot(x1, x2, transpose_b=True).reshape_view(64, 8, 100, 50)
+""",
+}
+
+
+@pytest.fixture(params=[False])
+def mxnet_1(request, monkeypatch):
+    """Plans for MXNet are those for MXNet 2, or 1 where the parameter says so, whichever is installed."""
+    monkeypatch.setitem(vars(MXNET), "_first_installed", request.param)
+    calibrated.cache_clear()
+    yield
+    monkeypatch.undo()
+    calibrated.cache_clear()
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The adapter of the example library, which says nothing of code, registered."""
+    monkeypatch.syspath_prepend(Path(__file__).parent / "example_backend")
+    monkeypatch.setattr(registry, "_registered", {})
+    import einsumx_example.backend
+
+    einsumx.register(einsumx_example.backend.ADAPTER)
+    yield einsumx_example
+    monkeypatch.undo()
+    registry.forget()
+
+
+@pytest.mark.parametrize("backend", SHOWN)
+def test_attention_scores_are_one_product_and_the_views_or_copies_before_it(backend, mxnet_1):
+    assert einsumx.plan(*SCORES, dtypes="float32", backend=backend).source() == SHOWN[backend]
+
+
+@pytest.mark.parametrize("backend", SHOWN)
+def test_the_source_for_another_backend_is_that_of_a_plan_for_it(backend, mxnet_1):
+    assert einsumx.plan(*SCORES, dtypes="float32", backend="jax").source(backend) == SHOWN[backend]
+
+
+def test_each_call_that_works_has_a_line_and_copies_have_their_reason():
+    plan = einsumx.plan("bnij,bjnd,ndm->bim", (4, 8, 10, 5), (4, 5, 8, 12), (8, 12, 50), dtypes="float32")
+    assert statements(plan) == [
+        "# (8, 4, 5, 50) float32",
+        "x1 = np.matmul(b.transpose(2, 0, 1, 3).reshape(8, 20, 12), c).reshape(8, 4, 5, 50)",
+        "# (4, 10, 40) float32; a copy: its contracted axes do not merge",
+        "x2 = a.transpose(0, 2, 1, 3).copy().reshape(4, 10, 40)",
+        "# (4, 40, 50) float32; a copy: its contracted axes do not merge",
+        "x3 = x1.transpose(1, 0, 2, 3).copy().reshape(4, 40, 50)",
+        "return np.matmul(x2, x3)",
+    ]
+
+
+def test_what_the_framework_does_otherwise_is_written_out():
+    assert statements(einsumx.plan("bij,bjk->bik", *[(9, 40, 40)] * 2, dtypes="bool")) == [
+        "return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(bool)"
+    ]
+    assert statements(einsumx.plan("ij->i", (3, 4), dtypes="int8")) == ["return a.sum(axis=1, dtype=np.int8)"]
+    assert statements(einsumx.plan("bij,bjk->bik", *[(9, 40, 40)] * 2, dtypes="bfloat16", backend="jax")) == [
+        "return jnp.matmul(a, b, preferred_element_type=jnp.float32).astype(jnp.bfloat16)"
+    ]
+    assert statements(einsumx.plan("ij->ji", (1, 1))) == ["return a.T"]
+    assert statements(einsumx.plan("ij->", (1, 1)))[-1] == "return a.reshape(()).copy()[()]"
+
+
+@pytest.mark.parametrize("mxnet_1", [True], indirect=True)
+def test_a_product_with_a_batch_axis_inside_is_that_of_mxnets_linear_algebra(mxnet_1):
+    plan = einsumx.plan("bind,bjnd->binj", (8, 100, 4, 32), (8, 50, 4, 32), dtypes="float32", backend="mxnet")
+    left, right = (f"{name}.as_nd_ndarray()" for name in "ab")
+    assert (
+        " ".join(statements(plan))
+        == f"return mx.nd.linalg.gemm2({left}, {right}, transpose_b=True, axis=1).as_np_ndarray()"
+    )
+
+
+def test_large_values_are_let_go_when_nothing_reads_them_any_more():
+    equation, sizes = "ij,jk,kl,lm->im", [(600, 700), (700, 500), (500, 800), (800, 10)]
+    assert statements(einsumx.plan(equation, *sizes, optimize=False)) == [
+        "x1 = np.matmul(a, b).T  # (500, 600) float64",
+        "x2 = np.matmul(c.T, x1).T  # (600, 800) float64",
+        "del x1",
+        "return np.matmul(x2, d)",
+    ]
+    small = [tuple(size // 10 for size in shape) for shape in sizes]
+    assert not any(line.startswith("del") for line in statements(einsumx.plan(equation, *small, optimize=False)))
+
+
+def test_no_line_is_longer_than_100_columns():
+    many = einsumx.plan(*(part for k in range(60) for part in ((2, 2), [k, k + 1])), [0, 60])
+    wide = einsumx.plan("abcdefghijklmnopqrstuvwx,bcdefghijklmnopqrstuvwx->a", (1,) * 24, (1,) * 23)
+    rearranged = einsumx.plan("abcdefghijklmnopqrstuvwxyzABCDE->EDCBAzyxwvutsrqponmlkjihgfedcba", (1,) * 31)
+    for plan in (many, wide, rearranged):
+        for backend in BUILTIN:
+            source = plan.source(backend)
+            assert max(map(len, source.splitlines())) <= 100
+            compile(source, "<source>", "exec")
+
+
+def test_more_operands_than_letters_are_numbered():
+    plan = einsumx.plan(*(part for k in range(27) for part in ((2, 2), [k, k + 1])), [0, 27], dtypes="int64")
+    arrays = [np.array([[1, k % 3], [0, 1]]) for k in range(27)]
+    assert "a0, a1, a2," in plan.source()
+    np.testing.assert_array_equal(contraction(plan.source(), "numpy")(*arrays), np.linalg.multi_dot(arrays))
+
+
+def test_an_operand_that_must_repeat_itself_is_said_to():
+    plan = einsumx.plan("ij,jk->ik", np.broadcast_to(np.ones(4), (3, 4)), np.ones((4, 5)))
+    assert "a: (3, 4) float64, the same all along axis 0" in plan.source()
+
+
+@pytest.mark.parametrize("dtype", CUPY.cpu.matmul_dtypes & {"float32", "int8", "complex64"} | {"bool", "float16"})
+@pytest.mark.parametrize("equation", ["bind,bjnd->bnij", "iij,jk->", "ij,jk,kl->li", "ij->ji"])
+def test_cupys_code_is_right_where_cupy_is_numpy(equation, dtype, monkeypatch):
+    """CuPy's arrays have NumPy's methods, by its documentation; there is no GPU to try them on."""
+    monkeypatch.setitem(sys.modules, "cupy", np)
+    sizes = dict(zip("bindjkl", (2, 3, 4, 5, 3, 6, 2)))
+    terms = equation.partition("->")[0].split(",")
+    shapes = [tuple(sizes[label] for label in term) for term in terms]
+    arrays = [np.random.default_rng(0).integers(0, 3, shape).astype(dtype) for shape in shapes]
+    source = einsumx.plan(equation, *shapes, dtypes=dtype, backend="cupy").source()
+    assert source.startswith("import cupy as cp") or "cp." not in source
+    verdict = judge(contraction(source, "cupy", "numpy")(*arrays), expect(equation, *arrays))
+    assert verdict, verdict.wrong
+
+
+def test_arrays_of_objects_are_contracted_as_numpy_does():
+    matrix = np.array([[10**20 + i + j for j in range(3)] for i in range(3)], object)
+    for equation in ("ij,jk->ik", "ij,jk->", "ij,ij->", "i,j->ij", "i,i->", "ij->j", "ii->", ",->"):
+        terms = equation.partition("->")[0].split(",")
+        arrays = [matrix[(0,) * (2 - len(term))] if term else np.array(10**20, object) for term in terms]
+        found = contraction(einsumx.plan(equation, *arrays).source(), "numpy")(*arrays)
+        wanted = einsumx.einsum(equation, *arrays)
+        assert type(found) is type(wanted)
+        np.testing.assert_array_equal(found, wanted)
+
+
+# -- what users give never gets into the code ----------------------------------------------------------------------
+
+CALLS = {"numpy": "np", "torch": "torch", "jax": "jnp", "cupy": "cp", "mxnet": "mx", "array_api": "xp"}
+
+HOSTILE = st.one_of(
+    st.sampled_from(
+        [
+            '"""\nimport os\n"""',
+            "\\",
+            '"',
+            '\\"""',
+            "'''",
+            "a\nimport os",
+            "\r",
+            "\x0c",
+            "\u2028",
+            "\u202e",
+            "\\N{DEL}",
+            "#",
+            "",
+        ]
+    ),
+    st.text(max_size=6),
+)
+
+
+def statements(plan):
+    """The lines of a plan's source after its docstring."""
+    return [line.strip() for line in plan.source().partition('\n    """\n')[2].splitlines()]
+
+
+def code(source):
+    """What a source does, apart from comments and the docstring: after a look at what it is made of."""
+    tree = ast.parse(source)
+    *imports, function = tree.body
+    assert all(isinstance(node, ast.Import) for node in imports)
+    assert isinstance(function, ast.FunctionDef)
+    documentation, *body = function.body
+    assert isinstance(documentation.value.value, str)
+    *others, last = body
+    assert all(isinstance(node, ast.Assign | ast.Delete) for node in others)
+    assert isinstance(last, ast.Return)
+    for statement in body:
+        for node in ast.walk(statement):
+            assert isinstance(node, ALLOWED), node
+            if isinstance(node, ast.Attribute):
+                assert not node.attr.startswith("_") or node.attr == "__array_namespace__"
+    function.body = body
+    return ast.dump(tree)
+
+
+ALLOWED = (
+    *(ast.Assign, ast.Delete, ast.Return, ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.expr_context),
+    *(ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.UnaryOp, ast.USub, ast.Compare, ast.NotEq),
+)
+
+
+@settings(max_examples=60)
+@given(labels=st.lists(st.one_of(HOSTILE, st.tuples(HOSTILE), st.integers()), min_size=4, max_size=4, unique=True))
+def test_labels_of_any_kind_change_nothing_in_the_text(labels):
+    def source(i, j, k, m, backend):
+        plan = einsumx.plan((2, 3, 3), [i, j, j], (3, 4), [j, k], (4, 5), [k, m], [m, i], dtypes="float32")
+        return plan.source(backend)
+
+    for backend in CALLS:
+        assert source(*labels, backend) == source(0, 1, 2, 3, backend)
+
+
+@settings(max_examples=200)
+@given(equation=HOSTILE, reason=HOSTILE)
+def test_a_stored_plan_with_any_text_in_it_is_the_same_code(equation, reason):
+    plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
+    assert any(isinstance(op, Copy) for op in plan.ops)
+    ops = tuple(dataclasses.replace(op, reason=reason) if isinstance(op, Copy) else op for op in plan.ops)
+    source = dataclasses.replace(plan, equation=equation, ops=ops).source()
+    assert code(source) == code(plan.source())
+    assert all(letter.isprintable() or letter == "\n" for letter in source)
+
+
+@pytest.mark.parametrize("backend", CALLS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8"])
+def test_code_is_an_import_and_a_function_of_calls(backend, dtype):
+    for equation, shapes in {
+        "iij,jk,kl->l": [(3, 3, 4), (4, 5), (5, 6)],
+        "bind,bjnd->bnij": SCORES[1:],
+        "i,j,->": [(3,), (4,), ()],
+        "ij,jk->ik": [(3, 0), (0, 4)],
+    }.items():
+        plan = einsumx.plan(equation, *shapes, dtypes=dtype, backend=backend)
+        source = plan.source()
+        code(source)
+        used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        known = {"bool", CALLS[backend], *"abcdefgh"}
+        assert all(name in known or name.startswith("x") for name in used)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dtype": "float64)\nimport os"},
+        {"dtype": "float64; import os"},
+        {"operands": [{"shape": ["__import__('os')"], "dtype": "float64"}], "shape": ["__import__('os')"]},
+        {"ops": [{"op": "Reshape", "out": 1, "src": 0, "shape": ["3"]}], "shape": ["3"]},
+        {"ops": [{"op": "Native", "out": 1, "operands": [0], "equation": '"->"'}]},
+        {"ops": [{"op": "Cast", "out": 1, "src": 0, "dtype": "float64).__class__.mro("}]},
+    ],
+    ids=str,
+)
+def test_a_stored_plan_with_text_for_numbers_or_names_has_no_source(change):
+    """Whoever reads the plan back, or whoever asks for the source, finds that it is none."""
+    plan = einsumx.plan("i->i", (3,))
+    assert isinstance(plan.ops[0], Reshape)
+    data = {**json.loads(plan.to_json()), **change}
+    with pytest.raises(einsumx.EinsumxError):
+        einsumx.Plan.from_json(json.dumps(data)).source()
+
+
+def test_the_equation_of_a_generic_call_has_nothing_but_labels():
+    plan = einsumx.plan("i,i->", (3,), (3,))
+    ops = (Native(2, (0, 1), '",",->'),)
+    with pytest.raises(einsumx.EinsumxError):
+        dataclasses.replace(plan, ops=ops, result=2).source()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "np", "lambda", "print", "f(x):\n  import os\ndef g", "ｎｐ", "é"])
+def test_a_function_has_a_name_that_hides_nothing(name):
+    with pytest.raises(ValueError, match="name="):
+        einsumx.plan(*SCORES).source(name=name)
+    assert "def scores(a, b):" in einsumx.plan(*SCORES).source(name="scores")
+
+
+# -- who has none --------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_has_a_source_by_the_defaults_as_far_as_its_primitives_are_the_defaults(example):
+    plan = einsumx.plan("bind,bjnd->bnij", (2, 3, 4, 5), (2, 6, 4, 5), backend="einsumx_example")
+    source = plan.source()
+    assert "import einsumx_example as xp" in source
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(2, 6, 4, 5))
+    found = contraction(source, "einsumx_example")(example.asarray(a), example.asarray(b))
+    verdict = judge(np.array(found.tolist()), expect("bind,bjnd->bnij", a, b))
+    assert verdict, verdict.wrong
+
+
+def test_a_backend_with_a_primitive_of_its_own_is_told_what_to_say(example):
+    plan = einsumx.plan("ij->i", (3, 4), backend="einsumx_example")
+    with pytest.raises(
+        einsumx.BackendError, match=r"einsumx_example has its own sum.*spelling\(\).* einsumx\.Spelling"
+    ):
+        plan.source()
+
+
+def test_a_backend_says_how_its_calls_are_spelled(example, monkeypatch):
+    class Spelling(einsumx.Spelling):
+        def sum(self, array, axes):
+            return f"{self.name}.total({array.text}, {axes})"
+
+    monkeypatch.setattr(type(registry.get_backend("einsumx_example")), "spelling", lambda self: Spelling(self.module))
+    source = einsumx.plan("ij->i", (3, 4), backend="einsumx_example").source()
+    assert source.endswith("    return xp.total(a, (1,))\n")
+    found = contraction(source, "einsumx_example")(example.asarray(np.arange(12.0).reshape(3, 4)))
+    assert found.tolist() == [6.0, 22.0, 38.0]
+    with pytest.raises(einsumx.BackendError, match=r"Spelling does not say how copy is written"):
+        Spelling("einsumx_example").copy(Value("a", (3,), "float64"))
+
+
+def test_a_subclass_of_a_backend_of_ours_with_another_primitive_is_told_too():
+    class Other(NumpyAdapter):
+        name = "other"
+
+        def matmul(self, *arguments):
+            return super().matmul(*arguments)
+
+    from einsumx.source import plan_source
+
+    with pytest.raises(einsumx.BackendError, match="other has its own matmul"):
+        plan_source(einsumx.plan(*SCORES), Other())
+
+
+def test_a_contraction_in_blocks_says_that_it_has_none():
+    plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
+    with pytest.raises(einsumx.EinsumxError, match=r"blocks has no source.*without memory_limit="):
+        plan.source()
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_source(capsys):
+    assert main(["explain", "--source", "bind,bjnd->bnij", "64,100,8,128", "64,50,8,128", "--backend", "torch"]) == 0
+    assert capsys.readouterr().out == SHOWN["torch"]
+
+
+def test_the_command_prints_either_code_or_json(capsys):
+    assert main(["explain", "--source", "--json", "ij->i", "3,4"]) == 2
+    assert "leave one of them away" in capsys.readouterr().err
+    assert main(["explain", "--source", "ij,jk->ik", "900,800", "800,900", "--memory-limit", "9MB"]) == 2
+    assert "has no source" in capsys.readouterr().err
