@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from einsumx.patching import Name
     from einsumx.spelling import Spelling
 
-__all__ = ["ADAPTER", "TorchAdapter"]
+__all__ = ["ADAPTER", "SIGNED", "TorchAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _HALVES = frozenset({"float16", "bfloat16"})
-_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
-_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *_SIGNED})
+SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *SIGNED})
 
 # Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
 # has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
@@ -39,7 +39,7 @@ CPU = Traits(
     short_rows=True,
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
-    matmul_through=(("bool", "float32"), *_SIGNED.items()),
+    matmul_through=(("bool", "float32"), *SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=_HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -79,7 +79,7 @@ class TorchAdapter(Adapter):
     @cached_property
     def _signed(self) -> dict[Any, Any]:
         """The unsigned dtypes for which torch has no sum, and the signed ones whose sums have the same bits."""
-        return {self.dtype(name): self.dtype(signed) for name, signed in _SIGNED.items() if hasattr(self.xp, name)}
+        return {self.dtype(name): self.dtype(signed) for name, signed in SIGNED.items() if hasattr(self.xp, name)}
 
     @cached_property
     def _kernels(self) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from einsumx.backends.torch import SIGNED
 from einsumx.dtypes import kind
 from einsumx.ops import Matmul
 from einsumx.spelling import Spelling, Value, listed, numbers
 
 __all__ = ["TorchSpelling"]
-
-_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
 
 class TorchSpelling(Spelling):
@@ -41,8 +40,8 @@ class TorchSpelling(Spelling):
         dims = [f"dim={numbers(axes)}"] if len(axes) < len(array.shape) else []
         if kind(array.dtype) == "b":
             return self._any(array, axes)
-        if array.dtype in _SIGNED:  # for which torch has no sum; the signed one has the same bits
-            signed = self.dtype(_SIGNED[array.dtype])
+        if array.dtype in SIGNED:  # for which torch has no sum; the signed one has the same bits
+            signed = self.dtype(SIGNED[array.dtype])
             arguments = ", ".join((*dims, f"dtype={signed}"))
             return f"{array.text}.view({signed}).sum({arguments}).view({self.dtype(array.dtype)})"
         own = [f"dtype={self.dtype(array.dtype)}"] if kind(array.dtype) in "iu" else []

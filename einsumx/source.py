@@ -102,13 +102,11 @@ class _Function:
             self._drafts[op.out] = self._drafted(op)
             if self._uses[op.out] > 1:
                 self._put(op.out)
-        draft, made_by = self._drafts[self._plan.result], self._plan.ops[-1]
-        text = draft.text
-        if not self._plan.shape:
-            text = self._spelling.element(self._value(self._plan.result), made_by)
-        self._lines += _comment(*_copies(draft))
-        self._lines += _folded(f"return {text}")
-        return self._lines
+        result = self._plan.result
+        (made_by,) = (op for op in self._plan.ops if op.out == result)
+        is_element = not self._plan.shape
+        text = self._spelling.element(self._value(result), made_by) if is_element else self._drafts[result].text
+        return [*self._lines, *_comment(*_copies(self._drafts[result])), *_folded(f"return {text}")]
 
     def _drafted(self, op: Op) -> _Draft:
         """The call of an op; of its sources those get names first that it could not have in it and be read well."""
@@ -181,9 +179,10 @@ def _operand_names(count: int) -> list[str]:
 def _docstring(plan: Plan, names: Sequence[str]) -> list[str]:
     """The equation, and what the function takes and gives."""
     equation = plan.equation
-    if len(equation) > _COLUMNS - 2 * _INDENT:
+    width = _COLUMNS - 2 * _INDENT
+    if len(equation) > width:
         equation = equation.replace(",", ", ")
-    first, *others = map(_quoted, wrap(_shown(equation), _COLUMNS - 4 * _INDENT) or [""])
+    first, *others = map(_quoted, wrap(_shown(equation), width) or [""])
     alike: dict[str, list[str]] = {}
     for name, operand in zip(names, plan.operands):
         alike.setdefault(_described(operand), []).append(name)
@@ -240,7 +239,9 @@ def _folded(line: str) -> list[str]:
 
 
 def _check(plan: Plan) -> None:
-    """Raise EinsumxError where a plan, which anyone may have stored, has text in the place of a number or a name."""
+    """Raise EinsumxError where a plan, which anyone may have stored, has text for a number or a name, or no result."""
+    if plan.result not in (op.out for op in plan.ops):
+        raise EinsumxError(f"no op of the plan writes its result, slot %{plan.result}")
     found: list[object] = [*plan.shape, *(size for operand in plan.operands for size in operand.shape)]
     dtypes: set[object] = {plan.dtype, *(operand.dtype for operand in plan.operands)}
     for op in plan.ops:

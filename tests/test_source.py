@@ -98,6 +98,12 @@ def test_the_source_for_another_backend_is_that_of_a_plan_for_it(backend, mxnet_
     assert einsumx.plan(*SCORES, dtypes="float32", backend="jax").source(backend) == SHOWN[backend]
 
 
+def test_the_readme_shows_the_source_that_there_is():
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
+    command = "einsumx explain --source 'bind,bjnd->bnij' 64,100,8,128 64,50,8,128 --backend mxnet"
+    assert f"$ {command}\n{SHOWN['mxnet']}```" in readme
+
+
 def test_each_call_that_works_has_a_line_and_copies_have_their_reason():
     plan = einsumx.plan("bnij,bjnd,ndm->bim", (4, 8, 10, 5), (4, 5, 8, 12), (8, 12, 50), dtypes="float32")
     assert statements(plan) == [
@@ -299,6 +305,7 @@ def test_code_is_an_import_and_a_function_of_calls(backend, dtype):
         {"ops": [{"op": "Reshape", "out": 1, "src": 0, "shape": ["3"]}], "shape": ["3"]},
         {"ops": [{"op": "Native", "out": 1, "operands": [0], "equation": '"->"'}]},
         {"ops": [{"op": "Cast", "out": 1, "src": 0, "dtype": "float64).__class__.mro("}]},
+        {"ops": [], "result": 0},
     ],
     ids=str,
 )
