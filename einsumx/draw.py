@@ -33,6 +33,7 @@ _LETTER = 0.602
 
 _LINE, _PAD, _MARGIN, _GAP = 16.0, 2.0, 16.0, 22.0
 _LANE, _BARS, _NARROW = 14.0, 232.0, 880.0
+_SHRUNK = 0.8
 _CALL, _AXES = 50, 46
 """Letters after which a column goes on in the next line."""
 
@@ -73,9 +74,9 @@ _PAGE = """\
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ margin: 0 auto; padding: 1.5rem; max-width: 90rem; font: 0.9375rem/1.45 system-ui, sans-serif;
+body {{ margin: 0 auto; padding: 1.5rem; max-width: 110rem; font: 0.9375rem/1.45 system-ui, sans-serif;
   background: #ffffff; color: #1c2024; }}
-h1 {{ font: 600 1.25rem/1.4 ui-monospace, monospace; margin: 0 0 1rem; overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.375rem; margin: 0 0 1rem; }}
 h2 {{ font-size: 1.125rem; margin: 2rem 0 0.5rem; }}
 .wide {{ overflow-x: auto; border: 1px solid #d5dae0; border-radius: 4px; }}
 .wide:focus-visible {{ outline: 2px solid #0b5cad; }}
@@ -94,7 +95,7 @@ tbody th {{ font-weight: normal; }}
 </style>
 </head>
 <body>
-<h1>{title}</h1>
+<h1>A contraction as einsumx runs it</h1>
 <main>
 <div class="wide" tabindex="0" role="region" aria-label="picture of the plan">
 {picture}</div>
@@ -448,9 +449,11 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _svg(found: Timeline, made: Layout) -> str:
     view = f'viewBox="0 0 {made.width:.0f} {made.height:.0f}"'
+    # In a narrow window it shrinks as far as letters stay legible, and is scrolled from there on.
+    style = f"max-width:100%;min-width:{made.width * _SHRUNK:.0f}px;height:auto"
     size = f'width="{made.width:.0f}" height="{made.height:.0f}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="einsumx" role="img" {size} {view}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="einsumx" role="img" {size} {view} style="{style}">',
         f"<title>Plan of {_safe(found.equation)}</title>",
         f"<desc>{_safe(found.text)}\n{_safe('; '.join(found.facts))}</desc>",
         f"<style>{_style()}</style>",
