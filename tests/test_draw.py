@@ -56,6 +56,15 @@ def blocked(case):
     return plan(equation, *shapes, memory_limit=limit, stored=stored)
 
 
+def within(equation, shapes, limit):
+    """The contraction in blocks under a limit, or under the smallest that there is."""
+    try:
+        return plan(equation, *shapes, memory_limit=limit, stored=True)
+    except einsumx.MemoryLimitError as error:
+        smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error))[1])
+        return plan(equation, *shapes, memory_limit=smallest, stored=True)
+
+
 def every_plan():
     yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32")
     yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="jax")
@@ -202,6 +211,21 @@ def test_the_most_memory_of_a_picture_is_the_peak_of_the_plan(made):
     assert found.peak_bytes == made.peak_bytes
     made_layout = layout(found)
     assert max(found.base + row.held for row in found.rows) * made_layout.scale <= 232.001
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_so_it_is_for_random_contractions_whole_and_in_blocks(seed):
+    chance = random.Random(seed)
+    for _ in range(10):
+        labels = "abcdefg"[: chance.randint(1, 7)]
+        sizes = {label: chance.choice([1, 2, 7, 30]) for label in labels}
+        terms = ["".join(chance.choices(labels, k=chance.randint(1, 4))) for _ in range(chance.randint(1, 4))]
+        used = sorted(set("".join(terms)))
+        equation = f"{','.join(terms)}->{''.join(chance.sample(used, chance.randint(0, len(used))))}"
+        shapes = [tuple(sizes[label] for label in term) for term in terms]
+        whole = plan(equation, *shapes, backend=chance.choice(["numpy", "torch", "jax", "array_api"]))
+        for made in (whole, within(equation, shapes, int(whole.peak_bytes * chance.uniform(0.3, 1.2)))):
+            assert made.draw().timeline.peak_bytes == made.peak_bytes
 
 
 def test_memory_is_what_is_alive_while_each_op_runs():
