@@ -211,7 +211,7 @@ def test_what_the_table_says_is_not_so_before(row):
 
 
 def test_the_example_finds_the_same_results_before_and_after(tmp_path):
-    command = [sys.executable, str(EXAMPLE), "--small"]
+    command = [sys.executable, str(EXAMPLE)]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     differences = re.findall(r"^(?:imperative|hybridized) .* ms .* ms .*x +(\S+)$", done.stdout, re.MULTILINE)

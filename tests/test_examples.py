@@ -1,0 +1,101 @@
+"""The scripts under docs/examples/: each runs in small and says what it checks, and its checks can fail."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import patching
+
+FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+EXAMPLES = {
+    "attention": ["numpy", "ratio"],
+    "two_electron": ["multiply-adds", "occupied to virtual", "difference"],
+    "larger_than_memory": ["MB in", "peak memory", "steps"],
+    "patched": ["rotated", "gaps_filled"],
+}
+"""The examples that need NumPy alone, and what they print; MXNet's is in tests/test_mxnet_page.py."""
+
+
+@pytest.fixture
+def example(monkeypatch, capfd):
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+        return capfd.readouterr().out
+
+    yield run
+    logging.getLogger("einsumx").setLevel(logging.NOTSET)
+
+
+def test_every_example_is_run_by_a_test():
+    assert {path.stem for path in FOLDER.glob("*.py")} == {*EXAMPLES, "mxnet_attention"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_in_small(name, example):
+    printed = example(name)
+    for text in EXAMPLES[name]:
+        assert text in printed
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_fails_where_results_are_wrong(name, example, monkeypatch):
+    einsum = einsumx.einsum
+
+    def wrong(*operands, out=None, **options):
+        result = einsum(*operands, out=out, **options) * np.float32(1.01)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    monkeypatch.setattr(einsumx, "einsum", wrong)
+    monkeypatch.setattr(patching, "einsum", wrong)
+    with pytest.raises(AssertionError, match="differ"):
+        example(name)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_says_what_its_arguments_are(name, example, capfd):
+    with pytest.raises(SystemExit) as ended:
+        example(name, "--help")
+    assert ended.value.code == 0
+    assert "--full" in capfd.readouterr().out
+
+
+def test_attention_runs_on_every_framework_that_is_installed(example):
+    printed = example("attention")
+    for name in ("numpy", "torch", "jax", "mxnet"):
+        assert (f"\n{name} " in printed) == bool(find_spec(name))
+
+
+def test_the_page_on_patch_runs_as_it_stands(caplog):
+    caplog.set_level("INFO", "einsumx")
+    page = FOLDER.parent.joinpath("patch.md").read_text(encoding="utf-8")
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert [text.partition(":")[0] for text in caplog.messages] == [
+        "numpy.einsum of 'ij->i' is left to the framework",
+    ]
+
+
+def test_what_a_users_code_leaves_to_numpy_is_logged():
+    place = str(Path(einsumx.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "patched.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": place},
+    )
+    assert "numpy.einsum of 'ij->i' is left to the framework: it has an operand of type numpy.ma" in done.stderr
