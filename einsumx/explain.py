@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from logging import DEBUG, INFO
-from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
-from einsumx.dtypes import itemsize
 from einsumx.log import log
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.plan import Plan
