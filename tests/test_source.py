@@ -174,7 +174,7 @@ def test_an_operand_that_must_repeat_itself_is_said_to():
     assert "a: (3, 4) float64, the same all along axis 0" in plan.source()
 
 
-@pytest.mark.parametrize("dtype", CUPY.cpu.matmul_dtypes & {"float32", "int8", "complex64"} | {"bool", "float16"})
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "float16", "float32", "int8"])
 @pytest.mark.parametrize("equation", ["bind,bjnd->bnij", "iij,jk->", "ij,jk,kl->li", "ij->ji"])
 def test_cupys_code_is_right_where_cupy_is_numpy(equation, dtype, monkeypatch):
     """CuPy's arrays have NumPy's methods, by its documentation; there is no GPU to try them on."""
