@@ -128,6 +128,16 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation's site, strictly: ``nox -s docs``; ``nox -s docs -- serve`` shows it while it is written.
+
+    It is built into site/; the code on its pages is run by tests/test_pages.py, in the sessions of tests.
+    """
+    install(session, "mkdocs-material==9.*", "mkdocstrings[python]==1.*")
+    session.run("mkdocs", *(session.posargs or ["build"]), env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
 def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and work far from the checkout."""
     project = copy_of_project(session)

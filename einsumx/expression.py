@@ -144,7 +144,10 @@ def expression(
     Args:
         *operands: as for :func:`einsumx.einsum`, with a shape (a tuple of sizes) for each operand that a call
             will bring, and an array for each that is constant. What depends on constants alone is computed once.
-        dtype, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        dtype: as for :func:`einsumx.einsum`.
+        casting: as for :func:`einsumx.einsum`.
+        optimize: as for :func:`einsumx.einsum`.
+        backend: as for :func:`einsumx.einsum`.
         memory_limit: refused.
 
     Raises:

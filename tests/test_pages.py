@@ -1,0 +1,84 @@
+"""The pages of the documentation: their code runs and prints what they say, and their links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import page
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+TESTED_IN_DETAIL = {
+    ROOT / "README.md": "test_readme.py",
+    DOCS / "more-than-fits.md": "test_more_than_fits_page.py",
+    DOCS / "mxnet.md": "test_mxnet_page.py",
+    DOCS / "patch.md": "test_examples.py",
+}
+"""Pages of whose code more is asked than that it runs, and where."""
+
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+WITH_CODE = [path for path in PAGES if path not in TESTED_IN_DETAIL and page.blocks(path.read_text(encoding="utf-8"))]
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", WITH_CODE, ids=name)
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(path, tmp_path):
+    if missing := page.needed(path.read_text(encoding="utf-8")):
+        pytest.skip(f"needs {', '.join(missing)}")
+    command = [sys.executable, page.__file__, str(path)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", TESTED_IN_DETAIL, ids=name)
+def test_a_page_that_is_tested_in_detail_has_its_test(path):
+    assert (ROOT / "tests" / TESTED_IN_DETAIL[path]).is_file()
+    assert page.blocks(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_page_links_to_files_that_are_there(path):
+    text = re.sub(r"```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)}
+    local = {target for target in targets if target and "://" not in target}
+    assert {target for target in local if not (path.parent / target).exists()} == set()
+
+
+# -- the runner itself ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nassert 1 == 2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nraise ValueError('no')\n```\n\n```text\nValueError: yes\n```\n",
+        "```console\n$ einsumx explain ij->ji 2,3\nsomething else\n```\n",
+        "```console\n$ einsumx explain ij->j!\n```\n",
+        "```console\n$ true\n```\n",
+    ],
+)
+def test_a_page_that_does_not_do_what_it_says_is_noticed(text):
+    with pytest.raises(AssertionError):
+        page.run("page.md", text)
+
+
+def test_a_page_that_does_what_it_says_passes():
+    page.run(
+        "page.md",
+        "```python\na = 1\n```\n\nthen\n\n```python\nprint(a, 2, 3)\n```\n\n```text\n1 ... 3\n```\n"
+        "```python\nraise ValueError('no')\n```\n\n```text\nValueError: no\n```\n\n"
+        "```console\n$ einsumx explain ij->ji 2,3 --dtype float32\nij->ji...\n```\n\n```text\nnot printed by anything\n```\n",
+    )
+
+
+def test_code_that_needs_what_is_not_installed_is_named():
+    assert page.needed("```python\nimport os, numpy.linalg\nfrom no_such_module.sub import f\n```\n") == [
+        "no_such_module"
+    ]
