@@ -74,7 +74,8 @@ def test_a_page_that_does_what_it_says_passes():
         "page.md",
         "```python\na = 1\n```\n\nthen\n\n```python\nprint(a, 2, 3)\n```\n\n```text\n1 ... 3\n```\n"
         "```python\nraise ValueError('no')\n```\n\n```text\nValueError: no\n```\n\n"
-        "```console\n$ einsumx explain ij->ji 2,3 --dtype float32\nij->ji...\n```\n\n```text\nnot printed by anything\n```\n",
+        "```console\n$ einsumx explain ij->ji 2,3 --dtype float32\nij->ji...\n```\n\n"
+        "```text\nnot printed by anything\n```\n",
     )
 
 

@@ -14,7 +14,6 @@ from source_einsum import contraction
 
 import einsumx
 from einsumx import registry
-from einsumx.backends.cupy import ADAPTER as CUPY
 from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli import main
