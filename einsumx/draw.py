@@ -31,11 +31,20 @@ SIZE, TITLE = 12.0, 14.0
 _LETTER = 0.602
 """The width of a letter in times of its size, as most monospaced fonts have it; others are stretched to it."""
 
-_LINE, _PAD, _MARGIN, _GAP = 16.0, 2.0, 16.0, 22.0
-_LANE, _BARS, _NARROW = 14.0, 232.0, 880.0
+_LINE, _MARGIN, _GAP = 16.0, 16.0, 22.0
+_BARS, _NARROW = 232.0, 880.0
+_MIDDLE, _BASE = SIZE * 0.625, SIZE * 0.95
+"""Where a line of text has its middle, and where its letters stand."""
+
+_WIDE, _CLOSE = (16.0, 2.0, 14.0), (15.0, 0.0, 10.0)
+"""Of rows, and of many of them: the height of a line, the room above and below, and the width of a lane of the tree."""
+
 _SHRUNK = 0.8
 _CALL, _AXES = 50, 46
 """Letters after which a column goes on in the next line."""
+
+_MANY = 48
+"""Rows from which they are set closer, and a view stands in the row of what it looks at."""
 
 _FAR = 3
 """How many times the peak a limit may be, to be drawn."""
@@ -45,15 +54,19 @@ _COLOURS = {
     "band": ("#f3f5f8", "#1d2227"),
     "text": ("#1c2024", "#e4e7ea"),
     "quiet": ("#5c636a", "#9da5ad"),
-    "line": ("#98a2ad", "#66707a"),
+    "line": ("#7a8591", "#7b8691"),
     "work": ("#0b5cad", "#7db8f0"),
     "copy": ("#9a4700", "#f2b35c"),
     "native": ("#7a3fb0", "#cba6f2"),
     "base": ("#c3ccd6", "#414c57"),
-    "made": ("#4f93d2", "#3f7fbf"),
+    "made": ("#3b82c4", "#4a8fd4"),
     "limit": ("#b01818", "#ff9a9a"),
 }
 """Of each kind of thing, in light and in dark."""
+
+_LIGHT = ":is(body[data-jp-theme-light=true],body.vscode-light,html[theme=light],[data-md-color-scheme=default])"
+_DARK = ":is(body[data-jp-theme-light=false],body.vscode-dark,html[theme=dark],[data-md-color-scheme=slate])"
+"""How Jupyter, VS Code, Colab and mkdocs tell that a page is light or dark, whatever the reader's system is."""
 
 _MEANINGS: dict[Kind, str] = {
     "operand": "operand",
@@ -151,7 +164,8 @@ class Drawing:
         return self.svg
 
     def _repr_html_(self) -> str:
-        return f'<div style="overflow:auto;max-height:50rem">{self.svg}</div>'
+        themes = _rules(0, _LIGHT) + _rules(1, _DARK)
+        return f'<div style="overflow:auto;max-height:50rem"><style>{themes}</style>{self.svg}</div>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a ``.svg`` file, or the page to a ``.html`` file, in one step.
@@ -216,21 +230,26 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A row in its place.
+    """A row in its place, and the views that stand in it.
 
     Attributes:
-        row: what it says.
+        rows: what it says.
         x, y: of its node.
         top, bottom: where it begins and ends.
         boxes: its texts.
     """
 
-    row: Row
+    rows: tuple[Row, ...]
     x: float
     y: float
     top: float
     bottom: float
     boxes: tuple[Box, ...]
+
+    @property
+    def row(self) -> Row:
+        """What the others are views of."""
+        return self.rows[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +302,13 @@ _WORK, _ALIVE = 3, 5
 def layout(found: Timeline) -> Layout:
     """Find a place for everything, so that no two texts meet and none is cut off."""
     lanes = _lanes(found.rows)
-    heads, cells = _heads(found), [_cells(found, row) for row in found.rows]
+    dense = len(found.rows) > _MANY
+    groups = _groups(found, lanes) if dense else [(place,) for place in range(len(found.rows))]
+    line, pad, lane = _CLOSE if dense else _WIDE
+    heads, cells = _heads(found), list(_cells(found, [[found.rows[place] for place in group] for group in groups]))
     starts: list[float] = []
     widths: list[float] = []
-    x = _MARGIN + _LANE * (max(lanes) + 1) + 6
+    x = _MARGIN + lane * (max(lanes) + 1) + 6
     for column in zip(heads, *cells):
         bars = float(round(x))
         x += _BARS + 10 if len(starts) == _ALIVE else 0
@@ -297,25 +319,40 @@ def layout(found: Timeline) -> Layout:
         x += widths[-1] + (_GAP if widths[-1] else 0)
     width = float(ceil(max(x - _GAP + _MARGIN, _NARROW)))
     boxes, marks, y = _header(found, width)
-    boxes += [box for cell, start in zip(heads, [*starts[:_ALIVE], bars]) for box in _lines(cell, start, y)]
-    top = y = y + _LINE * max(map(len, heads)) + 2 * _PAD
+    boxes += [box for cell, start in zip(heads, [*starts[:_ALIVE], bars]) for box in _lines(cell, start, y + pad)]
+    top = y = y + _LINE * max(map(len, heads)) + 2 * pad
     rows: list[Placed] = []
-    for row, lane, columns in zip(found.rows, lanes, cells):
+    for group, columns in zip(groups, cells):
+        inside = tuple(found.rows[place] for place in group)
         above = y
-        if found.captions and (not rows or rows[-1].row.band != row.band):
-            for line in _wrapped(found.captions[row.band], _fitting(width - starts[0] - _MARGIN)):
-                boxes.append(Box(starts[0], y + _PAD, line, "quiet strong"))
+        if found.captions and (not rows or rows[-1].row.band != inside[0].band):
+            for caption in _wrapped(found.captions[inside[0].band], _fitting(width - starts[0] - _MARGIN)):
+                boxes.append(Box(starts[0], y + pad, caption, "quiet strong"))
                 y += _LINE
-            y += 2 * _PAD
-        texts = [box for cell, start in zip(columns, starts) for box in _lines(cell, start, y)]
-        bottom = y + _LINE * max(map(len, columns)) + 2 * _PAD
-        middle = y + _PAD + SIZE * 0.625
-        rows.append(Placed(row, _MARGIN + _LANE * (lane + 0.5), middle, above, bottom, tuple(texts)))
+            y += 2 * pad
+        texts = [box for cell, start in zip(columns, starts) for box in _lines(cell, start, y + pad, line)]
+        bottom = y + line * max(map(len, columns)) + 2 * pad
+        rows.append(
+            Placed(inside, _MARGIN + lane * (lanes[group[0]] + 0.5), y + pad + _MIDDLE, above, bottom, tuple(texts))
+        )
         y = bottom
     shown = found.limit if _limit_is_near(found) else found.peak_bytes
     scale = _BARS / shown if shown else 0.0
     work = (starts[_WORK], widths[_WORK])
     return Layout(width, y + _MARGIN, tuple(boxes), tuple(marks), tuple(rows), top, work, bars, scale)
+
+
+def _groups(found: Timeline, lanes: Sequence[int]) -> list[tuple[int, ...]]:
+    """The places of rows, where views that follow what they look at, and take its lane over, are in one with it."""
+    groups: list[tuple[int, ...]] = []
+    for place, row in enumerate(found.rows):
+        before = found.rows[place - 1]
+        follows = row.kind == "view" and before.number in row.sources and lanes[place] == lanes[place - 1]
+        if follows and not (found.captions and before.band != row.band):
+            groups[-1] += (place,)
+        else:
+            groups.append((place,))
+    return groups
 
 
 def _limit_is_near(found: Timeline) -> bool:
@@ -350,27 +387,39 @@ def _has_times(found: Timeline) -> bool:
     return any(row.times > 1 for row in found.rows)
 
 
-def _cells(found: Timeline, row: Row) -> list[Cell]:
-    """What a row says, column by column."""
-    style = {"work": "text strong", "native": "native strong"}.get(row.kind, "text")
-    call: Cell = [(line, style) for line in _wrapped(row.call, _CALL)]
-    if row.kind == "copy":
-        call += [(line, "copy") for line in _wrapped(row.remark, _CALL)]
-    axes = _axes_text(row.axes) or "scalar"
-    if row.summed:
-        axes += f", sum over {_axes_text(row.summed)}"
-    nbytes = quantity(prod(size for _, size in row.axes) * itemsize(row.dtype), "B")
-    array = ("view", "quiet") if row.kind == "view" else (nbytes, "text" if row.made else "quiet")
-    alive = found.base + row.held
-    is_peak = row.kind != "view" and alive == found.peak_bytes
-    return [
-        [(f"{row.times}×" if _has_times(found) else "", "quiet")],
-        call,
-        [(line, "text") for line in _wrapped(axes, _AXES)],
-        [(quantity(row.multiply_adds) if row.multiply_adds else "", "text")],
-        [array],
-        [(quantity(alive, "B"), "text strong" if is_peak else "quiet")],
-    ]
+def _cells(found: Timeline, groups: Iterable[Sequence[Row]]) -> Iterator[list[Cell]]:
+    """What each row says, column by column, with the views that stand in it; memory where it is not that above."""
+    above = -1
+    for row, *views in groups:
+        style = {"work": "text strong", "native": "native strong"}.get(row.kind, "text")
+        call: Cell = [(line, style) for line in _calls([row, *views])]
+        if row.kind == "copy":
+            call += [(line, "copy") for line in _wrapped(row.remark, _CALL)]
+        axes = _axes_text(row.axes) or "scalar"
+        if row.summed:
+            axes += f", sum over {_axes_text(row.summed)}"
+        nbytes = quantity(prod(size for _, size in row.axes) * itemsize(row.dtype), "B")
+        array = ("view", "quiet") if row.kind == "view" else (nbytes, "text" if row.made else "quiet")
+        alive = found.base + row.held
+        is_peak = row.kind != "view" and alive == found.peak_bytes
+        yield [
+            [(f"{row.times}×" if _has_times(found) else "", "quiet")],
+            call,
+            [(line, "text") for line in _wrapped(axes, _AXES)],
+            [(quantity(row.multiply_adds) if row.multiply_adds else "", "text")],
+            [array],
+            [(quantity(alive, "B") if alive != above else "", "text strong" if is_peak else "quiet")],
+        ]
+        above = alive
+
+
+def _calls(rows: Sequence[Row]) -> list[str]:
+    """Lines of calls, as many in each as there is room for."""
+    lines = [""]
+    for row in rows:
+        joined = f"{lines[-1]}; {row.call}".removeprefix("; ")
+        lines[-1:] = [joined] if _width(joined) <= _CALL else [*filter(None, lines[-1:]), *_wrapped(row.call, _CALL)]
+    return lines
 
 
 def _axes_text(axes: Iterable[tuple[Names, int]]) -> str:
@@ -395,11 +444,11 @@ def _header(found: Timeline, width: float) -> tuple[list[Box], list[Mark], float
     y += 8
     marks, x = [], _MARGIN
     for kind, meaning in _legend(found):
-        wide = 16 + _width(meaning) * SIZE * _LETTER
+        wide = 18 + _width(meaning) * SIZE * _LETTER
         if x > _MARGIN and x + wide > width - _MARGIN:
             x, y = _MARGIN, y + _LINE
-        marks.append(Mark(kind, x + 6, y + SIZE * 0.625))
-        boxes.append(Box(x + 16, y, meaning, "quiet"))
+        marks.append(Mark(kind, x + 6, y + _MIDDLE))
+        boxes.append(Box(x + 18, y, meaning, "quiet"))
         x += wide + _GAP
     return boxes, marks, y + _LINE + 10
 
@@ -407,14 +456,16 @@ def _header(found: Timeline, width: float) -> tuple[list[Box], list[Mark], float
 def _legend(found: Timeline) -> Iterator[tuple[str, str]]:
     there = {row.kind for row in found.rows}
     yield from ((kind, meaning) for kind, meaning in _MEANINGS.items() if kind in there)
-    yield "base", f"memory: {found.base_name}"
-    yield "made", "memory: what is made" if not found.limit else "memory: blocks and what is made of them"
+    if found.base:
+        yield "base", f"memory: {found.base_name}"
+    if any(row.held for row in found.rows):
+        yield "made", f"memory: {'blocks and what is made of them' if found.limit else 'what is made'}"
     if _limit_is_near(found):
         yield "limit", "memory: the limit"
 
 
-def _lines(cell: Cell, x: float, y: float) -> list[Box]:
-    return [Box(x, y + _PAD + place * _LINE, text, style) for place, (text, style) in enumerate(cell) if text]
+def _lines(cell: Cell, x: float, y: float, height: float = _LINE) -> list[Box]:
+    return [Box(x, y + place * height, text, style) for place, (text, style) in enumerate(cell) if text]
 
 
 def _fitting(width: float, size: float = SIZE) -> int:
@@ -448,10 +499,10 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _svg(found: Timeline, made: Layout) -> str:
-    view = f'viewBox="0 0 {made.width:.0f} {made.height:.0f}"'
     # In a narrow window it shrinks as far as letters stay legible, and is scrolled from there on.
     style = f"max-width:100%;min-width:{made.width * _SHRUNK:.0f}px;height:auto"
-    size = f'width="{made.width:.0f}" height="{made.height:.0f}"'
+    width, height = f"{made.width:.0f}", f"{made.height:.0f}"
+    size, view = f'width="{width}" height="{height}"', f'viewBox="0 0 {width} {height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="einsumx" role="img" {size} {view} style="{style}">',
         f"<title>Plan of {_safe(found.equation)}</title>",
@@ -459,46 +510,55 @@ def _svg(found: Timeline, made: Layout) -> str:
         f"<style>{_style()}</style>",
         f'<rect class="ground" {size}/>',
         *_bands(made),
-        *_edges(made.rows),
-        *map(_text, made.boxes),
+        *_bars(made, found.base),
+        f'<path class="edge" d="{"".join(_edges(made.rows))}"/>',
+        *(_text(box, box.y) for box in made.boxes),
         *(_node(mark.kind, mark.x, mark.y) for mark in made.marks),
     ]
     most = max(row.multiply_adds * row.times for row in found.rows)
     for placed in made.rows:
         row = placed.row
-        title = f"{row.call}: {row.remark}; {_axes_text(row.axes) or 'scalar'} {row.dtype}"
-        parts.append(f'<g class="{row.kind}-row"><title>{_safe(title)}</title>')
-        parts += _bars(placed, made, found.base)
-        x, width = made.work
-        if row.multiply_adds * row.times * width > 2 * most:
-            wide = width * row.multiply_adds * row.times / most
-            parts.append(f'<rect class="work" x="{x:.1f}" y="{placed.y + 8:.1f}" width="{wide:.1f}" height="2"/>')
-        parts += [_node(row.kind, placed.x, placed.y), *map(_text, placed.boxes), "</g>"]
+        first = placed.y - _MIDDLE
+        title = "; ".join(f"{each.call}: {each.remark}" for each in placed.rows)
+        parts.append(
+            f'<g class="{row.kind}-row" transform="translate(0,{_number(first)})"><title>{_safe(title)}</title>'
+        )
+        x, wide = made.work
+        if row.multiply_adds * row.times * wide > 2 * most:
+            wide *= row.multiply_adds * row.times / most
+            parts.append(f'<rect class="work" x="{_number(x)}" y="{SIZE + 1:g}" width="{_number(wide)}" height="2"/>')
+        parts += [_node(row.kind, placed.x, _MIDDLE), *(_text(box, box.y - first) for box in placed.boxes), "</g>"]
     if _limit_is_near(found):
         x = made.bars + found.limit * made.scale
-        parts.append(f'<path class="limit" d="M{x:.1f} {made.top:.1f}V{made.height - _MARGIN:.1f}"/>')
+        parts.append(f'<path class="limit" d="M{_number(x)} {_number(made.top)}V{_number(made.height - _MARGIN)}"/>')
     return "\n".join([*parts, "</svg>\n"])
 
 
 def _style() -> str:
-    def rules(theme: int) -> str:
-        fills = "".join(f".einsumx .{name}{{fill:{colours[theme]}}}" for name, colours in _COLOURS.items())
-        ground, text = _COLOURS["ground"][theme], _COLOURS["text"][theme]
-        return (
-            f"{fills}.einsumx .edge{{stroke:{_COLOURS['line'][theme]}}}"
-            f".einsumx .limit{{stroke:{_COLOURS['limit'][theme]}}}"
-            f".einsumx .operand,.einsumx .result{{fill:{ground};stroke:{text}}}"
-            f".einsumx .view{{fill:{_COLOURS['quiet'][theme]}}}"
-        )
-
+    """How everything looks, in light and in dark."""
     return (
         ".einsumx{color-scheme:light dark}"
         ".einsumx text{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
-        "direction:ltr;unicode-bidi:bidi-override;white-space:pre}"
+        f"font-size:{SIZE:g}px;direction:ltr;unicode-bidi:bidi-override;white-space:pre}}"
+        f".einsumx .title{{font-size:{TITLE:g}px}}"
         ".einsumx rect{shape-rendering:crispEdges}.einsumx .strong{font-weight:600}"
         ".einsumx .edge{fill:none;stroke-width:1.5}"
         ".einsumx .limit{stroke-width:1.5;stroke-dasharray:5 3}.einsumx .operand,.einsumx .result{stroke-width:1.5}"
-        f"{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}"
+        f"{_rules(0)}@media (prefers-color-scheme:dark){{{_rules(1)}}}"
+    )
+
+
+def _rules(theme: int, within: str = "") -> str:
+    """The colours of light, 0, or dark, 1; within elements of a page that are selected so."""
+    inside = f"{within} .einsumx".lstrip()
+    fills = "".join(f"{inside} .{name}{{fill:{colours[theme]}}}" for name, colours in _COLOURS.items())
+    ground, line, text = (_COLOURS[name][theme] for name in ("ground", "line", "text"))
+    return (
+        f"{inside} text{{fill:{text}}}{fills}"
+        f"{inside} .edge,{inside} .base{{stroke:{line}}}"
+        f"{inside} .limit{{stroke:{_COLOURS['limit'][theme]}}}"
+        f"{inside} .operand,{inside} .result{{fill:{ground};stroke:{text}}}"
+        f"{inside} .view{{fill:{_COLOURS['quiet'][theme]}}}"
     )
 
 
@@ -508,63 +568,73 @@ def _bands(made: Layout) -> Iterator[str]:
         first, *others = rows
         if band % 2:
             height = (others[-1] if others else first).bottom - first.top
-            yield f'<rect class="band" y="{first.top:.1f}" width="{made.width:.0f}" height="{height:.1f}"/>'
+            yield f'<rect class="band" y="{_number(first.top)}" width="{made.width:.0f}" height="{_number(height)}"/>'
 
 
 def _edges(rows: Sequence[Placed]) -> Iterator[str]:
     """Lines from each value down to what takes it."""
-    places = {placed.row.number: placed for placed in rows}
+    places = {row.number: placed for placed in rows for row in placed.rows}
     for placed in rows:
         for source in dict.fromkeys(placed.row.sources):
             start, x, y = places[source], placed.x, placed.y
-            path = f"M{start.x:.1f} {start.y:.1f}"
+            begin = f"M{_number(start.x)} {_number(start.y)}"
             if start.x == x:
-                path += f"V{y:.1f}"
+                yield f"{begin}V{_number(y)}"
             else:
                 turn = 6 if start.x < x else -6
-                path += f"V{y - 6:.1f}Q{start.x:.1f} {y:.1f} {start.x + turn:.1f} {y:.1f}H{x:.1f}"
-            yield f'<path class="edge" d="{path}"/>'
+                yield f"{begin}V{_number(y - 6)}q0 6 {turn} 6H{_number(x)}"
 
 
-def _bars(placed: Placed, made: Layout, base: int) -> Iterator[str]:
-    """The memory that is alive, all rows' bars together an area."""
-    x = made.bars
-    for name, nbytes in (("base", base), ("made", placed.row.held)):
-        if nbytes:
-            wide = round(nbytes * made.scale)
-            height = placed.bottom - placed.top
-            yield f'<rect class="{name}" x="{x:.1f}" y="{placed.top:.1f}" width="{wide}" height="{height:.1f}"/>'
-            x += wide
+def _bars(made: Layout, base: int) -> Iterator[str]:
+    """The memory that is alive: what is there all the time, and beside it an area as wide as what is made."""
+    top, bottom = made.rows[0].top, made.rows[-1].bottom
+    start = made.bars + round(base * made.scale)
+    if any(placed.row.held for placed in made.rows):
+        steps = ((start + round(placed.row.held * made.scale), placed.bottom) for placed in made.rows)
+        path = "".join(f"H{_number(x)}V{_number(y)}" for x, y in steps)
+        yield f'<path class="made" d="M{_number(start)} {_number(top)}{path}H{_number(start)}z"/>'
+    if base:
+        size = f'width="{_number(start - made.bars)}" height="{_number(bottom - top)}"'
+        yield f'<rect class="base" x="{_number(made.bars)}" y="{_number(top)}" {size}/>'
 
 
 def _node(kind: str, x: float, y: float) -> str:
     """The symbol of a kind of row, or of a colour: shapes differ, so that colour is not needed."""
     match kind:
         case "operand":
-            return f'<circle class="operand" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
+            return f'<circle class="operand" cx="{_number(x)}" cy="{_number(y)}" r="4.5"/>'
         case "view":
-            return f'<circle class="view" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>'
+            return f'<circle class="view" cx="{_number(x)}" cy="{_number(y)}" r="2.5"/>'
         case "work":
-            return f'<circle class="work" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/>'
+            return f'<circle class="work" cx="{_number(x)}" cy="{_number(y)}" r="5.5"/>'
         case "copy":
-            return f'<path class="copy" d="M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7 -7z"/>'
+            return f'<path class="copy" d="M{_number(x)} {_number(y - 7)}l7 7l-7 7l-7 -7z"/>'
         case "native":
-            return f'<rect class="native" x="{x - 5.5:.1f}" y="{y - 5.5:.1f}" width="11" height="11"/>'
+            return f'<rect class="native" x="{_number(x - 5.5)}" y="{_number(y - 5.5)}" width="11" height="11"/>'
         case "result":
-            ring = f'<circle class="result" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
-            return f'{ring}<circle class="text" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>'
+            ring = f'<circle class="result" cx="{_number(x)}" cy="{_number(y)}" r="6"/>'
+            return f'{ring}<circle class="text" cx="{_number(x)}" cy="{_number(y)}" r="2.5"/>'
         case "limit":
-            return f'<path class="limit" d="M{x:.1f} {y - 7:.1f}v14"/>'
+            return f'<path class="limit" d="M{_number(x)} {_number(y - 7)}v14"/>'
         case _:
-            return f'<rect class="{kind}" x="{x - 6:.1f}" y="{y - 5:.1f}" width="12" height="10"/>'
+            return f'<rect class="{kind}" x="{_number(x - 6)}" y="{_number(y - 5)}" width="12" height="10"/>'
 
 
-def _text(box: Box) -> str:
-    """A text, stretched to its room, whichever font there is."""
-    return (
-        f'<text class="{box.style}" x="{box.x:.1f}" y="{box.y + box.size * 0.95:.1f}" font-size="{box.size:g}" '
-        f'textLength="{box.width:.1f}" lengthAdjust="spacingAndGlyphs">{_safe(box.text)}</text>'
-    )
+def _text(box: Box, y: float) -> str:
+    """A text at a height, stretched to its room, whichever font there is."""
+    style = " ".join([*box.style.removeprefix("text").split(), *["title"] * (box.size == TITLE)])
+    named = f'class="{style}" ' if style else ""
+    place = f'x="{_number(box.x)}" y="{_number(y + box.size * 0.95)}"'
+    return f'<text {named}{place} textLength="{_number(box.width)}">{_safe(box.text)}</text>'
+
+
+def _number(value: float) -> str:
+    """A place or a length, to a tenth.
+
+    >>> _number(12.0), _number(3.25), _number(12345.678)
+    ('12', '3.2', '12345.7')
+    """
+    return f"{value:.1f}".removesuffix(".0")
 
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -12,7 +12,7 @@ import pytest
 import einsumx
 from einsumx import plan
 from einsumx.cli import main
-from einsumx.draw import layout
+from einsumx.draw import _COLOURS, layout
 from einsumx.ops import Copy
 from einsumx.parse import symbol
 from einsumx.plan import Operand
@@ -163,7 +163,7 @@ def test_each_operand_and_each_op_appears_once(made):
     calls = Counter(row.call.split()[0] for row in made.draw().timeline.rows)
     assert calls.pop("result") == 1
     assert calls == {f"%{slot}": 1 for slot in [*range(len(made.operands)), *(op.out for op in made.ops)]}
-    heads = Counter(text.split()[0] for text in texts(made.draw().svg) if re.match(r"%\d+ = ", text))
+    heads = Counter(head for text in texts(made.draw().svg) for head in re.findall(r"(%\d+) = ", text))
     assert heads == calls
 
 
@@ -197,7 +197,7 @@ def test_lines_lead_to_what_takes_a_value_from_where_it_is_made(made):
 @every
 def test_no_line_runs_down_through_the_node_of_another_value(made):
     rows = layout(made.draw().timeline).rows
-    places = {placed.row.number: placed for placed in rows}
+    places = {row.number: placed for placed in rows for row in placed.rows}
     for placed in rows:
         for source in placed.row.sources:
             start = places[source]
@@ -281,6 +281,59 @@ def test_a_picture_has_colours_for_light_and_for_dark():
     light, dark = svg.partition("</style>")[0].split("@media (prefers-color-scheme:dark)")
     rules = [re.findall(r"\.einsumx \.(\w+)\{fill:#", part) for part in (light, dark)]
     assert rules[0] == rules[1] != []
+
+
+def luminance(colour):
+    """As the Web Content Accessibility Guidelines have it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    darker, lighter = sorted(map(luminance, (one, other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_contrast_is_that_of_the_guidelines():
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["ground", "band"])
+def test_texts_and_signs_have_the_contrast_that_the_guidelines_ask_for(theme, ground):
+    """4.5 for texts, 3 for what must be seen to understand; of memory that is there all the time, its outline."""
+    colours = {name: pair[theme] for name, pair in _COLOURS.items()}
+    for name in ("text", "quiet", "copy", "native"):
+        assert contrast(colours[name], colours[ground]) >= 4.5
+    for name in ("line", "work", "made", "limit"):
+        assert contrast(colours[name], colours[ground]) >= 3
+
+
+def test_a_picture_of_many_operands_is_set_closer_with_views_beside_what_they_look_at():
+    equation, shapes = network(60, 60)
+    made = plan(equation, *shapes, optimize="greedy")
+    found = layout(made.draw().timeline)
+    assert [row for placed in found.rows for row in placed.rows] == list(made.draw().timeline.rows)
+    assert {row.kind for placed in found.rows for row in placed.rows[1:]} == {"view"}
+    assert found.height < 2600
+    assert len(made.draw().svg) < 100_000
+    assert all(len(placed.rows) == 1 for placed in layout(EVERY[0].draw().timeline).rows)
+
+
+def test_memory_is_said_where_it_changes():
+    found = layout(plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().timeline)
+    said = [[box.text for box in placed.boxes if box.x > found.bars] for placed in found.rows]
+    assert said == [["30.7 kB"], [], [], [], ["37.1 kB"], []]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_a_notebook_has_the_colours_of_its_own_theme(theme):
+    shown = EVERY[0]._repr_html_()
+    told = ["true", "false"][theme]
+    rule = rf"body\[data-jp-theme-light={told}\][^{{}}]* \.einsumx \.ground\{{fill:(#\w+)\}}"
+    assert re.findall(rule, shown) == [_COLOURS["ground"][theme]]
 
 
 # -- hostile plans ----------------------------------------------------------------------------------------------
