@@ -133,7 +133,7 @@ def docs(session: nox.Session) -> None:
 
     It is built into site/; the code on its pages is run by tests/test_pages.py, in the sessions of tests.
     """
-    install(session, "mkdocs-material==9.*", "mkdocstrings[python]==1.*")
+    install(session, "mkdocs-material==9.*", "mkdocstrings[python]==1.*", "ruff==0.17.*")
     session.run("mkdocs", *(session.posargs or ["build"]), env={"NO_MKDOCS_2_WARNING": "1"})
 
 

@@ -13,7 +13,7 @@ __all__ = ["markdown"]
 _ABOUT = (
     "What einsumx promises on every array library, as {cases} cases, judged element by element against exact values or "
     "the bound on rounding. Made on {days} by `python -m einsumx.conformance`; in einsumx's repository, "
-    "`nox -s conformance` makes it anew, and `conformance.html`, which has every case and dtype."
+    "`nox -s conformance` makes it anew, and [conformance.html](conformance.html), which has every case and dtype."
 )
 
 _LEGEND = (

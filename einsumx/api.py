@@ -308,7 +308,9 @@ def plan(
         backend: whose plan, where shapes are given; NumPy's by default.
         device: the kind of device, where shapes are given: ``"cpu"``, ``"cuda"``; the backend's default if empty.
         dtypes: of the operands, where shapes are given: one for all or one each.
-        dtype, casting, optimize: as for :func:`einsum`.
+        dtype: as for :func:`einsum`.
+        casting: as for :func:`einsum`.
+        optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; what comes back says how the contraction is cut into blocks.
         out: under a limit, beside arrays, where the result is going to be written, so that it does not count.
         stored: under a limit, that shapes stand for operands which are read block by block, as from files.
