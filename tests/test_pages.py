@@ -15,6 +15,7 @@ TESTED_IN_DETAIL = {
     DOCS / "more-than-fits.md": "test_more_than_fits_page.py",
     DOCS / "mxnet.md": "test_mxnet_page.py",
     DOCS / "patch.md": "test_examples.py",
+    DOCS / "tutorial.md": "test_tutorial_page.py",
 }
 """Pages of whose code more is asked than that it runs, and where."""
 

@@ -1,0 +1,26 @@
+"""The tutorial runs, prints what it says, and shows the picture that its code draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import page
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the tutorial's code was run."""
+    made = tmp_path_factory.mktemp("tutorial")
+    command = [sys.executable, page.__file__, str(DOCS / "tutorial.md")]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=made)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def test_the_picture_in_the_tutorial_is_what_its_code_draws(folder):
+    drawn = (folder / "plan.svg").read_text(encoding="utf-8")
+    assert drawn == (DOCS / "pictures" / "plan.svg").read_text(encoding="utf-8")
+    assert "(pictures/plan.svg)" in (DOCS / "tutorial.md").read_text(encoding="utf-8")
