@@ -370,8 +370,8 @@ def as_shape(operand: Any) -> tuple[int, ...] | None:
     return None
 
 
-def einsum_path(*operands: Any, optimize: Optimize = "greedy", einsum_call: bool = False) -> tuple[list[Any], str]:
-    """The path that a contraction takes, in the form of ``numpy.einsum_path``.
+def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:
+    """The path that :func:`einsum` takes, in the form of ``numpy.einsum_path``.
 
     Args:
         *operands: as for :func:`plan`.

@@ -48,7 +48,8 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
         case _ if callable(optimize):
             steps = _optimized(inputs, equation, optimize)
         case _:
-            raise PathError(f"optimize= takes an optimizer or its name, True, False, or a path, not {optimize!r}")
+            hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
+            raise PathError(f"optimize= takes an optimizer or its name, True, False, or a path, not {optimize!r}{hint}")
     return tuple(_pairwise(steps, inputs, equation))
 
 

@@ -102,7 +102,8 @@ def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, lis
     """The operands as plain arrays of the one framework that they belong to, and its adapter.
 
     Raises:
-        BackendError: operands of two frameworks, of none that is known, or of another than ``wanted``.
+        BackendError: operands of two frameworks, of none that is known, or of another than ``wanted``; a list of which
+            the framework makes no array.
     """
     adapter, plain = backend_of(tuple(map(type, operands)))
     if adapter is None:
@@ -116,10 +117,18 @@ def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, lis
         return adapter, list(arrays.values())
     like = next(iter(arrays.values()), None)
     dtype = _promoted(adapter, [adapter.operand(adapter.signature(array)) for array in arrays.values()])
-    return adapter, [
-        arrays[slot] if slot in arrays else adapter.scalar(operand, like, dtype)
-        for slot, operand in enumerate(operands)
-    ]
+    for slot, operand in enumerate(operands):
+        if slot not in arrays:
+            try:
+                arrays[slot] = adapter.scalar(operand, like, dtype)
+            except BackendError:
+                raise
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise BackendError(
+                    f"{adapter.name} makes no array of operand {slot}, a {type(operand).__name__}: {error}; arrays are "
+                    "operands of their own: einsum(equation, *arrays)"
+                ) from error
+    return adapter, [arrays[slot] for slot in range(len(operands))]
 
 
 def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:

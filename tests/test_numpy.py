@@ -25,6 +25,12 @@ def test_the_callers_error_state_is_left_as_it_was():
         assert np.geterr()["invalid"] == "raise"
 
 
+@pytest.mark.parametrize("given", [[np.ones((2, 3)), np.ones((3, 4))], [[1, 2], [3]]])
+def test_a_list_of_which_no_array_can_be_made_is_an_error_that_says_how_arrays_are_passed(given):
+    with pytest.raises(einsumx.BackendError, match=r"operand 0, a list: .*einsum\(equation, \*arrays\)"):
+        einsumx.einsum("ij,jk->ik", given)
+
+
 def test_results_without_axes_are_scalars():
     result = einsumx.einsum("i,i->", np.arange(3.0), np.arange(3.0))
     assert isinstance(result, np.float64)

@@ -146,6 +146,17 @@ def test_paths_that_make_no_sense_are_errors(given, says):
         find_path(sized(CHAIN, *SHAPES), given)
 
 
+def test_a_contraction_tree_in_the_place_of_a_path_is_an_error_that_says_what_to_pass():
+    class Tree:
+        def get_path(self):
+            return [(0, 1), (0, 2), (0, 1)]
+
+    with pytest.raises(PathError, match=r"pass its get_path\(\)$"):
+        find_path(sized(CHAIN, *SHAPES), Tree())
+    with pytest.raises(PathError, match=r"not 5$"):
+        find_path(sized(CHAIN, *SHAPES), 5)
+
+
 def test_a_limit_that_the_path_exceeds_is_a_memory_error():
     assert contracts_all(find_path(sized(CHAIN, *SHAPES), ("greedy", 1e6)), 4)
     with pytest.raises(MemoryLimitError, match="limit of 5"):

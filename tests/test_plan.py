@@ -119,6 +119,15 @@ def test_einsum_path_is_what_optimize_takes():
     np.testing.assert_allclose(einsumx.einsum("ij,jk,kl->il", *arrays, optimize=path), np.full((2, 800), 2700.0))
 
 
+def test_einsum_path_without_an_optimizer_is_the_path_of_einsum():
+    terms = ["ba", "cd", "eb", "fc", "fe", "af", "dg"]
+    shapes = [tuple(2 + "abcdefg".index(label) for label in term) for term in terms]
+    equation = ",".join(terms) + "->g"
+    found = einsumx.plan(equation, *shapes).path
+    assert tuple(einsumx.einsum_path(equation, *shapes)[0][1:]) == found
+    assert tuple(einsumx.einsum_path(equation, *shapes, optimize="greedy")[0][1:]) != found
+
+
 def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
     with pytest.raises(einsumx.SizeError, match="negative"):
         einsumx.plan("i->", (-1,))

@@ -422,6 +422,13 @@ def compiled(function, **options):
 
 
 @pytest.mark.usefixtures("fresh_compiler")
+def test_tensors_in_one_list_are_an_error_that_says_how_they_are_passed():
+    tensors = [torch.ones(2, 3, requires_grad=True), torch.ones(3, 4)]
+    with pytest.raises(einsumx.BackendError, match=r"einsum\(equation, \*arrays\)"):
+        einsumx.einsum("ij,jk->ik", tensors)
+    np.testing.assert_array_equal(einsumx.einsum("ij,jk->ik", *tensors).detach(), np.full((2, 4), 3))
+
+
 def test_compiled_keywords_sublists_and_scalars():
     lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
 
