@@ -8,6 +8,8 @@ from pathlib import Path
 import page
 import pytest
 
+from einsumx.conformance.suite import FEATURES
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TESTED_IN_DETAIL = {
@@ -48,6 +50,11 @@ def test_a_page_links_to_files_that_are_there(path):
     targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)}
     local = {target for target in targets if target and "://" not in target}
     assert {target for target in local if not (path.parent / target).exists()} == set()
+
+
+def test_the_contract_names_every_feature_by_which_it_is_judged():
+    text = re.sub(r"```.*?```", "", (DOCS / "contract.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert set(FEATURES) <= set(re.findall(r"`([^`]+)`", " ".join(text.split())))
 
 
 # -- the runner itself ------------------------------------------------------------------------------------------
