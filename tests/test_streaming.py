@@ -99,9 +99,10 @@ def test_no_more_is_read_ahead_than_memory_is_planned_for() -> None:
 
 
 def test_where_memory_is_too_tight_nothing_is_read_ahead() -> None:
-    a, b = stored()
+    lhs, rhs = operands()
+    a, b = Stored(lhs[:12, :14]), Stored(rhs[:14, :16])  # under the smallest limit a block is an element or two
     with pytest.raises(einsumx.MemoryLimitError, match=r"smallest memory_limit= is (\d+) bytes") as error:
-        einsumx.plan(EQUATION, a, b, memory_limit=1000)
+        einsumx.plan(EQUATION, a, b, memory_limit=100)
     smallest = int(str(error.value).partition("memory_limit= is ")[2].split()[0])
     plan = einsumx.plan(EQUATION, a, b, memory_limit=smallest)
     assert plan.blocking.read_ahead == 0
