@@ -16,6 +16,8 @@ import einsumx
 from einsumx import patching
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+PAGE = FOLDER.with_suffix(".md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 EXAMPLES = {
     "attention": ["numpy", "ratio"],
     "two_electron": ["multiply-adds", "occupied to virtual", "difference"],
@@ -40,11 +42,31 @@ def test_every_example_is_run_by_a_test():
     assert {path.stem for path in FOLDER.glob("*.py")} == {*EXAMPLES, "mxnet_attention"}
 
 
+def lines(printed):
+    """What is printed, without the figures that differ from run to run: a set, as frameworks may be missing."""
+    printed = re.sub(r"in \S*tensor.npy", "in a file", printed)
+    varying = r"-?\d+\.\d+ *(ms|s|x|kB)\b|difference +\S+|\b\d\.\de[-+]\d\d$| +"
+    return {re.sub(varying, " ", line).strip() for line in printed.splitlines()}
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_in_small(name, example):
     printed = example(name)
     for text in EXAMPLES[name]:
         assert text in printed
+
+
+def test_every_example_has_its_section_on_the_page():
+    assert set(SECTIONS) == {path.stem for path in FOLDER.glob("*.py")}
+    for name, text in SECTIONS.items():
+        assert f"python docs/examples/{name}.py" in text
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_what_the_page_shows(name, example):
+    shown = lines(re.search(r"```text\n(.*?)```", SECTIONS[name], re.DOTALL)[1])
+    not_installed = {framework for framework in ("torch", "jax") if not find_spec(framework)}
+    assert shown - lines(example(name)) <= not_installed
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

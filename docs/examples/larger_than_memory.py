@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="29 GB on the disk, under a limit of 1 GB")
     parser.add_argument("--folder", help="where the files are written; by default a temporary folder")
     arguments = parser.parse_args()
-    shape, rank, limit = ((4000, 1500, 1200), 64, "1 GB") if arguments.full else ((60, 80, 100), 8, "400 kB")
+    shape, rank, limit = ((4000, 1500, 1200), 64, "1 GB") if arguments.full else ((60, 80, 100), 8, "150 kB")
     random = np.random.default_rng(0)
     factors = [random.random((size, rank), "float32") - 0.5 for size in shape[1:]]
 
