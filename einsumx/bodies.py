@@ -73,6 +73,11 @@ class Bodies:
             device=self.device,
         )
 
+    def carried(self, number: int) -> list[int]:
+        """The labels that an operand really has: an axis of size 1 that broadcasts is no axis."""
+        axes = zip(self.equation.inputs[number], self.equation.shapes[number])
+        return [label for label, size in axes if size == self.equation.sizes[label]]
+
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of a block of an operand."""
         term, shape = self.equation.inputs[number], self.operands[number].shape
@@ -122,10 +127,9 @@ class Outline:
         is_view_or_copy = len(sources(part.op)) == 1 and not isinstance(part.op, Sum)
         return own if own in self._ops and not is_view_or_copy else self._taken.get(own, own)
 
-    def sketch(self, stage: Stage) -> Sketch:
-        """What the plan does for the values of a stage."""
-        inputs = [_operands(stage, place) for place in range(len(stage.inputs))]
-        parts = [part for made, *_ in made_by(stage.path, inputs) for part in self._ops[made]]
+    def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:
+        """What the plan does for the values along a path, from inputs by the operands that they are made of."""
+        parts = [part for made, *_ in made_by(path, inputs) for part in self._ops[made]]
         return Sketch(self._plan, parts, self._sizes)
 
 
@@ -138,14 +142,6 @@ def made_by(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset
         terms.append(frozenset().union(*taken))
         found.append([terms[-1], *(part for part in taken if part != terms[-1])])
     return found
-
-
-def _operands(stage: Stage, place: int) -> frozenset[int]:
-    """The operands of which an input of a stage is made."""
-    source = stage.inputs[place]
-    if isinstance(source, int):
-        return frozenset([source])
-    return frozenset().union(*(_operands(source, inner) for inner in range(len(source.inputs))))
 
 
 class Work:
@@ -166,14 +162,15 @@ class Work:
         self._about: dict[tuple[int, ...], Body] = {}
         self._near: dict[tuple[int, ...], Body] = {}
         self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[Body, Layout]] = {}
-        carried = [
-            [label for label, size in zip(term, shape) if size == bodies.equation.sizes[label]]
-            for term, shape in zip(bodies.equation.inputs, bodies.equation.shapes)
+        values = iter(below)
+        self._inputs = [  # the operands of which each is made
+            next(values)._operands if isinstance(source, Stage) else frozenset([source]) for source in stage.inputs
         ]
+        self._operands: frozenset[int] = frozenset().union(*self._inputs)
         self._reads = [  # the labels of what is brought for each input, bytes an element, and bytes a second
             None
             if isinstance(source, Stage) or bodies.lies_there[source]
-            else (carried[source], itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
+            else (bodies.carried(source), itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
             for source in stage.inputs
         ]
         self._value_bytes = itemsize(bodies.dtype)
@@ -185,7 +182,7 @@ class Work:
         key = tuple([sizes[label] for label in self._labels])
         if key not in self._about:
             if self._first is None:
-                self._first = self._outline.sketch(self._stage)
+                self._first = self._outline.sketch(self._stage.path, self._inputs)
             self._about[key] = self._body(self._first(sizes), sizes)
         return self._about[key]
 

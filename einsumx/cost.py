@@ -36,6 +36,7 @@ __all__ = [
     "OpCost",
     "PlanCost",
     "alive",
+    "freed",
     "last_uses",
     "layouts",
     "op_cost",
@@ -225,28 +226,37 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
 
 
 def alive(plan: Plan, makes: Sequence[bool]) -> Iterator[tuple[int, ...]]:
-    """When each op has run, the slots whose memory is in use; a view keeps alive what it looks at.
+    """When each op has run, the slots whose memory is in use; the arguments are those of :func:`freed`."""
+    there: dict[int, None] = {}
+    for op, is_own, gone in zip(plan.ops, makes, freed(plan, makes)):
+        if is_own:
+            there[op.out] = None
+        yield tuple(there)
+        for slot in gone:
+            there.pop(slot, None)
+
+
+def freed(plan: Plan, makes: Sequence[bool]) -> Iterator[list[int]]:
+    """After each op, the slots whose memory is let go; a view keeps alive what it looks at.
 
     Args:
         plan: its ops are looked at, and which slot has the result.
-        makes: of each op, whether it makes an array of its own; the operands are not counted.
+        makes: of each op, whether it makes an array of its own.
     """
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
     dead = last_uses(plan)
-    there: dict[int, None] = {}
     for op, is_own in zip(plan.ops, makes):
         home = op.out if is_own else owner.get(sources(op)[0], sources(op)[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
-        if is_own:
-            there[home] = None
-        yield tuple(there)
+        gone = []
         for slot in dead.get(op.out, ()):
             home = owner.get(slot, slot)
             readers[home] = readers.get(home, 0) - 1
             if readers[home] == 0:
-                there.pop(home, None)
+                gone.append(home)
+        yield gone
 
 
 def _peak(plan: Plan, costs: list[OpCost]) -> int:

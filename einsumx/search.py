@@ -12,7 +12,7 @@ from typing import TypeAlias
 from einsumx.bind import SizedEquation
 from einsumx.blocking import Blocking, Body, Landing, Step, blocking
 from einsumx.bodies import Bodies, Outline, Work
-from einsumx.stages import Labels, Stage, stages, tree
+from einsumx.stages import Known, Labels, Stage, stages, tree
 
 __all__ = ["Search"]
 
@@ -30,6 +30,9 @@ _SURE = 0.01
 
 _FASTER = 1 - 1e-6
 """What a change must bring to be one: less would be rounding."""
+
+_PAIRS = 30
+"""Pairs of labels whose loops are tried in all places: of many, those that are best with their loops outermost."""
 
 _KICK = 4
 """How much finer a label is cut to get away from blockings that no small change makes faster."""
@@ -60,9 +63,9 @@ class Search:
         self._bodies, self._outline, self._landing = bodies, outline, landing
         self._equation: SizedEquation = bodies.equation
         self._tree = tree(self._equation, outline.path)
+        self._stages: Known = {}
         self._works: dict[tuple[object, ...], Work] = {}
-        self._roots: dict[Labels, Stage] = {}
-        self._steps: dict[tuple[Labels, Gauge], Step] = {}
+        self._steps: dict[tuple[int, Gauge], tuple[Step, Work]] = {}  # by the identity of one of those stages
         self._found: dict[tuple[tuple[int, ...], Labels], Blocking] = {}
         self._gauge: Gauge = Work.about
         self._read_ahead = False
@@ -121,16 +124,30 @@ class Search:
             for label, (size, count) in enumerate(zip(sizes, now.counts))
             if count < size and (every or label in now.tight)
         }
-        singles = [self._cut(now, {label: count}) for label, count in doubled.items()]
-        yield from singles
-        if not any(found.peak_bytes < now.peak_bytes for found in singles):
-            yield from (self._cut(now, dict(pair)) for pair in combinations(doubled.items(), 2))
+        singles = {label: self._cut(now, {label: count}) for label, count in doubled.items()}
+        yield from singles.values()
+        if not any(found.peak_bytes < now.peak_bytes for found in singles.values()):
+            # Where one is cut, another saves memory if it is at the peak that is left.
+            pairs = [
+                pair
+                for pair in combinations(doubled, 2)
+                if pair[1] in singles[pair[0]].tight or pair[0] in singles[pair[1]].tight
+            ]
+            changes = [{label: doubled[label] for label in pair} for pair in pairs]
+            if len(changes) > _PAIRS:
+                changes.sort(key=lambda change: _price(now, self._outermost(now, change)))
+            yield from (self._cut(now, change) for change in changes[:_PAIRS])
 
     def _smallest(self, *known: Blocking) -> Blocking:
         """The blocking with the least memory, from the smallest that are known on: each label cut wholly or not."""
         best = min(known, key=lambda found: found.peak_bytes)
         while True:
-            whole = ({label: count} for label, size in enumerate(self._equation.sizes) for count in {1, max(size, 1)})
+            whole = (
+                {label: count}
+                for label, size in enumerate(self._equation.sizes)
+                for count in {1, max(size, 1)}
+                if label in (best.order if count == 1 else best.tight)
+            )
             found = min((self._cut(best, change) for change in whole), key=lambda found: found.peak_bytes, default=best)
             if found.peak_bytes >= best.peak_bytes:
                 return best
@@ -187,10 +204,16 @@ class Search:
         yield from (self._blocking(now.counts, order) for order in _orders(cut))
         for label in cut:
             yield self._coarsest(now, {}, label, limit)
+        # Where a label is cut less, only what is at the peak then makes room again.
+        needed = {label: self._cut(now, {label: now.counts[label] - 1}).tight for label in cut}
         for other, size in enumerate(self._equation.sizes):
             if now.counts[other] < size:
                 finer = {other: min(2 * now.counts[other], size)}
-                yield from (self._coarsest(now, finer, label, limit) for label in cut if label != other)
+                yield from (
+                    self._coarsest(now, finer, label, limit)
+                    for label in cut
+                    if label != other and other in needed[label]
+                )
 
     def _coarsest(self, now: Blocking, change: dict[int, int], label: int, limit: float) -> Blocking:
         """A change, with ``label`` cut into as few blocks as the limit then allows."""
@@ -208,7 +231,7 @@ class Search:
 
     def _cut(self, now: Blocking, change: dict[int, int]) -> Blocking:
         """Some labels cut otherwise; a loop that is new where it costs least."""
-        counts = tuple([change.get(label, count) for label, count in enumerate(now.counts)])
+        counts = _changed(now, change)
         orders = [tuple([label for label in now.order if counts[label] > 1])]
         for label in change:
             if counts[label] > 1 and label not in now.order:
@@ -217,6 +240,11 @@ class Search:
             return self._blocking(counts, orders[0])
         found = [self._blocking(counts, order) for order in orders]
         return min(found, key=lambda found: (found.seconds, found.peak_bytes))
+
+    def _outermost(self, now: Blocking, change: dict[int, int]) -> Blocking:
+        """Some labels cut finer, those that were not cut before in loops around all others."""
+        new = [label for label in change if label not in now.order]
+        return self._blocking(_changed(now, change), (*new, *now.order))
 
     def _blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
         """The contraction cut so, with loops in this order."""
@@ -230,29 +258,40 @@ class Search:
         return self._costed(found.counts, found.order, Work.exact)
 
     def _costed(self, counts: tuple[int, ...], order: Labels, gauge: Gauge) -> Blocking:
-        key = order, gauge
-        if key not in self._steps:
-            if order not in self._roots:
-                self._roots[order] = stages(self._equation, self._tree, order)
-            self._steps[key] = Step.of(self._roots[order], lambda stage: partial(gauge, self._work(stage)))
-        step = self._steps[key]
+        step, _ = self._step(stages(self._equation, self._tree, order, self._stages), gauge)
         self._work_done += step.count
         return blocking(step, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
 
-    def _work(self, stage: Stage) -> Work:
-        """What the stage costs, whatever the loops around it are."""
-        inputs = tuple([self._work(source) if isinstance(source, Stage) else source for source in stage.inputs])
-        key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
-        if key not in self._works:
-            below = [source for source in inputs if isinstance(source, Work)]
-            self._works[key] = Work(self._bodies, stage, self._outline, below)
-        return self._works[key]
+    def _step(self, stage: Stage, gauge: Gauge) -> tuple[Step, Work]:
+        """The stage as a step, and what it costs whatever the loops around it are."""
+        known = id(stage), gauge
+        if known not in self._steps:
+            below = {
+                place: self._step(source, gauge)
+                for place, source in enumerate(stage.inputs)
+                if isinstance(source, Stage)
+            }
+            inputs = tuple([below[place][1] if place in below else source for place, source in enumerate(stage.inputs)])
+            key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
+            if key not in self._works:
+                self._works[key] = Work(self._bodies, stage, self._outline, [work for _, work in below.values()])
+            steps = {place: step for place, (step, _) in below.items()}
+            self._steps[known] = Step(stage, partial(gauge, self._works[key]), steps), self._works[key]
+        return self._steps[known]
 
 
 def _is_near(guess: Blocking, found: Blocking) -> bool:
     """Whether an estimate was right, so that others nearby are too."""
     pairs = ((guess.seconds, found.seconds), (guess.peak_bytes, found.peak_bytes))
     return all(abs(about - exact) <= _SURE * exact for about, exact in pairs)
+
+
+def _changed(now: Blocking, change: dict[int, int]) -> tuple[int, ...]:
+    """The numbers of blocks, some of them changed."""
+    counts = list(now.counts)
+    for label, count in change.items():
+        counts[label] = count
+    return tuple(counts)
 
 
 def _price(now: Blocking, step: Blocking) -> tuple[float, float]:

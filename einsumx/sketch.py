@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from einsumx.adapter import Adapter
-from einsumx.cost import alive, layouts, op_cost, slot_dtypes
+from einsumx.cost import freed, layouts, op_cost, slot_dtypes
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Native, Op, Reshape, Transpose, sources
 from einsumx.plan import Plan
@@ -32,7 +32,7 @@ class _Axis(int):
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What an op takes, as products of the sizes of labels.
+    """What an op takes, as products of the sizes of labels, which are in ascending order.
 
     Attributes:
         op: of a plan.
@@ -101,9 +101,9 @@ def amounts(
                 (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / prod(axes[largest])),
                 fixed,
-                (_multiplied(op, axes, labels), adds),
+                (tuple(sorted(_multiplied(op, axes, labels))), adds),
                 tuple((labels[slot], size / rate) for slot, size in nbytes) if rate else (),
-                (tuple(label for axis in axes[op.out][:-2] for label in axis.labels), matrices),
+                (tuple(sorted(label for axis in axes[op.out][:-2] for label in axis.labels)), matrices),
             )
         )
     return found
@@ -205,7 +205,7 @@ class Sketch:
         numbers: dict[Labels, int] = {(): 0}
 
         def number(labels: Labels) -> int:
-            return numbers.setdefault(tuple(sorted(labels)), len(numbers))
+            return numbers.setdefault(labels, len(numbers))
 
         self._fixed = sum(part.fixed for part in parts)
         self._times = [
@@ -214,22 +214,23 @@ class Sketch:
             if part.work[1] or part.touched
         ]
         self._matrices = [(number(part.matrices[0]), part.matrices[1]) for part in parts if part.matrices[1]]
-        made = {part.op.out: part.made for part in parts if part.made is not None}
-        moments: list[tuple[frozenset[int], tuple[Labels, float]]] = []
+        self._parts = parts
+        self._freed: list[list[int]] = []
         if parts:
             some = replace(plan, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
-            living = alive(some, [part.made is not None for part in parts])
-            moments = [(frozenset(slots), part.workspace) for slots, part in zip(living, parts)]
+            self._freed = list(freed(some, [part.made is not None for part in parts]))
+        made = {part.op.out: (number(part.made[0]), part.made[1]) for part in parts if part.made is not None}
         self._moments = [
             (
-                [(number(made[slot][0]), made[slot][1]) for slot in sorted(slots)],
-                number(space[0]),
-                space[1],
-                frozenset(label for slot in slots for label in made[slot][0]) | frozenset(space[0] if space[1] else ()),
+                place,
+                made.get(part.op.out, (0, 0)),
+                number(part.workspace[0]),
+                part.workspace[1],
+                [made[slot] for slot in gone if slot in made],
             )
-            for slots, space in moments
-            if space[1] or not any(slots < others for others, _ in moments)
+            for place, (part, gone) in enumerate(zip(parts, self._freed))
         ]
+        self._tight: dict[int, frozenset[int]] = {}
         self._products = list(numbers)
 
     def __call__(self, sizes: Sequence[int]) -> Estimate:
@@ -243,11 +244,28 @@ class Sketch:
             seconds += max(amount[work] * rate, traffic)
         for number, pace in self._matrices:
             seconds += amount[number] * pace
-        peak, tight = 0, frozenset[int]()
-        for slots, space, rate, labels in self._moments:
-            total = round(amount[space] * rate) if rate else 0
-            for number, size in slots:
-                total += amount[number] * size
+        held, peak, when = 0, 0, -1
+        for place, (own, size), space, rate, gone in self._moments:
+            held += amount[own] * size
+            total = held + round(amount[space] * rate) if rate else held
             if total > peak:
-                peak, tight = total, labels
-        return Estimate(seconds, peak, tight)
+                peak, when = total, place
+            for number, size in gone:
+                held -= amount[number] * size
+        return Estimate(seconds, peak, self._labels_at(when))
+
+    def _labels_at(self, when: int) -> frozenset[int]:
+        """The labels of what is alive when an op has run, and of what it takes besides."""
+        if when not in self._tight:
+            there: dict[int, Labels] = {}
+            found = frozenset[int]()
+            for place, (part, gone) in enumerate(zip(self._parts[: when + 1], self._freed)):
+                if part.made is not None:
+                    there[part.op.out] = part.made[0]
+                if place == when:
+                    labels, rate = part.workspace
+                    found = frozenset(labels if rate else ()).union(*there.values())
+                for slot in gone:
+                    there.pop(slot, None)
+            self._tight[when] = found
+        return self._tight[when]

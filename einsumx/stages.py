@@ -7,8 +7,9 @@ partial sums are added up there. A value that an inner loop does not change is c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Labels", "Node", "Stage", "carried", "ranges", "stages", "tree", "truncated"]
+__all__ = ["Known", "Labels", "Node", "Stage", "carried", "ranges", "stages", "tree", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 """Labels of a sized equation, by number."""
@@ -38,7 +39,7 @@ class Stage:
         carried: of each input, the labels that are cut and that it has.
     """
 
-    inputs: tuple[int | Stage, ...]
+    inputs: tuple[int | Stage, ...] = field(hash=False)  # the rest tells it apart, without a walk through them all
     terms: tuple[Labels, ...]
     output: Labels
     path: Path
@@ -78,12 +79,20 @@ class Node:
         children: the values that it is made of.
         operand: its number, where it is one; else -1.
         summed: labels that its children have and it has not.
+        below: labels that it has, or anything that it is made of.
+        number: its place among the values in the order in which they are computed; -1 for an operand.
     """
 
     labels: frozenset[int]
     children: tuple[Node, ...] = ()
     operand: int = -1
     summed: frozenset[int] = frozenset()
+    below: frozenset[int] = frozenset()
+    number: int = -1
+
+
+Known: TypeAlias = dict[tuple[int, Labels, Labels], Stage]
+"""Stages by the number of the value that they compute, the loops around them, and the cut labels below them."""
 
 
 def carried(equation: SizedEquation) -> list[frozenset[int]]:
@@ -97,17 +106,24 @@ def carried(equation: SizedEquation) -> list[frozenset[int]]:
 def tree(equation: SizedEquation, path: Path) -> Node:
     """The contraction as a tree."""
     leaves = carried(equation)
-    nodes = [Node(labels, operand=number) for number, labels in enumerate(leaves)]
-    for step, keep in step_outputs(path, leaves, frozenset(equation.output)):
+    nodes = [Node(labels, operand=operand, below=labels) for operand, labels in enumerate(leaves)]
+    for number, (step, keep) in enumerate(step_outputs(path, leaves, frozenset(equation.output))):
         taken = [nodes.pop(position) for position in sorted(step, reverse=True)][::-1]
-        below = frozenset[int]().union(*(child.labels for child in taken))
-        nodes.append(Node(keep, tuple(taken), summed=below - keep))
+        labels = frozenset[int]().union(*(child.labels for child in taken))
+        below = frozenset[int]().union(*(child.below for child in taken))
+        nodes.append(Node(keep, tuple(taken), summed=labels - keep, below=below, number=number))
     (root,) = nodes
     return root
 
 
-def stages(equation: SizedEquation, root: Node, order: Labels) -> Stage:
+def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | None = None) -> Stage:
     """The contraction as stages, where the labels of ``order`` are cut, in loops of that order.
+
+    Args:
+        equation: what is computed.
+        root: the contraction as a tree.
+        order: the labels that are cut.
+        known: stages of the same contraction that are shared; new ones are added.
 
     >>> from einsumx.bind import bind
     >>> from einsumx.parse import parse_text
@@ -116,8 +132,15 @@ def stages(equation: SizedEquation, root: Node, order: Labels) -> Stage:
     >>> root.equation, root.nest, root.loops, root.inputs[1].equation, root.inputs[1].nest, root.inputs[1].loops
     ('ab,bd->ad', (0,), (), 'bc,cd->bd', (), (2,))
     """
+    shared: Known = {} if known is None else known
 
     def stage(top: Node, nest: Labels, output: Labels) -> Stage:
+        key = top.number, nest, tuple([label for label in order if label in top.below])
+        if key not in shared:
+            shared[key] = new(top, nest, output)
+        return shared[key]
+
+    def new(top: Node, nest: Labels, output: Labels) -> Stage:
         loops = tuple([label for label in order if label in top.summed])
         inside = (*nest, *loops)
         inputs: list[int | Stage] = []
@@ -133,18 +156,25 @@ def stages(equation: SizedEquation, root: Node, order: Labels) -> Stage:
             cut.append(tuple([label for label in order if label in node.labels]))
             return len(inputs) - 1
 
-        def place(node: Node) -> int:
-            """A number for a value: inputs from 0 on; what steps make, from -1 down."""
+        # The numbers of values: inputs from 0 on; what steps make, from -1 down. Trees can be too deep for recursion.
+        values: list[int] = []
+        todo = [(top, False)]
+        while todo:
+            node, is_made = todo.pop()
+            if is_made:
+                first = len(values) - len(node.children)
+                steps.append(tuple(values[first:]))
+                values[first:] = [-len(steps)]
+                continue
             around = truncated(inside, node.labels)
             if node.operand >= 0:
-                return given(node.operand, equation.inputs[node.operand], node, around)
-            if node is not top and (around != inside or not node.summed.isdisjoint(order)):
+                values.append(given(node.operand, equation.inputs[node.operand], node, around))
+            elif node is not top and (around != inside or not node.summed.isdisjoint(order)):
                 labels = tuple(sorted(node.labels))
-                return given(stage(node, around, labels), labels, node, around)
-            steps.append(tuple([place(child) for child in node.children]))
-            return -len(steps)
-
-        place(top)
+                values.append(given(stage(node, around, labels), labels, node, around))
+            else:
+                todo.append((node, True))
+                todo += [(child, False) for child in reversed(node.children)]
         path = _linear(steps, len(inputs))
         return Stage(tuple(inputs), tuple(terms), output, path, nest, loops, tuple(nests), tuple(cut))
 
@@ -160,13 +190,13 @@ def truncated(nest: Labels, labels: frozenset[int]) -> Labels:
 
 def _linear(steps: Sequence[tuple[int, ...]], count: int) -> Path:
     """Steps over numbered values as a path over a list that shrinks."""
-    values = list(range(count))
+    ages = list(range(count))  # of the values that are left; the list stays in order
     path = []
-    for number, step in enumerate(steps, 1):
-        positions = tuple(sorted(values.index(value) for value in step))
+    for number, step in enumerate(steps):
+        positions = tuple(sorted([bisect_left(ages, value if value >= 0 else count - value - 1) for value in step]))
         for position in reversed(positions):
-            del values[position]
-        values.append(-number)
+            del ages[position]
+        ages.append(count + number)
         path.append(positions)
     return tuple(path)
 

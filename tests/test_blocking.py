@@ -1,6 +1,7 @@
 """How contractions are cut under a memory limit: ranges, stages, and that what is cut is right."""
 
 import re
+from itertools import permutations
 
 import numpy as np
 from hypothesis import given, settings
@@ -49,6 +50,21 @@ def test_a_label_is_summed_block_by_block_where_it_disappears():
     root = stages(sized, tree(sized, ((0, 1), (0, 1))), (1,))
     (inner,) = [source for source in root.inputs if not isinstance(source, int)]
     assert (root.loops, inner.loops) == ((), (1,))
+
+
+def test_stages_are_shared_by_orders_that_are_alike_below_them():
+    sized = bind(parse_text("ab,bc,cd,de->ae", 4), [(4, 5), (5, 6), (6, 7), (7, 8)])
+    root = tree(sized, ((0, 1), (0, 2), (0, 1)))
+    known = {}
+    orders = [order for count in range(4) for order in permutations((1, 2, 4), count)]
+    found = {order: stages(sized, root, order, known) for order in orders}
+    assert found == {order: stages(sized, root, order) for order in orders}
+
+    def innermost(stage):
+        return next((innermost(source) for source in stage.inputs if not isinstance(source, int)), stage)
+
+    assert innermost(found[1,]).equation == "ab,bc->ac"
+    assert innermost(found[1,]) is innermost(found[1, 4]) is innermost(found[4, 1])
 
 
 def test_a_limit_that_all_fits_in_cuts_nothing():
