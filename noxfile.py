@@ -150,11 +150,12 @@ def package(session: nox.Session) -> None:
 
     elsewhere = Path(session.create_tmp()) / "elsewhere"
     shutil.rmtree(elsewhere, ignore_errors=True)
-    for name in ("tests", "docs"):  # tests run the code of pages
-        shutil.copytree(project / name, elsewhere / name)
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(project / name, elsewhere)
-    with session.chdir(elsewhere):
+    (sdist,) = dist.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, elsewhere)
+    (unpacked,) = elsewhere.iterdir()
+    for name in ("einsumx", "backends", "conformance"):  # the wheel's are tested
+        shutil.rmtree(unpacked / name)
+    with session.chdir(unpacked):
         session.run("einsumx", "compare")
         test(session)
         session.install(str(project / "tests" / "example_backend"))

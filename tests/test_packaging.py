@@ -1,6 +1,7 @@
 """What is packed: every file that belongs to einsumx, at the place from which it is imported."""
 
 import os
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -78,9 +79,8 @@ def test_the_wheel_has_nothing_else(source, wheel):
 
 
 @package
-def test_the_sdist_has_every_tracked_file(source, tracked, sdist):
-    tests = [path for path in tracked if path.startswith("tests/")]
-    assert missing([*source, *tests, "LICENSE", "README.md", "pyproject.toml"], sdist) == []
+def test_the_sdist_has_every_tracked_file(tracked, sdist):
+    assert missing((path for path in tracked if not path.startswith(".")), sdist) == []
 
 
 @package
@@ -90,6 +90,13 @@ def test_the_wheel_carries_the_licence_and_the_readme(wheel):
     assert described["License-Expression"] == "MIT"
     assert described["License-File"] == "LICENSE"
     assert described.get_payload().strip() == (CHECKOUT / "README.md").read_text().strip()
+
+
+def test_the_citation_and_the_changelog_are_of_the_version_that_is_packed():
+    (version,) = re.findall(r'^version = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert re.findall(r"^version: (.*)$", (CHECKOUT / "CITATION.cff").read_text(), re.MULTILINE) == [version]
+    newest, *_ = re.findall(r"^## \[?([^\]\s]+)", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest == version
 
 
 def test_type_checkers_find_that_the_package_is_typed():
