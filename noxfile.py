@@ -119,7 +119,7 @@ def lint(session: nox.Session) -> None:
     install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("pytest", "tests/test_doctests.py")
+    session.run("pytest", "tests/test_doctests.py", "tests/test_source_format.py")
     settings = Path("pyproject.toml").resolve()
     # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
     with session.chdir(session.create_tmp()):

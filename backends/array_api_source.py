@@ -33,7 +33,7 @@ class ArrayApiSpelling(Spelling):
         *outer, size, _ = (array.shape[axis] for axis in axes)
         moved = array.text if axes == tuple(range(rank)) else self._permuted(array, axes)
         # With both axes as one, the diagonal is every element that is size + 1 further.
-        flat = f"{self.name}.reshape({moved}, {numbers((prod(outer), size * size))})[:, :: {size + 1}]"
+        flat = f"{self.name}.reshape({moved}, {numbers((prod(outer), size * size))})[:, ::{size + 1}]"
         return self._copied(f"{self.name}.reshape({flat}, {numbers((*outer, size))})")
 
     def copy(self, array: Value) -> str:

@@ -146,6 +146,9 @@ class Plan:
         and dtypes; how the result lies in memory, warnings and speed are those of the framework's own functions. What
         einsumx adds to these for speed is not in it: threads for NumPy, BLAS for integers, ``jax.jit``.
 
+        MXNet's code is for arrays, and is hybridized as such by MXNet 2; the symbols that blocks of MXNet 1 are traced
+        with are for :func:`einsumx.einsum` itself.
+
         Args:
             backend: whose code, where it is not the plan's own: the contraction is lowered anew for it
                 (:meth:`retarget`).

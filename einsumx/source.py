@@ -51,14 +51,14 @@ def plan_source(plan: Plan, adapter: Adapter, name: str = "contraction") -> str:
     _check_name(name, spelling)
     for op in plan.ops:
         _check_spelled(op, adapter)
-    names = _operand_names(len(plan.operands))
+    parameters, names = _operand_names(len(plan.operands))
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     body = [*spelling.opening(names[0]), *_Function(plan, spelling, names, shapes).statements()]
     code = "\n".join([*spelling.decorators(list(shapes.values())), *body])
     imports = [line for line in spelling.imports if re.search(rf"\b{spelling.name}\.", code)]
     lines = [
         *spelling.decorators(list(shapes.values())),
-        *_folded(f"def {name}({', '.join(names)}):"),
+        *_folded(f"def {name}({parameters}):", 0),
         *(f"{' ' * _INDENT}{line}".rstrip() for line in [*_docstring(plan, names), *body]),
     ]
     return "\n".join([*imports, *([""] * 2 if imports else []), *lines]) + "\n"
@@ -70,12 +70,14 @@ class _Draft:
 
     Attributes:
         text: its expression.
+        is_name: whether it is one, and not what would be computed where it is written.
         works: whether there is a call in it that computes or copies, and not views and casts alone.
         copies: why there are copies in it.
         reads: the slots whose names are in it, as often as they are.
     """
 
     text: str
+    is_name: bool = False
     works: bool = False
     copies: tuple[str, ...] = ()
     reads: tuple[int, ...] = ()
@@ -89,7 +91,7 @@ class _Function:
     ) -> None:
         self._plan, self._spelling, self._shapes = plan, spelling, shapes
         self._dtypes = slot_dtypes(plan)
-        self._drafts = {slot: _Draft(name, reads=(slot,)) for slot, name in enumerate(names)}
+        self._drafts = {slot: _Draft(name, True, reads=(slot,)) for slot, name in enumerate(names)}
         self._is_view = returns_view(plan)
         self._uses = Counter(slot for op in plan.ops for slot in sources(op))
         self._unread = dict(self._uses)
@@ -122,13 +124,14 @@ class _Function:
             else:
                 text = self._spelling.spell(op, values)
             drafts = [self._drafts[slot] for slot in read]
-            unnamed = [slot for slot, draft in zip(read, drafts) if not draft.text.isidentifier()]
+            unnamed = [slot for slot, draft in zip(read, drafts) if not draft.is_name]
             if len(text) + _INDENT + len("return ") <= _COLUMNS or not unnamed:
                 break
             self._put(max(unnamed, key=lambda slot: len(self._drafts[slot].text)))
         reason = op.reason if isinstance(op, Transpose | Diagonal | Copy) else ""
         return _Draft(
             text,
+            False,
             not is_light or any(draft.works for draft in drafts),
             tuple(dict.fromkeys((*(why for draft in drafts for why in draft.copies), *filter(None, [reason])))),
             tuple(slot for draft in drafts for slot in draft.reads),
@@ -148,7 +151,7 @@ class _Function:
             self._lines.append(f"{lines[0]}  {about[0]}")
         else:
             self._lines += [*about, *lines]
-        self._drafts[slot] = _Draft(name, reads=(slot,))
+        self._drafts[slot] = _Draft(name, True, reads=(slot,))
         for read in draft.reads:
             self._unread[read] -= 1
         gone = [read for read in dict.fromkeys(draft.reads) if not self._unread[read] and self._is_large(read)]
@@ -168,9 +171,14 @@ def _is_light(op: Op) -> bool:
     return isinstance(op, Reshape | Expand | First | Cast)
 
 
-def _operand_names(count: int) -> list[str]:
-    """Letters as far as they go."""
-    return list(ascii_lowercase[:count]) if count <= len(ascii_lowercase) else [f"a{number}" for number in range(count)]
+_LETTERS = ascii_lowercase.replace("l", "")  # which looks like 1 and I
+
+
+def _operand_names(count: int) -> tuple[str, list[str]]:
+    """The parameters of a function, and what operands are called in it: letters as far as they go."""
+    if count <= len(_LETTERS):
+        return ", ".join(_LETTERS[:count]), list(_LETTERS[:count])
+    return "*a", [f"a[{number}]" for number in range(count)]
 
 
 # -- lines ------------------------------------------------------------------------------------------------------
@@ -222,17 +230,53 @@ def _comment(*notes: str) -> list[str]:
     return wrap("; ".join(notes), _COLUMNS - _INDENT, initial_indent="# ", subsequent_indent="# ")
 
 
-def _folded(line: str) -> list[str]:
-    """A statement in lines, broken after commas; there are commas with a blank within brackets alone."""
-    lines = []
-    width = _COLUMNS - _INDENT
-    while len(line) > width:
-        place = line.rfind(", ", 0, width)
-        if place < 0:
-            break
-        lines.append(line[: place + 1])
-        line = f"{' ' * 2 * _INDENT}{line[place + 2 :]}"
-    return [*lines, line]
+def _folded(line: str, indent: int = _INDENT) -> list[str]:
+    """A statement in lines, as formatters lay it out: where it is too long, what is in its last brackets is below it.
+
+    >>> for line in _folded(f"x1 = np.reshape({'a' * 40}, {'b' * 40})", 8):
+    ...     print(line)
+    x1 = np.reshape(
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+    )
+    """
+    end = line.rfind(")")
+    while end > 0 and line[end - 1] == "(":
+        end = line.rfind(")", 0, end)
+    if indent + len(line) <= _COLUMNS or end < 0:
+        return [line]
+    start = _opening(line[: end + 1])
+    inside = [line[start + 1 : end]]
+    if indent + _INDENT + len(inside[0]) > _COLUMNS:
+        inside = [f"{item}," for item in _items(inside[0])]
+    below = [f"{' ' * _INDENT}{part}" for item in inside for part in _folded(item, indent + _INDENT)]
+    return [line[: start + 1], *below, line[end:]]
+
+
+def _opening(text: str) -> int:
+    """Where the brackets begin that end a text."""
+    depth = 0
+    for place in reversed(range(len(text))):
+        depth += (text[place] in ")]") - (text[place] in "([")
+        if not depth:
+            return place
+    return 0
+
+
+def _items(text: str) -> list[str]:
+    """What commas separate, but for those within brackets.
+
+    >>> _items("a.reshape(2, 3), b, axis=(0, 1)")
+    ['a.reshape(2, 3)', 'b', 'axis=(0, 1)']
+    """
+    found: list[str] = []
+    depth = 0
+    for part in text.split(", "):
+        if depth:
+            found[-1] += f", {part}"
+        else:
+            found.append(part)
+        depth += sum((letter in "([") - (letter in ")]") for letter in part)
+    return found
 
 
 # -- what must not reach the text ---------------------------------------------------------------------------------
