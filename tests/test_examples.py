@@ -21,6 +21,7 @@ SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.
 EXAMPLES = {
     "attention": ["numpy", "ratio"],
     "two_electron": ["multiply-adds", "occupied to virtual", "difference"],
+    "tensor_network": ["64 tensors", "greedy", "in slices", "keep within"],
     "larger_than_memory": ["MB in", "peak memory", "steps"],
     "patched": ["rotated", "gaps_filled"],
 }
@@ -45,7 +46,7 @@ def test_every_example_is_run_by_a_test():
 def lines(printed):
     """What is printed, without the figures that differ from run to run: a set, as frameworks may be missing."""
     printed = re.sub(r"in \S*tensor.npy", "in a file", printed)
-    varying = r"-?\d+\.\d+ *(ms|s|x|kB)\b|difference +\S+|\b\d\.\de[-+]\d\d$| +"
+    varying = r"-?\d+\.\d+ *(ms|s|x|kB|M)\b|difference +\S+|\b\d\.\de[-+]\d\d$| +"
     return {re.sub(varying, " ", line).strip() for line in printed.splitlines()}
 
 
