@@ -249,6 +249,24 @@ def print_profile(found: Profile) -> None:
     console.print(f"These rates, by which times are predicted too, are {source}.")
     if not found.is_calibrated:
         console.print(f"`einsumx calibrate --backend {found.plan.backend}` measures those of this machine.")
+    for remark in _profile_remarks(found):
+        console.print(remark)
+
+
+_APART = 1.25
+"""How many times as long one time is as another, to be remarked upon."""
+
+
+def _profile_remarks(found: Profile) -> Iterator[str]:
+    """What to make of times that do not add up, and of more than all of the roofline."""
+    each = sum(op.seconds for op in found.ops)
+    if each > _APART * found.seconds:
+        yield "Ops take longer one by one: each is called, waited for and, where the framework compiles,"
+        yield "compiled alone, so that a view may be a copy then."
+    if found.seconds > _APART * each:
+        yield "The plan as a whole takes longer than its ops: alone, they find what they read in caches."
+    if any(op.share is not None and op.share > 1 for op in found.ops):
+        yield "More than 100 %: caches are faster than memory, or the machine is faster than these rates."
 
 
 def _op_rate(op: OpProfile) -> str:

@@ -17,6 +17,7 @@ from einsumx.compare import Problem
 from einsumx.dtypes import kind
 from einsumx.ops import Matmul, Transpose, sources
 from einsumx.profile import OpProfile, profile
+from einsumx.report import print_profile
 
 ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
 
@@ -167,6 +168,25 @@ def test_the_table_has_a_line_for_each_call(capsys):
     assert re.search(r"s +[\d.]+ [mµ]?s +[\d.]+ [kMG]?(FLOP|B)/s +[\d.]+ %$", product)
     assert any(line.startswith("the plan as a whole") for line in lines)
     assert "`einsumx calibrate --backend numpy` measures those of this machine." in lines
+
+
+@pytest.mark.parametrize(
+    ("whole", "traffic", "remark"),
+    [
+        (1.0, 0.5, None),
+        (0.5, 0.5, "Ops take longer one by one: "),
+        (2.0, 0.5, "The plan as a whole takes longer than its ops: "),
+        (1.0, 1.5, "More than 100 %: "),
+    ],
+)
+def test_times_that_do_not_add_up_are_remarked_upon(capsys, whole, traffic, remark):
+    op = OpProfile(Matmul(2, 0, 1), (3, 5), "float32", 1.0, 1.0, 60, 100, arithmetic=0.5, traffic=traffic)
+    found = profile(Problem("ij,jk->ik", ((3, 4), (4, 5)), "float32"), "numpy", seconds=0.0)
+    print_profile(replace(found, seconds=whole, ops=(op,)))
+    lines = capsys.readouterr().out.splitlines()
+    starts = ("Ops take longer", "The plan as a whole takes", "More than")
+    assert [line for line in lines if line.startswith(starts)] == [line for line in lines if remark and remark in line]
+    assert remark is None or any(line.startswith(remark) for line in lines)
 
 
 @pytest.mark.parametrize(
