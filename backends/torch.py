@@ -113,7 +113,7 @@ class TorchAdapter(Adapter):
             shape, strides = array.shape, array.stride()
         except RuntimeError as error:  # nested tensors have no shape
             raise BackendError(f"einsum takes dense tensors: {error}") from error
-        if type(array.numel()) is not int:  # a symbol of torch.compile's, which int() makes torch guard
+        if array._has_symbolic_sizes_strides:  # symbols of torch.compile's, which int() makes torch guard
             shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
         if 0 in strides and self._kernels.is_recorded(array):
             strides = _as_stored(shape, strides)

@@ -463,6 +463,14 @@ def test_compiled_with_changing_sizes():
 
 
 @pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_with_changing_sizes_that_operands_share():
+    function = compiled(lambda lhs, rhs: einsumx.einsum("ij,jk->ik", lhs, rhs), dynamic=True)
+    for size in (2, 3, 7):
+        lhs = torch.rand(size, 4)
+        torch.testing.assert_close(function(lhs, lhs.T), lhs @ lhs.T)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_vmap_and_grad(dynamic):
     rhs = torch.rand(4, 5)
