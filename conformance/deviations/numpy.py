@@ -72,7 +72,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             many operands/* in a binary tree
             many operands/* in a row
             """,
-            "NumPy takes 64 operands at most.",
+            "NumPy takes 63 operands at most.",
         ),
         VIEWS,
         Deviation(
