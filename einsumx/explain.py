@@ -55,17 +55,19 @@ def plan_text(plan: Plan) -> str:
 def tell_plan(plan: Plan) -> None:
     """Log a plan that was made, in a line; and where it takes the framework's own einsum kernel."""
     if log.isEnabledFor(DEBUG):
-        log.debug("plan %s: %s", plan.equation, _plan_line(plan))
+        log.debug("plan %.200s: %s", plan.equation, _plan_line(plan))
     if log.isEnabledFor(INFO):
         for op in plan.ops:
             if isinstance(op, Native):
-                log.info("plan %s takes the own einsum kernel of %s for %s", plan.equation, plan.backend, op.equation)
+                log.info(
+                    "plan %.200s takes the own einsum kernel of %s for %s", plan.equation, plan.backend, op.equation
+                )
 
 
 def tell_blocks(plan: BlockedPlan) -> None:
-    """Log how a contraction is cut that begins to run, in a line."""
-    if log.isEnabledFor(INFO):
-        log.info("blocks of %s: %s", plan.equation.text, _blocks_line(plan))
+    """Log how a contraction is cut that begins to run, in a line; nothing of one that is neither cut nor read."""
+    if log.isEnabledFor(INFO) and (plan.cuts or sum(plan.read_bytes)):
+        log.info("blocks of %.200s: %s", plan.equation.text, _blocks_line(plan))
 
 
 def _blocks_line(plan: BlockedPlan) -> str:
@@ -82,6 +84,10 @@ def _blocks_line(plan: BlockedPlan) -> str:
     )
 
 
+_NAMED = 8
+"""How many operands a plan may have, so that shapes and path are logged."""
+
+
 def _plan_line(plan: Plan) -> str:
     """What a plan is for, its path, and what it costs.
 
@@ -90,8 +96,9 @@ def _plan_line(plan: Plan) -> str:
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
     cost = plan_cost(plan)
-    shapes = " ".join(_shape(operand.shape) for operand in plan.operands)
-    path = " ".join(map(_shape, plan.path))
+    shapes, path = (" ".join(map(_shape, part)) for part in ([each.shape for each in plan.operands], plan.path))
+    if len(plan.operands) > _NAMED:
+        shapes, path = f"{len(plan.operands)} operands", f"of {len(plan.path)} steps"
     ops = f"{len(plan.ops)} op{'s' * (len(plan.ops) != 1)}"
     return (
         f"{shapes} {plan.dtype} on {plan.backend}, path {path}, {ops}, "

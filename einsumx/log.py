@@ -5,7 +5,7 @@ All of it goes to the logger ``"einsumx"``:
 ========  ==========================================================================================================
 DEBUG     a plan that was made: equation, shapes, path, number of ops, arithmetic, bytes copied, peak memory
 INFO      a fallback: the framework's own einsum kernel in a plan; a call that :func:`einsumx.patch` leaves to the
-          framework, and why; a contraction that goes on by a smaller plan after memory ran out
+          framework, and why, once while it holds; a contraction that goes on by a smaller plan after memory ran out
 INFO      blocks: how a contraction under a memory limit is cut, each tenth of its blocks, and its end
 ========  ==========================================================================================================
 

@@ -83,6 +83,7 @@ class Names:
 
     def hold(self, where: int) -> None:
         """One replacement more holds in a thread, or everywhere."""
+        _said.clear()
         if not self._held and not (self._places and all(map(_is_native, self._places))):
             self._places = self._found()
         self._held[where] = self._held.get(where, 0) + 1
@@ -259,11 +260,22 @@ def behind(adapter: Adapter, native: Function) -> Function:
     return function
 
 
+_said: set[tuple[str, str, str]] = set()
+"""What was logged of calls since a replacement last began, so that it is said once in a loop."""
+
+_REMEMBERED = 1000
+
+
 def say_native(called: str, operands: Sequence[Any], why: str) -> None:
-    """Log that a call goes on to the framework's own function."""
+    """Log that a call goes on to the framework's own function; once for each equation and reason."""
     if log.isEnabledFor(INFO):
-        what = repr(operands[0]) if operands and isinstance(operands[0], str) else "labels in lists"
-        log.info("%s of %.200s is left to the framework: %s", called, what, why)
+        what = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
+        if (called, what, why) in _said:
+            return
+        if len(_said) >= _REMEMBERED:
+            _said.clear()
+        _said.add((called, what, why))
+        log.info("%s of %s is left to the framework: %s", called, what, why)
 
 
 def _serves(adapter: Adapter, kind: type) -> bool:

@@ -43,7 +43,7 @@ def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[
             nonlocal done
             show()
             done += 1
-            if 10 * done // every > 10 * (done - 1) // every:
+            if every > 1 and 10 * done // every > 10 * (done - 1) // every:
                 log.info("blocks: %d of %d steps", done, every)
 
         yield step

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from stored import Stored
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
+from einsumx.parse import symbol
 
 LARGE = np.ones((60, 60), "float32")
 """Large enough for NumPy's matmul."""
@@ -79,6 +81,30 @@ def test_a_plan_of_several_steps_tells_its_path(told):
     einsumx.einsum("ij,jk,kl->il", LARGE, LARGE, LARGE[:, :2], optimize=[(1, 2), (0, 1)])
     ((_, text),) = told()
     assert "path (1,2) (0,1), 2 ops" in text
+
+
+def test_a_plan_of_a_network_is_told_in_a_line_of_a_few_words(told):
+    labels = [symbol(number) for number in range(61)]
+    equation = ",".join(map("".join, pairwise(labels)))
+    einsumx.einsum(equation, *[np.ones((2, 2))] * 60)
+    ((_, text),) = told()
+    assert text.startswith(f"plan {equation}->{labels[0]}{labels[-1]}: 60 operands float64 on numpy, path of 59 steps, ")
+    assert len(text) < 360
+
+
+def test_what_is_neither_cut_nor_read_is_told_as_a_plan_alone(told):
+    einsumx.einsum("ij,jk->ik", LARGE, LARGE, memory_limit="1 MB")
+    assert [level for level, _ in told()] == ["DEBUG"]
+
+
+def test_a_call_that_is_left_to_the_framework_again_and_again_is_told_once(told):
+    masked = np.ma.ones((2, 2))
+    for _ in range(2):
+        with einsumx.patch("numpy"):
+            for equation in ("ij->ji", "ij->i", "ij->ji"):
+                np.einsum(equation, masked)
+    why = "is left to the framework: it has an operand of type numpy.ma.MaskedArray"
+    assert told() == [("INFO", f"numpy.einsum of {equation} {why}") for equation in ("'ij->ji'", "'ij->i'") * 2]
 
 
 @pytest.mark.parametrize(
