@@ -223,8 +223,9 @@ def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array,
     """Raise where ``out`` cannot take the result; it is not touched."""
     owner, _ = backend_of((type(out),))
     if owner is not adapter:
-        name = "no framework" if owner is None else owner.name
-        raise BackendError(f"out= belongs to {name}, but the operands to {adapter.name}")
+        if owner is None:
+            raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}")
+        raise BackendError(f"out= belongs to {owner.name}, but the operands to {adapter.name}")
     _, shape, dtype, *_ = adapter.signature(out)
     if tuple(shape) != plan.shape:
         raise SizeError(f"out= has shape {tuple(shape)} but the result has shape {plan.shape}\n  {plan.equation}")

@@ -127,7 +127,7 @@ def plan_within(
         return Limited(plan, adapter, tuple(found), goes, within, None, crew, room)
     if late or not goes.outlives:
         raise ValueError(
-            "resume= goes on with an out= that outlives the process, a memory map or a stored array, and that shares "
+            "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
     return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew, room)
@@ -149,9 +149,11 @@ def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
     for number, (source, planned, in_place) in enumerate(zip(found, plan.operands, plan.in_place)):
         check_operand(number, source.operand, planned, text)
         if source.lies_there != in_place:
+            there, brought = "lies where it is computed", "is brought there block by block"
+            found_so, planned_so = (brought, there) if in_place else (there, brought)
             raise BackendError(
-                f"operand {number} is {'no ' if in_place else 'an '}array that lies where it is computed, and the plan "
-                "is made for one that is another; give the operands themselves to einsumx.plan"
+                f"operand {number} {found_so}, but the plan is made for one that {planned_so}; make the "
+                "plan from the operands themselves"
             )
         array = operands[number]
         if owner(array) is adapter and adapter.records(array):

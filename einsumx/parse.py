@@ -182,10 +182,16 @@ def _check_output(
 
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
-    if isinstance(labels, str | bytes | AbstractSet | Mapping) or not hasattr(labels, "__iter__"):
+    shape = getattr(labels, "shape", None)  # an operand that stands where a sublist is missing has one
+    if (
+        isinstance(labels, str | bytes | AbstractSet | Mapping)
+        or not hasattr(labels, "__iter__")
+        or (shape is not None and len(shape) != 1)
+    ):
+        found = repr(labels) if shape is None else f"an array of shape {tuple(shape)}"
         raise SublistError(
-            f"the sublist {where} must be a list or tuple of labels, not {labels!r}; "
-            "operands and their sublists alternate: einsum(a, [0, 1], b, [1, 2], [0, 2])"
+            f"the sublist {where} must be a list or tuple of labels, not {found}; an equation as text comes first, "
+            "einsum('ij,jk->ik', a, b); operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
     term = tuple(labels)
     for label in term:

@@ -189,7 +189,7 @@ def _pairwise(
         if not step or len(set(step)) < len(step):
             raise PathError(f"{where}, must name different operands")
         if min(step) < -left or max(step) >= left:
-            raise PathError(f"{where}, names an operand that is not there: {left} are left")
+            raise PathError(f"{where}, names an operand that is not there: {left} {'is' if left == 1 else 'are'} left")
         positions = tuple(sorted(position % left for position in step))
         if len(set(positions)) < len(positions):
             raise PathError(f"{where}, must name different operands")

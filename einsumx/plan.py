@@ -201,7 +201,8 @@ class Plan:
                 }
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from error
+            why = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {why}") from error
         verify(plan)
         return plan
 

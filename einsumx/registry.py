@@ -149,9 +149,11 @@ def serving(kind: type) -> Adapter:
             return adapter.serving(kind)
     if hasattr(kind, "__array_namespace__"):
         return get_backend("array_api").serving(kind)
+    sliced = all(hasattr(kind, name) for name in ("shape", "dtype", "__getitem__"))
     raise BackendError(
         f"einsumx knows no framework for operands of type {_named(kind)}; convert them to arrays first "
-        "(numpy.asarray), or register a backend for them"
+        f"(numpy.asarray), {'pass memory_limit= to have them read block by block, ' if sliced else ''}"
+        "or register a backend for them"
     )
 
 

@@ -270,6 +270,8 @@ def _described(number: int, array: Any, adapter: Adapter) -> Operand:
         raise BackendError(f"{name} cannot be read: {error}") from error
     try:
         empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
+    except OSError:  # of a file, which no conversion mends
+        raise
     except Exception as error:
         raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
     if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:

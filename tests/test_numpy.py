@@ -50,3 +50,8 @@ def test_a_matrix_is_an_array_of_two_axes():
     result = einsumx.einsum("ij->j", matrix)
     assert type(result) is np.ndarray
     assert result.tolist() == [4.0, 6.0]
+
+
+def test_an_out_that_is_no_array_is_an_error_that_says_what_it_is():
+    with pytest.raises(einsumx.BackendError, match="out= is a list, but the operands are arrays of numpy"):
+        einsumx.einsum("ij->i", np.ones((2, 3)), out=[0, 0])

@@ -118,6 +118,12 @@ def test_what_is_no_list_of_labels_is_an_error(labels):
         parse_sublists([[0], labels], None)
 
 
+def test_an_operand_where_its_sublist_is_missing_is_told_by_its_shape():
+    array = type("Array", (list,), {"shape": (3, 4)})
+    with pytest.raises(SublistError, match=r"sublist of the output must be .*, not an array of shape \(3, 4\);"):
+        parse_sublists([[0, 1]], array())
+
+
 def test_faulty_sublists_are_errors():
     with pytest.raises(SublistError, match=r"label \[1\] in the sublist of operand 0 is not hashable"):
         parse_sublists([[0, [1]]], None)

@@ -129,6 +129,7 @@ def test_zero_sizes_do_not_disturb_optimizers():
         ([(0, 1)], "leaves 3 operands"),
         ([], "leaves 4 operands"),
         ([(0, 1), (0, 1), (0, 3)], "step 2 of the path, .*not there: 2 are left"),
+        ([(0, 1), (0, 1), (0, 1), (0, 1)], "step 3 of the path, .*not there: 1 is left"),
         ([(0, 1), (0, -4), (0, 1)], "step 1 of the path"),
         ([(0, 0), (0, 1), (0, 1)], "different operands"),
         ([(0, -4), (0, 1), (0, 1)], "different operands"),

@@ -50,6 +50,13 @@ def test_what_is_no_plan_is_an_error(text):
         einsumx.Plan.from_json(text)
 
 
+def test_what_a_stored_plan_lacks_is_named():
+    data = json.loads(einsumx.plan("ij->i", (3, 4)).to_json())
+    del data["path"]
+    with pytest.raises(EinsumxError, match="it has no 'path'"):
+        einsumx.Plan.from_json(json.dumps(data))
+
+
 @pytest.mark.parametrize(
     "change",
     [

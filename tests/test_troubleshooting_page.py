@@ -1,0 +1,77 @@
+"""The page on troubleshooting has every message that einsumx raises or warns with."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import einsumx
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+
+FILES = sorted(
+    {
+        *(ROOT / "einsumx").glob("*.py"),
+        *(ROOT / "einsumx" / "mxnet").glob("*.py"),
+        *(ROOT / "backends").glob("*.py"),
+        *(ROOT / "conformance" / name for name in ("command.py", "framework.py", "options.py", "subject.py")),
+    }
+)
+NO_MESSAGES = {"AssertionError", "CancelledError", "NotImplementedError", "SystemExit"}
+WARNINGS = {"warn", "warnings.warn"}
+
+
+def messages(source: str) -> Iterator[tuple[int, str]]:
+    """The line of each error or warning that is made, and the longest part, always the same, of what it says first.
+
+    That is what stands before a semicolon, after which comes what to do, and before the equation in the next line.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = ast.unparse(node.func)
+        is_error = name.split(".")[-1].endswith("Error") and name not in NO_MESSAGES
+        if not is_error and name not in WARNINGS:
+            continue
+        match node.args[0]:
+            case ast.Constant(value=str(text)):
+                pass
+            case ast.JoinedStr(values=values):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in values)
+            case _:
+                continue
+        yield node.lineno, max(re.split(r"[;\n]", text)[0].split("\0"), key=len).strip()
+
+
+def plain(text: str) -> str:
+    """Without what Markdown adds, and with one blank for any."""
+    return " ".join(re.sub(r"[*`]", "", text).split())
+
+
+def is_on_page(message: str) -> bool:
+    return plain(message) in plain(PAGE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_message_is_on_the_page(path):
+    missing = [f"{line}: {text}" for line, text in messages(path.read_text(encoding="utf-8")) if not is_on_page(text)]
+    assert missing == []
+
+
+def test_a_message_that_is_not_on_the_page_is_noticed():
+    source = 'raise ValueError(f"{name} is a text that {nobody} wrote")\nwarnings.warn("nor these words; do it\\n a,b")'
+    assert list(messages(source)) == [(1, "is a text that"), (2, "nor these words")]
+    assert not is_on_page("nor these words")
+    assert is_on_page("but the operands are arrays of")
+
+
+def test_the_page_tells_of_each_class_of_error_and_what_built_in_errors_it_is():
+    rows = dict(re.findall(r"^\| `(\w+Error)` \| (.*?) \|", PAGE, re.MULTILINE))
+    classes = {name: getattr(einsumx, name) for name in einsumx.__all__ if name.endswith("Error")}
+    told = {name: set(re.findall(r"\w+", bases)) for name, bases in rows.items()}
+    bases = {name: {base.__name__ for base in found.__bases__} for name, found in classes.items()}
+    del bases["EinsumxError"]
+    assert {name: found - {"EinsumxError"} for name, found in bases.items()} == told
