@@ -80,6 +80,11 @@ class JaxAdapter(Adapter):
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, _, weak = signature
+        if _is_symbolic(shape):
+            raise BackendError(
+                f"a plan is for sizes that are known, and an operand has shape {shape}: call jax.numpy.einsum where "
+                "sizes are symbolic, or have einsumx.patch('jax') leave such calls to it"
+            )
         return Operand(shape, self.dtype_name(dtype), weak=bool(weak))
 
     def device(self, array: Array) -> str:
@@ -174,7 +179,7 @@ class JaxAdapter(Adapter):
                     operand = found[place]
                     if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
                         found[place] = self.xp.asarray(operand)
-                    elif self._is_traced(type(operand)) and any(type(size) is not int for size in operand.shape):
+                    elif self._is_traced(type(operand)) and _is_symbolic(operand.shape):
                         say_native("jax.numpy.einsum", operands, "what is exported is for other sizes too")
                         return native(*operands, **options)
                 return call(*found, **options)
@@ -269,6 +274,11 @@ class JaxAdapter(Adapter):
 
     def synchronize(self, array: Array) -> None:
         array.block_until_ready()
+
+
+def _is_symbolic(shape: tuple[Any, ...]) -> bool:
+    """Whether sizes stand for any of several, as in jax.export."""
+    return any(type(size) is not int for size in shape)
 
 
 ADAPTER = JaxAdapter()

@@ -284,3 +284,10 @@ def test_a_python_scalar_of_a_wider_kind_gives_that_kinds_default():
     assert (
         einsumx.einsum(",i,i->i", 2.5, jnp.arange(3, dtype=jnp.int8), jnp.ones(3, jnp.bfloat16)).dtype == jnp.bfloat16
     )
+
+
+def test_symbolic_sizes_are_an_error_that_says_what_to_call():
+    export = pytest.importorskip("jax.export")
+    lhs = jax.ShapeDtypeStruct(export.symbolic_shape("n, 3"), "float32")
+    with pytest.raises(einsumx.BackendError, match=r"shape \(n, 3\): call jax\.numpy\.einsum"):
+        export.export(jax.jit(lambda lhs: einsumx.einsum("ij,kj->ik", lhs, lhs)))(lhs)
