@@ -51,7 +51,7 @@ def plan_source(plan: Plan, adapter: Adapter, name: str = "contraction") -> str:
     _check_name(name, spelling)
     for op in plan.ops:
         _check_spelled(op, adapter)
-    parameters, names = _operand_names(len(plan.operands))
+    parameters, names = _operand_names(len(plan.operands), spelling.name)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     body = [*spelling.opening(names[0]), *_Function(plan, spelling, names, shapes).statements()]
     code = "\n".join([*spelling.decorators(list(shapes.values())), *body])
@@ -174,11 +174,16 @@ def _is_light(op: Op) -> bool:
 _LETTERS = ascii_lowercase.replace("l", "")  # which looks like 1 and I
 
 
-def _operand_names(count: int) -> tuple[str, list[str]]:
-    """The parameters of a function, and what operands are called in it: letters as far as they go."""
-    if count <= len(_LETTERS):
-        return ", ".join(_LETTERS[:count]), list(_LETTERS[:count])
-    return "*a", [f"a[{number}]" for number in range(count)]
+def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
+    """The parameters of a function, and what operands are called in it: letters as far as they go.
+
+    >>> _operand_names(3, "b"), _operand_names(26, "np")[1][-1]
+    (('a, c, d', ['a', 'c', 'd']), 'a[25]')
+    """
+    letters = [letter for letter in _LETTERS if letter != taken]
+    if count <= len(letters):
+        return ", ".join(letters[:count]), letters[:count]
+    return f"*{letters[0]}", [f"{letters[0]}[{number}]" for number in range(count)]
 
 
 # -- lines ------------------------------------------------------------------------------------------------------

@@ -368,6 +368,18 @@ def test_a_backend_says_how_its_calls_are_spelled(example, monkeypatch):
         Spelling("einsumx_example").copy(Value("a", (3,), "float64"))
 
 
+def test_operands_are_not_called_what_the_framework_is(example, monkeypatch):
+    def spelling(self):
+        return einsumx.Spelling(self.module, "a")
+
+    monkeypatch.setattr(type(registry.get_backend("einsumx_example")), "spelling", spelling)
+    source = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), backend="einsumx_example").source()
+    assert "def contraction(b, c):" in source
+    arrays = [np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)]
+    found = contraction(source, "einsumx_example")(*map(example.asarray, arrays))
+    np.testing.assert_array_equal(found.tolist(), arrays[0] @ arrays[1])
+
+
 def test_a_subclass_of_a_backend_of_ours_with_another_primitive_is_told_too():
     class Other(NumpyAdapter):
         name = "other"
