@@ -41,6 +41,9 @@ MXNET_TESTS = (
 )
 """What holds for either version of MXNet beside any NumPy."""
 
+PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "packaging", "pages", "readme", "registry")
+"""The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
+
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
@@ -139,7 +142,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """The sdist, and the wheel built from it: they have every file, and work far from the checkout."""
+    """The sdist, and the wheel built from it: they have every file, and the wheel works beside the unpacked sdist."""
     project = copy_of_project(session)
     dist = project / "dist"
     session.install("build")
@@ -157,7 +160,7 @@ def package(session: nox.Session) -> None:
         shutil.rmtree(unpacked / name)
     with session.chdir(unpacked):
         session.run("einsumx", "compare")
-        test(session)
+        session.run("pytest", "-n", "auto", *(f"tests/test_{name}.py" for name in PACKED_TESTS))
         session.install(str(project / "tests" / "example_backend"))
         session.run("python", "-c", EXAMPLE)
         session.run("python", "-m", "einsumx.conformance", "--backend", "einsumx_example", "--level", "full")
