@@ -23,5 +23,5 @@ def folder(tmp_path_factory):
 def test_the_picture_in_the_tutorial_is_what_its_code_draws(folder):
     drawn = (folder / "plan.svg").read_text(encoding="utf-8")
     shown = (DOCS / "pictures" / "plan.svg").read_text(encoding="utf-8")
-    assert drawn == shown, "plans are drawn otherwise now: run the tutorial's code, and keep its plan.svg as the picture"
+    assert drawn == shown, "plans are drawn otherwise now: run the tutorial's code, and keep its plan.svg"
     assert "(pictures/plan.svg)" in (DOCS / "tutorial.md").read_text(encoding="utf-8")
