@@ -399,6 +399,29 @@ def test_a_contraction_in_blocks_says_that_it_has_none():
         plan.source()
 
 
+def test_the_source_is_hybridized_by_mxnet_2():
+    mx = pytest.importorskip("mxnet")
+    if mx.__version__.startswith("1"):
+        pytest.skip("MXNet 1 traces blocks with symbols, which have other functions than arrays")
+
+    for equation in ("bind,bjnd->bnij", "iij,jk->k", "ij,jk,kl->li", "ij,ij->i"):
+        sizes = dict(zip("bindjkl", (2, 40, 4, 16, 40, 30, 20)))
+        terms = equation.partition("->")[0].split(",")
+        hosts = [np.random.default_rng(0).normal(size=[sizes[label] for label in term]) for term in terms]
+        arrays = [mx.np.array(host.astype("float32")) for host in hosts]
+        function = contraction(einsumx.plan(equation, *arrays).source(), "mxnet")
+
+        class Block(mx.gluon.HybridBlock):
+            def forward(self, *operands, function=function):
+                return function(*operands)
+
+        block = Block()
+        block.hybridize()
+        for _ in range(2):  # traced, and run as traced
+            verdict = judge(block(*arrays).asnumpy(), expect(equation, *(array.asnumpy() for array in arrays)))
+            assert verdict, verdict.wrong
+
+
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
