@@ -127,9 +127,9 @@ def _blocked_plan(
     share = (limit - beside) // together
     within = landing._replace(cut=landing.cut - beside)
 
-    def blocked(outline: Outline) -> tuple[Blocking, bool]:
+    def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
         search = Search(bodies, outline, within)
-        serial, fits = search.block(share, pieces=pieces)
+        serial, fits = search.block(share, pieces=pieces, seconds=seconds)
         if fits and serial.order and not all(lies_there) and together == 1:
             ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
             if fits_too and ahead.seconds < _WORTH * serial.seconds:

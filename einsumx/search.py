@@ -34,6 +34,9 @@ _FASTER = 1 - 1e-6
 _PAIRS = 30
 """Pairs of labels whose loops are tried in all places: of many, those that are best with their loops outermost."""
 
+_FAR = 100
+"""How many times as long as another a blocking may take before cuts are taken back, which makes it faster."""
+
 _KICK = 4
 """How much finer a label is cut to get away from blockings that no small change makes faster."""
 
@@ -71,7 +74,9 @@ class Search:
         self._read_ahead = False
         self._work_done = self._enough = 0  # how many stages were costed, and may be
 
-    def block(self, limit: float, *, read_ahead: bool = False, pieces: int = 1) -> tuple[Blocking, bool]:
+    def block(
+        self, limit: float, *, read_ahead: bool = False, pieces: int = 1, seconds: float = inf
+    ) -> tuple[Blocking, bool]:
         """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
 
         Cuts are made where they save most memory for the time that they cost, until all fits. Then they are shifted
@@ -81,12 +86,15 @@ class Search:
             limit: bytes.
             read_ahead: whether the blocks for the next run of a stage are read during one.
             pieces: into how many the contraction is cut at least, where its sizes allow it.
+            seconds: that another blocking takes; the search is given up where this one would take far longer.
         """
         self._use(Work.about, read_ahead)
         self._enough = self._work_done + _ENOUGH
         best = smallest = self._blocking((1,) * len(self._equation.sizes), ())
         # Estimates alone decide the way here, so that it is the same whatever the limit is.
         while best.peak_bytes > limit or self._exactly(best).peak_bytes > limit:
+            if best.seconds > _FAR * seconds:
+                return best, False
             steps = list(self._finer(best))
             if not steps:
                 ends = [self._exactly(found) for found in (smallest, best)]

@@ -24,7 +24,7 @@ _MANY = 12
 
 
 def along_paths(
-    bodies: Bodies, optimize: Optimize, blocked: Callable[[Outline], tuple[Blocking, bool]]
+    bodies: Bodies, optimize: Optimize, blocked: Callable[[Outline, float], tuple[Blocking, bool]]
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that fits, along any of a few paths, or else the smallest; and whether it fits.
 
@@ -34,14 +34,14 @@ def along_paths(
     Args:
         bodies: the contraction.
         optimize: as the user gave it.
-        blocked: the blocking along a path, and whether it fits.
+        blocked: the blocking along a path, and whether it fits; from the seconds that one along another path takes.
     """
     reading = sum(
         0.0 if there else operand.nbytes / rate
         for operand, there, rate in zip(bodies.operands, bodies.lies_there, bodies.read_rates)
     )
     first = Outline(bodies, find_path(bodies.equation, optimize))
-    best, fits = blocked(first)
+    best, fits = blocked(first, inf)
     if optimize not in (True, "auto") or len(first.path) < 2:
         return best, fits
     least = max(first.seconds, reading)
@@ -51,7 +51,7 @@ def along_paths(
     for outline in sorted(others, key=lambda outline: outline.seconds):
         if fits and best.seconds <= max(outline.seconds, reading):
             break
-        found, has_room = blocked(outline)
+        found, has_room = blocked(outline, best.seconds if fits else inf)
         if (found.seconds if has_room else inf, found.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
             best, fits = found, has_room
     return best, fits
