@@ -16,11 +16,11 @@ __all__ = ["along_paths"]
 _SECONDS, _TIMES = 0.1, 2.0
 """What a contraction takes more than the least that it can, for other paths to be looked at: seconds, and times.
 
-To look at one takes tens of milliseconds.
+To look at one takes tens of milliseconds where operands are few, and longer by about the square of their number.
 """
 
 _MANY = 12
-"""Operands beyond which dynamic programming takes too long."""
+"""Operands beyond which dynamic programming takes too long, and other paths have to save more."""
 
 
 def along_paths(
@@ -45,7 +45,8 @@ def along_paths(
     if optimize not in (True, "auto") or len(first.path) < 2:
         return best, fits
     least = max(first.seconds, reading)
-    if fits and best.seconds <= max(least + _SECONDS, _TIMES * least):
+    spared = _SECONDS * max(1.0, len(bodies.operands) / _MANY) ** 2
+    if fits and best.seconds <= max(least + spared, _TIMES * least):
         return best, fits
     others = [Outline(bodies, path) for path in dict.fromkeys(_thrifty(bodies.equation)) if path != first.path]
     for outline in sorted(others, key=lambda outline: outline.seconds):
