@@ -95,10 +95,10 @@ def together(session: nox.Session) -> None:
     """MXNet under the current NumPy, in one process with PyTorch and JAX."""
     install(session, *TESTING, TORCH, "jax==0.10.*", "numpy>=2.4", "requests", "graphviz")
     session.install("--no-deps", "mxnet==1.9.1")  # which asks for an older NumPy than it works with
-    session.run("pytest", "tests/test_mxnet.py", *MXNET_TESTS)
+    session.run("pytest", "-n", "auto", "tests/test_mxnet.py", *MXNET_TESTS)
     session.run("einsumx", "conformance", "--backend", "mxnet")
     session.install("--no-deps", "mxnet==2.0.0b1")
-    session.run("pytest", *MXNET_TESTS)
+    session.run("pytest", "-n", "auto", *MXNET_TESTS)
     session.run("einsumx", "conformance", "--backend", "mxnet")
 
 
