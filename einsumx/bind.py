@@ -35,6 +35,11 @@ class SizedEquation:
         """The shape of the result."""
         return tuple(self.sizes[label] for label in self.output)
 
+    def carried(self, operand: int) -> tuple[int, ...]:
+        """The labels that an operand really has, one an axis: an axis of size 1 that broadcasts is no axis."""
+        axes = zip(self.inputs[operand], self.shapes[operand])
+        return tuple([label for label, size in axes if size == self.sizes[label]])
+
 
 def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
     """Number the labels in order of appearance and find their sizes.

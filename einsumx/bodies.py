@@ -73,11 +73,6 @@ class Bodies:
             device=self.device,
         )
 
-    def carried(self, number: int) -> list[int]:
-        """The labels that an operand really has: an axis of size 1 that broadcasts is no axis."""
-        axes = zip(self.equation.inputs[number], self.equation.shapes[number])
-        return [label for label, size in axes if size == self.equation.sizes[label]]
-
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of a block of an operand."""
         term, shape = self.equation.inputs[number], self.operands[number].shape
@@ -170,7 +165,7 @@ class Work:
         self._reads = [  # the labels of what is brought for each input, bytes an element, and bytes a second
             None
             if isinstance(source, Stage) or bodies.lies_there[source]
-            else (bodies.carried(source), itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
+            else (bodies.equation.carried(source), itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
             for source in stage.inputs
         ]
         self._value_bytes = itemsize(bodies.dtype)

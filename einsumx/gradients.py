@@ -58,13 +58,12 @@ def backward(equation: SizedEquation, number: int) -> Backward:
     (((0, 1), (0, 2)), (1, 2))
     """
     sizes, shape = equation.sizes, equation.shapes[number]
-    term = tuple(label for label, size in zip(equation.inputs[number], shape) if size == sizes[label])
+    term = equation.carried(number)
     labels = tuple(dict.fromkeys(term))
     others = tuple(other for other in range(len(equation.inputs)) if other != number)
     there = set(equation.output)
     for other in others:
-        pairs = zip(equation.inputs[other], equation.shapes[other])
-        there.update(label for label, size in pairs if size == sizes[label])
+        there.update(equation.carried(other))
     missing = [label for label in labels if label not in there]
     terms = (*(equation.inputs[other] for other in others), equation.output, *((label,) for label in missing))
     return Backward((terms, labels), others, tuple(sizes[label] for label in missing), labels, term, shape)

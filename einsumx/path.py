@@ -35,7 +35,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
     (((0, 1), (0, 1)), ((1, 2), (0, 1)))
     """
-    inputs = [frozenset(_carried(equation, operand)) for operand in range(len(equation.inputs))]
+    inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
     match optimize:
         case bool() | str():
             steps = _optimized(inputs, equation, "auto" if optimize is True else optimize)
@@ -86,13 +86,6 @@ def step_outputs(
             uses[label] += 1
         terms.append(result)
         yield step, result
-
-
-def _carried(equation: SizedEquation, operand: int) -> Iterator[int]:
-    """The labels that an operand really has: an axis of size 1 that broadcasts is no axis."""
-    for label, size in zip(equation.inputs[operand], equation.shapes[operand]):
-        if size == equation.sizes[label]:
-            yield label
 
 
 def _optimized(

@@ -18,7 +18,7 @@ from einsumx.parse import symbol
 from einsumx.path import step_outputs
 from einsumx.plan import Path
 
-__all__ = ["Known", "Labels", "Node", "Stage", "carried", "ranges", "stages", "tree", "truncated"]
+__all__ = ["Known", "Labels", "Node", "Stage", "ranges", "stages", "tree", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 """Labels of a sized equation, by number."""
@@ -95,17 +95,9 @@ Known: TypeAlias = dict[tuple[int, Labels, Labels], Stage]
 """Stages by the number of the value that they compute, the loops around them, and the cut labels below them."""
 
 
-def carried(equation: SizedEquation) -> list[frozenset[int]]:
-    """The labels that each operand really has: an axis of size 1 that broadcasts is no axis."""
-    return [
-        frozenset(label for label, size in zip(term, shape) if size == equation.sizes[label])
-        for term, shape in zip(equation.inputs, equation.shapes)
-    ]
-
-
 def tree(equation: SizedEquation, path: Path) -> Node:
     """The contraction as a tree."""
-    leaves = carried(equation)
+    leaves = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
     nodes = [Node(labels, operand=operand, below=labels) for operand, labels in enumerate(leaves)]
     for number, (step, keep) in enumerate(step_outputs(path, leaves, frozenset(equation.output))):
         taken = [nodes.pop(position) for position in sorted(step, reverse=True)][::-1]
