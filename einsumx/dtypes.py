@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from einsumx.errors import BackendError
 
-__all__ = ["Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind"]
+__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind"]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
@@ -26,6 +26,9 @@ _KNOWN: dict[str, tuple[str, int]] = {
     "complex128": ("c", 16),
     "complex256": ("c", 32),
 }
+NAMED = tuple(_KNOWN)
+"""The dtypes of numbers that every module knows, by name."""
+
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
 _KIND_ORDER = "biufc"

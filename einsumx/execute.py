@@ -9,6 +9,7 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run
 from einsumx.cost import last_uses, slot_dtypes
+from einsumx.errors import EinsumxError
 from einsumx.ops import Op, sources
 from einsumx.plan import Plan
 from einsumx.verify import replay
@@ -80,20 +81,27 @@ def _function(
     lines = []
     made = {op.out for op in ops}
     for op in ops:
-        arguments = ", ".join(f"x{slot}" for slot in sources(op))
-        lines.append(f" x{op.out} = k{op.out}({arguments})")
-        spent = [f"x{slot}" for slot in dead.get(op.out, ()) if slot in made]
+        arguments = ", ".join(_named("x", slot) for slot in sources(op))
+        lines.append(f" {_named('x', op.out)} = {_named('k', op.out)}({arguments})")
+        spent = [_named("x", slot) for slot in dead.get(op.out, ()) if slot in made]
         if spent:
             lines.append(f" {' = '.join(spent)} = None")
-    values = ", ".join(f"x{slot}" for slot in results)
+    values = ", ".join(_named("x", slot) for slot in results)
     lines.append(f" return finish({values})" if finish else f" return {values}")
-    code = _compiled(f"def run({', '.join(f'x{slot}' for slot in given)}):\n" + "\n".join(lines))
+    code = _compiled(f"def run({', '.join(_named('x', slot) for slot in given)}):\n" + "\n".join(lines))
     names: dict[str, Any] = {"finish": finish}
-    names.update((f"k{op.out}", kernels[op.out]) for op in ops)
-    names.update((f"x{slot}", value) for slot, value in known.items())
+    names.update((_named("k", op.out), kernels[op.out]) for op in ops)
+    names.update((_named("x", slot), value) for slot, value in known.items())
     exec(code, names)  # its text has only the numbers of slots in it
     run: Run = names["run"]
     return run
+
+
+def _named(letter: str, slot: int) -> str:
+    """A variable of the code; nothing but a number gets into its name."""
+    if type(slot) is not int:
+        raise EinsumxError(f"a slot of a plan is a number, not {slot!a:.80}")
+    return f"{letter}{slot}"
 
 
 @lru_cache(maxsize=1024)

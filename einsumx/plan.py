@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from math import prod
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from einsumx import ops as _ops
@@ -180,30 +181,36 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """The plan that :meth:`to_json` wrote, checked by replaying it on shapes.
+        """The plan that :meth:`to_json` wrote.
+
+        It may come from anyone: every field is checked, and the ops are replayed on labels, so that a plan that does
+        not compute its equation is refused. Nothing of it is run. A pickle of a plan, as of anything, can run code when
+        it is read: take those of people whom you trust.
 
         Raises:
-            EinsumxError: the text is not such a plan, or the plan contradicts itself.
+            EinsumxError: the text is not such a plan, or the plan does not compute its equation.
         """
-        from einsumx.verify import verify
+        from einsumx.meaning import check_meaning
+        from einsumx.strict import PLAN, made, parse, shown
 
+        if isinstance(text, PathLike):
+            raise EinsumxError(f"from_json takes the text of a plan, not {text!a:.200}; pass its read_text()")
+        if not isinstance(text, str):
+            raise EinsumxError(f"from_json takes the text of a plan, not {type(text).__name__}")
         try:
-            data = json.loads(text)
-            if data.pop("format") != FORMAT:
-                raise ValueError("another format number")
-            plan = Plan(
-                **{
-                    **data,
-                    "operands": tuple(Operand(**_tuples(item)) for item in data["operands"]),
-                    "path": _tuples(data["path"]),
-                    "ops": tuple(_op_from_data(item) for item in data["ops"]),
-                    "shape": _tuples(data["shape"]),
-                }
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else error
-            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {why}") from error
-        verify(plan)
+            data = parse(text)
+            if not isinstance(data, dict):
+                raise ValueError("it is no JSON object")
+            if "format" not in data:
+                raise ValueError("it has no 'format'")
+            found = data.pop("format")
+            if type(found) is not int or found != FORMAT:
+                raise ValueError(f"it has format {shown(found)}, and this version reads format {FORMAT}")
+            plan = made(Plan, data, {"operands": lambda item: made(Operand, item), "ops": _op_from_data})
+            PLAN.check(plan)
+        except (ValueError, RecursionError) as error:
+            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from None
+        check_meaning(plan)
         return plan
 
 
@@ -221,16 +228,6 @@ def _to_data(value: Any) -> Any:
                 "op": type(value).__name__,
                 **{field.name: _to_data(getattr(value, field.name)) for field in fields(value)},
             }
-
-
-def _tuples(value: Any) -> Any:
-    match value:
-        case list():
-            return tuple(_tuples(item) for item in value)
-        case dict():
-            return {key: _tuples(item) for key, item in value.items()}
-        case _:
-            return value
 
 
 _OPS = {
@@ -251,7 +248,11 @@ _OPS = {
 }
 
 
-def _op_from_data(data: dict[str, Any]) -> Op:
-    values = _tuples(data)
-    op: Op = _OPS[values.pop("op")](**values)
-    return op
+def _op_from_data(data: Any) -> Op:
+    from einsumx.strict import made
+
+    match data:
+        case {"op": str(name), **values} if name in _OPS:
+            op: Op = made(_OPS[name], values)
+            return op
+    raise ValueError("it has an op that there is not")

@@ -21,6 +21,7 @@ from einsumx.execute import executable
 from einsumx.explain import tell_plan
 from einsumx.layout import contiguous
 from einsumx.lower import lower
+from einsumx.meaning import check_fields, check_plan
 from einsumx.parse import Equation, parse_sublists, parse_text
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Operand, Plan
@@ -276,7 +277,12 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
     for number, (found, planned) in enumerate(zip(operands, plan.operands)):
         check_operand(number, found, planned, plan.equation)
     is_for_these = adapter.name == plan.backend and all(map(_repeats, operands, plan.operands))
-    return _executable(plan, adapter, device, is_for_these)(*arrays)
+    try:
+        run = _executable(plan, adapter, device, is_for_these)
+    except TypeError:
+        check_fields(plan)  # a list in the place of a tuple has no hash
+        raise
+    return run(*arrays)
 
 
 def check_operand(number: int, found: Operand, planned: Operand, text: str) -> None:
@@ -296,6 +302,7 @@ def _repeats(found: Operand, planned: Operand) -> bool:
 
 @lru_cache(maxsize=256)
 def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -> Run:
+    check_plan(plan)
     if not is_for_these:
         plan = retarget(plan, adapter.name, device)
     return executable(plan, adapter)

@@ -6,7 +6,7 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from keyword import iskeyword
 from math import prod
 from string import ascii_lowercase
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from einsumx.cost import returns_view, slot_dtypes
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError
+from einsumx.meaning import check_plan
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Op, Reshape, Transpose, sources
 from einsumx.plan import Operand, Plan
 from einsumx.spelling import Spelling, Value, numbers
@@ -44,9 +45,9 @@ def plan_source(plan: Plan, adapter: Adapter, name: str = "contraction") -> str:
     Raises:
         ValueError: ``name`` is no name of a function, or one that the function itself uses.
         BackendError: the adapter has a primitive of its own, and no spelling of it.
-        EinsumxError: what should be numbers or names in the plan, such as one that was stored, are not.
+        EinsumxError: what should be numbers or names in the plan are not, or it does not compute its equation.
     """
-    _check(plan)
+    check_plan(plan)
     spelling = adapter.spelling()
     _check_name(name, spelling)
     for op in plan.ops:
@@ -284,34 +285,7 @@ def _items(text: str) -> list[str]:
     return found
 
 
-# -- what must not reach the text ---------------------------------------------------------------------------------
-
-
-def _check(plan: Plan) -> None:
-    """Raise EinsumxError where a plan, which anyone may have stored, has text for a number or a name, or no result."""
-    if plan.result not in (op.out for op in plan.ops):
-        raise EinsumxError(f"no op of the plan writes its result, slot %{plan.result}")
-    found: list[object] = [*plan.shape, *(size for operand in plan.operands for size in operand.shape)]
-    dtypes: set[object] = {plan.dtype, *(operand.dtype for operand in plan.operands)}
-    for op in plan.ops:
-        for field in fields(op):
-            value = getattr(op, field.name)
-            match field.name:
-                case "reason":
-                    continue
-                case "dtype":
-                    dtypes.add(value)
-                case "equation":
-                    if not all(letter.isalpha() or letter in ",->" for letter in value):
-                        raise EinsumxError(f"{value!r} is no equation of letters")
-                case _:
-                    found += value if isinstance(value, tuple) else [value]
-    for number in found:
-        if not hasattr(number, "__index__"):
-            raise EinsumxError(f"{number!r} is no size and no axis")
-    for name in dtypes:
-        if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
-            raise EinsumxError(f"{name!r} is no name of a dtype")
+# -- whether it can be written ------------------------------------------------------------------------------------
 
 
 def _check_name(name: str, spelling: Spelling) -> None:

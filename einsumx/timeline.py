@@ -19,6 +19,7 @@ from einsumx.cost import OpCost, PlanCost, alive, plan_cost
 from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError
 from einsumx.explain import call_text, duration, quantity, remark_text, stage_lines, summary
+from einsumx.meaning import check_fields
 from einsumx.ops import (
     Cast,
     Copy,
@@ -126,6 +127,7 @@ def plan_timeline(plan: Plan) -> Timeline:
     >>> [(row.kind, row.call) for row in found.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
+    check_fields(plan)
     cost = plan_cost(plan)
     facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
     rows = tuple(_plan_rows(plan, cost, _labels(plan)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from einsumx.errors import EinsumxError
 from einsumx.layout import broadcast
@@ -28,22 +28,27 @@ from einsumx.ops import (
 if TYPE_CHECKING:
     from einsumx.plan import Plan
 
-__all__ = ["replay", "result_shape", "verify"]
+__all__ = ["between", "replay", "result_shape", "verify"]
 
 Shape = tuple[int, ...]
 
+_Axis = TypeVar("_Axis")
 
-def verify(plan: Plan) -> None:
-    """Check slots and shapes of every op, and the result's.
+
+def verify(plan: Plan) -> dict[int, Shape]:
+    """Check slots and shapes of every op, and the result's; returns the shape of every slot.
+
+    What comes from outside is checked by :func:`einsumx.meaning.check_plan`.
 
     Raises:
         EinsumxError: naming the op that does not fit.
     """
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    if plan.result not in shapes:
+    if plan.result not in shapes or plan.result < len(plan.operands):
         raise EinsumxError(f"plan of {plan.equation}: no op writes the result, slot %{plan.result}")
     if shapes[plan.result] != plan.shape:
         raise EinsumxError(f"plan of {plan.equation}: the result has shape {shapes[plan.result]}, not {plan.shape}")
+    return shapes
 
 
 def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
@@ -90,8 +95,9 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             return op.shape
         case First():
             (shape,) = shapes
-            need(set(op.axes) <= set(range(len(shape))) and all(shape[axis] > 0 for axis in op.axes))
-            return tuple(size for axis, size in enumerate(shape) if axis not in op.axes)
+            gone = set(op.axes)
+            need(gone <= set(range(len(shape))) and all(shape[axis] > 0 for axis in gone))
+            return tuple(size for axis, size in enumerate(shape) if axis not in gone)
         case Diagonal():
             (shape,) = shapes
             pair = {op.axis1, op.axis2}
@@ -101,8 +107,9 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             return shapes[0]
         case Sum():
             (shape,) = shapes
-            need(len(set(op.axes)) == len(op.axes) and set(op.axes) <= set(range(len(shape))))
-            return tuple(size for axis, size in enumerate(shape) if axis not in op.axes)
+            gone = set(op.axes)
+            need(len(gone) == len(op.axes) and gone <= set(range(len(shape))))
+            return tuple(size for axis, size in enumerate(shape) if axis not in gone)
         case Multiply():
             lhs, rhs = shapes
             rank = max(len(lhs), len(rhs))
@@ -111,7 +118,7 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             return broadcast(lhs, rhs)
         case Matmul(inner_batch=True):
             need(all(len(shape) >= 3 for shape in shapes))
-            return _between(result_shape(replace(op, inner_batch=False), list(map(_between, shapes))))
+            return between(result_shape(replace(op, inner_batch=False), list(map(between, shapes))))
         case Matmul():
             lhs, rhs = shapes
             if min(len(lhs), len(rhs)) == 1:
@@ -125,13 +132,14 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
         case Native():
             inputs, _, output = op.equation.partition("->")
             terms = inputs.split(",")
+            need("".join(terms).isalpha() or not any(terms))  # it goes into text that is run
             need(len(terms) == len(shapes) and all(len(term) == len(shape) for term, shape in zip(terms, shapes)))
             sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
             need(all(sizes[label] == size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)))
-            need(set(output) <= set(sizes))
+            need(set(output) <= set(sizes) and len(set(output)) == len(output))
             return tuple(sizes[label] for label in output)
 
 
-def _between(shape: Shape) -> Shape:
+def between(shape: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
     """A shape with the first axis of its matrices and the axis before, or between, in each other's places."""
     return (*shape[:-3], shape[-2], shape[-3], shape[-1])
