@@ -17,6 +17,7 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.bind import SizedEquation, bind
+from einsumx.cost import slot_dtypes
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.layout import contiguous
@@ -38,9 +39,10 @@ from einsumx.ops import (
 from einsumx.parse import parse_text
 from einsumx.plan import Path, Plan
 from einsumx.strict import MOST_AXES, PLAN
-from einsumx.verify import between, verify
+from einsumx.traits import Traits
+from einsumx.verify import between, replay, verify
 
-__all__ = ["check_fields", "check_meaning", "check_plan"]
+__all__ = ["check_fields", "check_fits", "check_meaning", "check_plan"]
 
 Axis: TypeAlias = tuple[int, ...]
 """The labels that an axis runs over, none of them of size 1.
@@ -69,6 +71,52 @@ def check_plan(plan: Plan) -> None:
     check_meaning(plan)
 
 
+def check_fits(plan: Plan, traits: Traits) -> None:
+    """Check that the backend of a plan that may come from anywhere has what its ops ask for.
+
+    An adapter does not look at what its traits rule out, such as the flags of a product.
+
+    Raises:
+        EinsumxError: it has not.
+    """
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    dtypes = slot_dtypes(plan)
+    for op in plan.ops:
+        read = sources(op)
+        if not _fits(op, [shapes[slot] for slot in read], dtypes[read[0]], traits):
+            raise EinsumxError(f"{plan.backend} does not run {_said(op)} of this plan; make the plan anew")
+
+
+def _fits(op: Op, shapes: Sequence[Sequence[int]], dtype: str, traits: Traits) -> bool:
+    match op:
+        case Expand() | First():
+            return traits.strided
+        case Transpose():
+            return traits.max_transpose_axes is None or len(op.axes) <= traits.max_transpose_axes
+        case Sum():
+            return traits.max_sum_axes is None or len(shapes[0]) <= traits.max_sum_axes
+        case Matmul():
+            batch = max(map(len, shapes)) - 2 - op.inner_batch
+            asks_flags = op.transpose_lhs or op.transpose_rhs
+            return (
+                dtype in traits.matmul_dtypes
+                and (traits.transpose_flags or not asks_flags)
+                and (traits.inner_batch or not op.inner_batch)
+                and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
+                and (traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
+                and (traits.batch_strides or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
+            )
+        case Native():
+            labels = set(op.equation) - set(",->")
+            return (
+                dtype in traits.native_dtypes
+                and len(labels) <= traits.native_max_labels
+                and (len(op.operands) <= max(traits.native_max_operands, 2))
+            )
+        case Reshape() | Diagonal() | Copy() | Cast() | Multiply():
+            return True
+
+
 def check_fields(plan: Plan) -> None:
     """Check that each field of a plan, its operands and its ops has the type that it declares.
 
@@ -95,6 +143,9 @@ def check_meaning(plan: Plan) -> None:
     shapes = [operand.shape for operand in plan.operands]
     try:
         _check_terms(plan)
+        for number, operand in enumerate(plan.operands):
+            if operand.strides is not None and len(operand.strides) != len(operand.shape):
+                raise _Refusal(f"operand {number} has {len(operand.shape)} axes and {len(operand.strides)} strides")
         parsed = parse_text(plan.equation, len(shapes))
         equation = bind(parsed, shapes)
         slots = verify(plan)

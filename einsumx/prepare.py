@@ -21,7 +21,7 @@ from einsumx.execute import executable
 from einsumx.explain import tell_plan
 from einsumx.layout import contiguous
 from einsumx.lower import lower
-from einsumx.meaning import check_fields, check_plan
+from einsumx.meaning import check_fields, check_fits, check_plan
 from einsumx.parse import Equation, parse_sublists, parse_text
 from einsumx.path import Optimize, find_path
 from einsumx.plan import Operand, Plan
@@ -303,7 +303,9 @@ def _repeats(found: Operand, planned: Operand) -> bool:
 @lru_cache(maxsize=256)
 def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -> Run:
     check_plan(plan)
-    if not is_for_these:
+    if is_for_these:
+        check_fits(plan, adapter.traits(plan.device))
+    else:
         plan = retarget(plan, adapter.name, device)
     return executable(plan, adapter)
 

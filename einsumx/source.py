@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from einsumx.cost import returns_view, slot_dtypes
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
-from einsumx.meaning import check_plan
+from einsumx.meaning import check_fits, check_plan
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Op, Reshape, Transpose, sources
 from einsumx.plan import Operand, Plan
 from einsumx.spelling import Spelling, Value, numbers
@@ -48,6 +48,7 @@ def plan_source(plan: Plan, adapter: Adapter, name: str = "contraction") -> str:
         EinsumxError: what should be numbers or names in the plan are not, or it does not compute its equation.
     """
     check_plan(plan)
+    check_fits(plan, adapter.traits(plan.device))
     spelling = adapter.spelling()
     _check_name(name, spelling)
     for op in plan.ops:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -93,20 +94,25 @@ def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | N
     """
     if not isinstance(data, dict):
         raise ValueError(f"{shown(data)} is no JSON object for {cls.__name__}")
-    known: tuple[Any, ...] = fields(cls)  # type: ignore[arg-type]  # classes are passed that are dataclasses
-    names = {field.name for field in known}
+    needed = _needed(cls)
     for name in data:
-        if name not in names:
+        if name not in needed:
             raise ValueError(f"{cls.__name__} has no {shown(name)}")
-    for field in known:
-        if field.name not in data and field.default is MISSING:
-            raise ValueError(f"it has no {field.name!r}")
+    for name, is_needed in needed.items():
+        if is_needed and name not in data:
+            raise ValueError(f"it has no {name!r}")
     values = {name: _tuples(value) for name, value in data.items()}
     for name, make in (items or {}).items():
         if not isinstance(values[name], tuple):
             raise ValueError(f"{name}: {shown(values[name])} is no list")
         values[name] = tuple(map(make, values[name]))
     return cls(**values)
+
+
+@cache
+def _needed(cls: Any) -> dict[str, bool]:
+    """The fields of a dataclass, and whether each has no default."""
+    return {field.name: field.default is MISSING for field in fields(cls)}
 
 
 def _tuples(value: Any) -> Any:

@@ -275,7 +275,7 @@ def test_a_plan_with_any_text_in_it_is_the_same_code_even_if_nothing_checks_it_b
     plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
     assert any(isinstance(op, Copy) for op in plan.ops)
     ops = tuple(dataclasses.replace(op, reason=reason) if isinstance(op, Copy) else op for op in plan.ops)
-    with patch("einsumx.source.check_plan"):
+    with patch("einsumx.source.check_plan"), patch("einsumx.source.check_fits"):
         source = dataclasses.replace(plan, equation=equation, ops=ops).source()
     assert code(source) == code(plan.source())
     assert all(letter.isprintable() or letter == "\n" for letter in source)

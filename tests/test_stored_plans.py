@@ -1,0 +1,678 @@
+"""Plans from strangers: whatever is in the text, it is a plan that computes its equation, or an EinsumxError."""
+
+import dataclasses
+import json
+import os
+import pickle
+import threading
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import einsumx
+from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.suite import cases
+from einsumx.ops import Cast, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
+from einsumx.registry import BUILTIN
+
+EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
+
+RAN = "EINSUMX_TEST_PLAN_RAN"
+CODE = f"__import__('os').environ.__setitem__({RAN!r},'1')"
+
+
+def strided(shape):
+    """An array with gaps between its elements, which a product copies first."""
+    return np.ones((shape[0], 2 * shape[1]))[:, ::2]
+
+
+PLANS = {
+    "product": einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"),
+    "square": einsumx.plan("ij,jk->ik", (3, 3), (3, 3)),
+    "copy": einsumx.plan("ij,jk->ik", strided((20, 30)), np.ones((30, 40))),
+    "view": einsumx.plan("ijk->kij", (3, 3, 3)),
+    "sum": einsumx.plan("ijk->j", (3, 3, 3)),
+    "diagonal": einsumx.plan("iij->ji", (3, 3, 3)),
+    "bool": einsumx.plan("bij,bjk->bik", (3, 30, 40), (3, 40, 30), dtypes="bool"),
+    "native": einsumx.plan("ij,jk->ik", (3, 3), (3, 3), dtypes="int32"),
+    "mixed": einsumx.plan("ij,jk->ik", (30, 20), (20, 30), dtypes=["float32", "float64"]),
+    "repeated": einsumx.plan("ij,ij->j", np.broadcast_to(np.ones(90), (90, 90)), np.ones((90, 90))),
+    "spread": einsumx.plan("ij,i->ij", np.broadcast_to(np.ones(90), (95, 90)), np.broadcast_to(1.0, 95)),
+    "empty": einsumx.plan("ij,jk->ik", (3, 0), (0, 4)),
+    "chain": einsumx.plan("ab,bc,cd->da", (3, 3), (3, 3), (3, 3), optimize=False),
+    "matrices": einsumx.plan("bij,bjk->bik", (5, 6, 7), (5, 7, 8), backend="mxnet", dtypes="float32"),
+    "half": einsumx.plan("ij,jk,k->i", (4, 5), (5, 6), (6,), dtypes="float16"),
+}
+
+
+def data_of(name):
+    return json.loads(PLANS[name].to_json())
+
+
+def arrays_for(plan, seed=0):
+    """Small whole numbers, on which rounding plays no part, laid out as the plan counts on."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for operand in plan.operands:
+        flat = [step == 0 for step in operand.strides or operand.shape]
+        shape = [1 if still and size > 1 else size for still, size in zip(flat, operand.shape)]
+        found.append(np.broadcast_to(rng.integers(-3, 4, shape).astype(operand.dtype), operand.shape))
+    return found
+
+
+def test_the_examples_have_every_op_but_those_that_no_plan_for_numpy_has():
+    kinds = {type(op) for plan in PLANS.values() for op in plan.ops}
+    assert kinds >= {Transpose, Reshape, Expand, First, Diagonal, Cast, Sum, Multiply, Matmul}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_is_read_as_it_was_stored(name):
+    plan = PLANS[name]
+    assert Plan.from_json(plan.to_json()) == plan
+    assert Plan.from_json(json.dumps(data_of(name), indent=2, sort_keys=True)) == plan
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_plans_that_were_stored_before_are_read():
+    text = (
+        '{"format": 1, "equation": "ij,kj->ki", "backend": "numpy", "device": "", "operands": [{"shape": [2, 3], '
+        '"dtype": "float32", "strides": null, "weak": false}, {"shape": [4, 3], "dtype": "float32", "strides": [6, 2], '
+        '"weak": false}], "path": [[0, 1]], "ops": [{"op": "Transpose", "out": 2, "src": 0, "axes": [1, 0], '
+        '"reason": ""}, {"op": "Copy", "out": 3, "src": 1, "reason": "no axis of its matrices has unit stride"}, '
+        '{"op": "Matmul", "out": 4, "lhs": 3, "rhs": 2, "transpose_lhs": false, "transpose_rhs": false, '
+        '"inner_batch": false}], "result": 4, "shape": [4, 2], "dtype": "float32"}'
+    )
+    plan = Plan.from_json(text)
+    assert plan.ops[1].reason == "no axis of its matrices has unit stride"
+    a, b = arrays_for(plan)
+    np.testing.assert_array_equal(plan(a, b), b @ a.T)
+
+
+def test_a_network_of_thousands_of_operands_is_read():
+    count = 3000
+    operands = [part for k in range(count) for part in ((2, 2), [k, k + 1])]
+    plan = einsumx.plan(*operands, [0, count], optimize=False)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+def replaced(name, value, *keys):
+    """The data of a plan with another value in one place; ``...`` takes what is there away."""
+    data = data_of(name)
+    place = data
+    for key in keys[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[keys[-1]]
+    else:
+        place[keys[-1]] = value
+    return json.dumps(data)
+
+
+def text_with(name, old, new):
+    text = PLANS[name].to_json()
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def chain(*ops, equation="ij->ij", shape=(2, 3), result=(2, 3), dtype="float64", strides=None, given="float64"):
+    """The text of a plan for one operand."""
+    path = ((0,),)
+    operand = einsumx.Operand(shape, given, strides)
+    return Plan(equation, "numpy", "", (operand,), path, ops, ops[-1].out, result, dtype).to_json()
+
+
+def pair(*ops, equation, shapes, result, dtype="float64", given=None):
+    operands = tuple(einsumx.Operand(shape, given or dtype) for shape in shapes)
+    return Plan(equation, "numpy", "", operands, ((0, 1),), ops, ops[-1].out, result, dtype).to_json()
+
+
+NOT_JSON = {
+    "nothing": "",
+    "half a plan": PLANS["product"].to_json()[:200],
+    "no closing brace": PLANS["product"].to_json()[:-1],
+    "two plans": PLANS["product"].to_json() * 2,
+    "a number": "1",
+    "null": "null",
+    "a list": "[]",
+    "a text": '"plan"',
+    "a path as text": "plan.json",
+    "deep lists": "[" * 100_000,
+    "deep objects": '{"format":' * 100_000,
+    "deep lists that end": "[" * 100_000 + "]" * 100_000,
+    "deep lists in a field": text_with("product", '"path": [[0, 1]]', '"path": ' + "[" * 900 + "]" * 900),
+    "a byte order mark": "\ufeff" + PLANS["product"].to_json(),
+    "not a number": replaced("product", float("nan"), "shape", 0),
+    "infinity": replaced("product", float("inf"), "shape", 0),
+    "minus infinity for a slot": replaced("product", float("-inf"), "result"),
+    "a number beyond a float": text_with("product", '"result": 3', '"result": 1e999'),
+    "a number of a million digits": text_with("product", '"result": 3', f'"result": {"9" * 1_000_000}'),
+    "a number of forty digits": text_with("product", '"result": 3', f'"result": {"9" * 40}'),
+    "a key that stands twice": text_with("product", '"result": 3', '"result": 2, "result": 3'),
+    "a key of an op that stands twice": text_with("product", '"out": 2', '"out": 7, "out": 2'),
+    "a huge text": '{"format": 1, "equation": "' + "a" * 40_000_000 + '"}',
+}
+
+FIELDS = {
+    "code as a slot to write": replaced("product", f"9={CODE}#", "ops", 1, "out"),
+    "code as a slot to read": replaced("product", f"0,{CODE}", "ops", 1, "lhs"),
+    "code as the result": replaced("product", f"3,{CODE}", "result"),
+    "code as a source of a view": replaced("view", f"0) or {CODE} or (0", "ops", 0, "src"),
+    "code as an axis": replaced("product", [f"{CODE}", 0], "ops", 0, "axes"),
+    "code as a dtype": replaced("mixed", f"float64;{CODE}", "dtype"),
+    "code as the dtype of a cast": replaced("mixed", f"{CODE}", "ops", 0, "dtype"),
+    "code as the dtype of an operand": replaced("product", f"{CODE}", "operands", 0, "dtype"),
+    "code as a size": replaced("product", [f"{CODE}", 3], "operands", 0, "shape"),
+    "code as the equation of a kernel": replaced("native", f"ij,jk->ik', {CODE}, '", "equation"),
+    "another format": replaced("product", 2, "format"),
+    "a format that is true": replaced("product", True, "format"),
+    "a format that is text": replaced("product", "1", "format"),
+    "a format that is no integer": replaced("product", 1.0, "format"),
+    "no format": replaced("product", ..., "format"),
+    "no ops": replaced("product", ..., "ops"),
+    "no operands": replaced("product", ..., "operands"),
+    "no dtype of an operand": replaced("product", ..., "operands", 0, "dtype"),
+    "no slot in an op": replaced("product", ..., "ops", 0, "out"),
+    "no name of an op": replaced("product", ..., "ops", 0, "op"),
+    "a field that there is not": replaced("product", 1, "unknown"),
+    "a field of an op that there is not": replaced("product", 1, "ops", 0, "unknown"),
+    "a method for a field": replaced("product", 1, "__class__"),
+    "an op that there is not": replaced("product", "Explode", "ops", 0, "op"),
+    "an op that is a list": replaced("product", ["Matmul"], "ops", 0, "op"),
+    "an op that is a number": replaced("product", 7, "ops", 0),
+    "an op that is an operand": replaced("product", {"shape": [2], "dtype": "float32"}, "ops", 0),
+    "ops in an object": replaced("product", {"0": 1}, "ops"),
+    "ops that are text": replaced("product", "ops", "ops"),
+    "ops that are null": replaced("product", None, "ops"),
+    "operands in an object": replaced("product", {}, "operands"),
+    "an operand that is null": replaced("product", None, "operands", 0),
+    "an operand in a list": replaced("product", [[2, 3], "float32", None, False], "operands", 0),
+    "a shape that is a number": replaced("product", 6, "operands", 0, "shape"),
+    "a shape that is text": replaced("product", "23", "operands", 0, "shape"),
+    "a shape that is an object": replaced("product", {"2": 3}, "operands", 0, "shape"),
+    "a shape with a list in it": replaced("product", [[2], 3], "operands", 0, "shape"),
+    "a shape of bools": replaced("native", [True, True], "shape"),
+    "a size that is no integer": replaced("product", [2.0, 3], "operands", 0, "shape"),
+    "a negative size": replaced("product", [-2, 3], "operands", 0, "shape"),
+    "a size beyond 64 bits": replaced("product", [2**63, 3], "operands", 0, "shape"),
+    "a slot that is true": replaced("product", True, "ops", 1, "rhs"),
+    "a slot that is no integer": replaced("product", 1.0, "ops", 1, "lhs"),
+    "a negative slot": replaced("product", -1, "ops", 1, "lhs"),
+    "a flag that is a number": replaced("product", 0, "ops", 1, "transpose_lhs"),
+    "a flag that is text": replaced("product", "no", "ops", 1, "transpose_rhs"),
+    "a weak operand that is null": replaced("product", None, "operands", 0, "weak"),
+    "strides of another rank": replaced("product", [1], "operands", 0, "strides"),
+    "strides that are text": replaced("product", "31", "operands", 0, "strides"),
+    "strides that are bools": replaced("product", [True, False], "operands", 0, "strides"),
+    "a reason that is a number": replaced("product", 1, "ops", 0, "reason"),
+    "a reason with lines": replaced("copy", f"\n{CODE}\n", "ops", 0, "reason"),
+    "a reason without end": replaced("copy", "x" * 100_000, "ops", 0, "reason"),
+    "an equation that is null": replaced("product", None, "equation"),
+    "an equation that is a list": replaced("product", ["ij", "kj"], "equation"),
+    "an equation that cannot be read": replaced("product", "ij,kj->k!", "equation"),
+    "an equation with lone surrogates": replaced("product", "\ud800j,kj->k\ud800", "equation"),
+    "an equation of fewer operands": replaced("product", "ij->ji", "equation"),
+    "an equation of too many labels": replaced("product", "i" * 1_000_000 + ",kj->ki", "equation"),
+    "a dtype that there is not": replaced("product", "float33x", "dtype"),
+    "a dtype that is null": replaced("product", None, "dtype"),
+    "a dtype with a blank": replaced("product", "float32 ", "dtype"),
+    "a function for a dtype": replaced("product", "load", "dtype"),
+    "a backend that is null": replaced("product", None, "backend"),
+    "a backend of lines": replaced("product", "numpy\n", "backend"),
+    "a device that is a number": replaced("product", 0, "device"),
+    "a path that is text": replaced("product", "auto", "path"),
+    "a path of numbers": replaced("product", [0, 1], "path"),
+    "a path with a step of text": replaced("product", [["0", "1"]], "path"),
+    "a path that ends early": replaced("chain", [[0, 1]], "path"),
+    "a path that goes on": replaced("product", [[0, 1], [0, 1]], "path"),
+    "a path that takes an operand twice": replaced("product", [[0, 0]], "path"),
+    "a path from the end": replaced("product", [[-1, -2]], "path"),
+    "a path without steps": replaced("product", [], "path"),
+    "more axes than any array has": chain(
+        Reshape(1, 0, (1,) * 5000), Reshape(2, 1, (2, 3)), equation="ij->ij"
+    ),
+    "more elements than any array has": pair(
+        *(Reshape(2, 0, (2**60,) * 9), Reshape(3, 1, (1,)), Multiply(4, 2, 3), Reshape(5, 4, (2**60,) * 9)),
+        **{"equation": "abcdefghi,->abcdefghi", "shapes": ((2**60,) * 9, ()), "result": (2**60,) * 9},
+    ),
+    "a hundred thousand ops that do nothing": chain(
+        *(Transpose(k + 1, k, (1, 0)) for k in range(99_999)), equation="ij->ij"
+    ),
+    "a hundred thousand ops without order": chain(*(Transpose(k + 1, k + 5, (1, 0)) for k in range(100_000))),
+}
+
+MEANINGS = {
+    "another order of the result": replaced("square", "ij,jk->ki", "equation"),
+    "another contraction": replaced("square", "ij,kj->ik", "equation"),
+    "nothing summed": replaced("sum", "ijk->i", "equation"),
+    "another label summed": replaced("sum", "ijk->k", "equation"),
+    "a diagonal for a contraction": replaced("square", "ii,ik->ik", "equation"),
+    "another cyclic view": replaced("view", "ijk->jki", "equation"),
+    "other axes of a view": replaced("view", [1, 2, 0], "ops", 0, "axes"),
+    "other axes before a product": replaced("native", [1, 0], "shape"),
+    "operands of a product exchanged": pair(
+        Matmul(2, 1, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "a flag of a product": pair(
+        Matmul(2, 0, 1, True), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "an operand used twice": pair(Matmul(2, 0, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)),
+    "an operand multiplied once more": pair(
+        *(Matmul(2, 0, 1), Multiply(3, 2, 0)), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "an operand that is not used": pair(
+        Reshape(2, 0, (3, 3)), equation="ij,ij->ij", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "a product along other labels": pair(
+        Multiply(2, 0, 1), equation="ij,ji->ij", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "a label summed before another operand has it": pair(
+        *(Sum(2, 0, (0,)), Sum(3, 1, (0,)), Multiply(4, 2, 3)), equation="i,i->", shapes=((3,), (3,)), result=()
+    ),
+    "a label summed on one side": pair(
+        *(Sum(2, 0, (1,)), Multiply(3, 2, 1), Sum(4, 3, (0,))),
+        **{"equation": "ij,j->", "shapes": ((3, 3), (3,)), "result": ()},
+    ),
+    "a product where an outer one is asked": pair(
+        Multiply(2, 0, 1), equation="i,j->ij", shapes=((1,), (3,)), result=(1, 3)
+    ),
+    "a sum over one of two equal labels": chain(Sum(1, 0, (0,)), equation="ii->i", shape=(3, 3), result=(3,)),
+    "a sum over both of two equal labels": chain(Sum(1, 0, (0, 1)), equation="ii->", shape=(3, 3), result=()),
+    "a diagonal of two labels": chain(Diagonal(1, 0, 0, 1), equation="ij->i", shape=(3, 3), result=(3,)),
+    "a diagonal of the wrong axes": replaced("diagonal", 2, "ops", 0, "axis2"),
+    "the first element for a sum": chain(First(1, 0, (1,)), equation="ij->i", shape=(3, 3), result=(3,)),
+    "the first element for a sum of equal ones": chain(
+        First(1, 0, (1,)), equation="ij->i", shape=(3, 3), result=(3,), strides=(1, 0)
+    ),
+    "an axis cut where no label ends": chain(
+        *(Reshape(1, 0, (3, 2)), Transpose(2, 1, (1, 0))), equation="ij->ij", shape=(2, 3), result=(2, 3)
+    ),
+    "labels that fall apart in another order": chain(
+        *(Transpose(1, 0, (1, 0)), Reshape(2, 1, (9,)), Reshape(3, 2, (3, 3))), shape=(3, 3), result=(3, 3)
+    ),
+    "an axis repeated where another is": chain(
+        *(Sum(1, 0, (1,)), Reshape(2, 1, (3, 1)), Expand(3, 2, (3, 3))), equation="ij->ij", shape=(3, 3), result=(3, 3)
+    ),
+    "a sum over an axis that was repeated": chain(
+        *(Reshape(1, 0, (1, 3)), Expand(2, 1, (5, 3)), Sum(3, 2, (0,))), equation="i->i", shape=(3,), result=(3,)
+    ),
+    "a result that is an operand": replaced("view", 0, "result"),
+    "a result that is an intermediate": replaced("chain", 3, "result"),
+    "a result that another op reads": chain(
+        *(Transpose(1, 0, (1, 0)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))),
+        **{"shape": (3, 3), "result": (3, 3), "equation": "ij->ij"},
+    ),
+    "a cast that loses": chain(Cast(1, 0, "int8"), Cast(2, 1, "float64")),
+    "a cast that loses half": chain(Cast(1, 0, "float32"), Cast(2, 1, "float64")),
+    "a sum in a narrow dtype": chain(
+        *(Cast(1, 0, "float16"), Sum(2, 1, (1,)), Cast(3, 2, "float64")), equation="ij->i", shape=(2, 3), result=(2,)
+    ),
+    "numbers in the place of bools": chain(
+        *(Cast(1, 0, "float32"), Sum(2, 1, (1,)), Cast(3, 2, "bool")),
+        **{"equation": "ij->i", "result": (2,), "dtype": "bool", "given": "int8"},
+    ),
+    "another dtype of the result": replaced("square", "float32", "dtype"),
+    "another dtype of an operand": replaced("square", "int16", "operands", 1, "dtype"),
+    "a product of two dtypes": pair(
+        Multiply(2, 0, 1), equation="i,i->i", shapes=((3,), (3,)), result=(3,), dtype="float64", given="float32"
+    ),
+    "a label twice in the result of a kernel": pair(
+        Native(2, (0, 1), "a,b->aa"), equation="i,j->ij", shapes=((3,), (3,)), result=(3, 3)
+    ),
+    "another equation of a kernel": pair(
+        Native(2, (0, 1), "ab,cb->ac"), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
+    ),
+    "a kernel that sums what is needed later": chain(
+        Native(1, (0,), "ab->a"), equation="ii->i", shape=(3, 3), result=(3,)
+    ),
+    "a sum over nothing that is a view": chain(
+        *(Sum(1, 0, (0,)), Expand(2, 1, (3,))), equation="ij->j", shape=(0, 1), result=(3,)
+    ),
+}
+
+
+def run_if_read(text):
+    """Read a plan as strangers may send it, and run it if nobody objects."""
+    plan = Plan.from_json(text)
+    return plan(*arrays_for(plan))
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    monkeypatch.delenv(RAN, raising=False)
+    yield
+    assert RAN not in os.environ
+
+
+@pytest.mark.parametrize("text", NOT_JSON.values(), ids=NOT_JSON)
+def test_what_is_no_strict_json_is_refused(text, nothing_runs):
+    with pytest.raises(EinsumxError, match="not a plan"):
+        run_if_read(text)
+
+
+@pytest.mark.parametrize("text", FIELDS.values(), ids=FIELDS)
+def test_a_field_of_another_type_or_size_is_refused(text, nothing_runs):
+    with pytest.raises(EinsumxError) as caught:
+        run_if_read(text)
+    assert len(str(caught.value)) < 2000
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize("text", MEANINGS.values(), ids=MEANINGS)
+def test_ops_that_do_not_compute_the_equation_are_refused(text):
+    with pytest.raises(EinsumxError):
+        run_if_read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, 3, b"{}", Path("plan.json"), ["{}"], {"format": 1}, PLANS["product"], bytearray(b"{}")],
+    ids=lambda text: type(text).__name__,
+)
+def test_what_is_no_text_is_refused_by_name(text):
+    with pytest.raises(EinsumxError, match="from_json takes the text of a plan"):
+        Plan.from_json(text)
+
+
+def test_a_path_is_told_how_it_is_read(tmp_path):
+    with pytest.raises(EinsumxError, match=r"read_text\(\)"):
+        Plan.from_json(tmp_path / "plan.json")
+
+
+def test_a_plan_of_another_format_is_named():
+    with pytest.raises(EinsumxError, match="it has format 2, and this version reads format 1"):
+        Plan.from_json(replaced("product", 2, "format"))
+
+
+def test_the_field_that_is_wrong_is_named():
+    with pytest.raises(EinsumxError, match=r"ops\[1\]\.lhs: 'x' is no integer"):
+        Plan.from_json(replaced("product", "x", "ops", 1, "lhs"))
+    with pytest.raises(EinsumxError, match=r"operands\[0\]\.shape\[1\]: -3 is no integer from 0"):
+        Plan.from_json(replaced("product", [2, -3], "operands", 0, "shape"))
+
+
+def test_what_does_not_compute_the_equation_is_named():
+    with pytest.raises(EinsumxError, match=r"do not compute ij,kj->ik: .*Matmul"):
+        Plan.from_json(replaced("square", "ij,kj->ik", "equation"))
+
+
+@pytest.mark.parametrize("name", ["deep lists", "deep lists that end", "deep objects"])
+def test_deep_texts_are_refused_in_threads_with_little_room_too(name):
+    found = []
+
+    def read():
+        try:
+            Plan.from_json(NOT_JSON[name])
+        except EinsumxError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert len(found) == 1
+
+
+# -- plans made by hand ---------------------------------------------------------------------------------------------
+
+
+def changed(plan, **fields):
+    return dataclasses.replace(plan, **fields)
+
+
+def with_op(plan, place, **fields):
+    ops = list(plan.ops)
+    ops[place] = dataclasses.replace(ops[place], **fields)
+    return changed(plan, ops=tuple(ops))
+
+
+BY_HAND = {
+    "code as a slot": with_op(PLANS["product"], -1, out=f"9={CODE}#"),
+    "code as a source": with_op(PLANS["product"], -1, lhs=f"0,{CODE}"),
+    "code as the result": changed(PLANS["product"], result=f"3,{CODE}"),
+    "a result that is a float": changed(PLANS["product"], result=3.5),
+    "a dtype that is code": changed(PLANS["product"], dtype=f"float32,{CODE}"),
+    "ops in a list": changed(PLANS["product"], ops=list(PLANS["product"].ops)),
+    "axes in a list": with_op(PLANS["view"], 0, axes=[2, 0, 1]),
+    "an equation that is null": changed(PLANS["product"], equation=None),
+    "an equation of another contraction": changed(PLANS["square"], equation="ij,kj->ik"),
+    "an op that is null": changed(PLANS["product"], ops=(None,)),
+    "other axes": with_op(PLANS["view"], 0, axes=(1, 2, 0)),
+}
+
+
+@pytest.mark.parametrize("plan", BY_HAND.values(), ids=BY_HAND)
+def test_a_plan_made_by_hand_is_checked_before_it_runs(plan, nothing_runs):
+    with pytest.raises(EinsumxError):
+        plan(*arrays_for(PLANS["view" if len(plan.operands) == 1 else "square" if plan.shape == (3, 3) else "product"]))
+    with pytest.raises(EinsumxError):
+        plan.source()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in BY_HAND if not name.startswith(("an equation of", "other"))]
+)
+def test_a_plan_made_by_hand_is_checked_before_it_is_drawn(name, nothing_runs):
+    with pytest.raises(EinsumxError):
+        BY_HAND[name].draw()
+
+
+# -- what is accepted -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BUILTIN)
+def test_the_plans_of_every_conformance_case_are_read(backend):
+    read = 0
+    for case in cases("quick"):
+        options = {name: value for name, value in case.options if name in ("dtype", "casting", "optimize")}
+        if case.refusal is not None or not isinstance(case.equation, str):
+            continue
+        try:
+            shapes = [operand.shape for operand in case.operands]
+            dtypes = [operand.dtype for operand in case.operands]
+            plan = einsumx.plan(case.equation, *shapes, dtypes=dtypes, backend=backend, **options)
+        except (EinsumxError, ModuleNotFoundError):  # a dtype that the backend lacks, or one that only it can promote
+            continue
+        assert Plan.from_json(plan.to_json()) == plan, case.id
+        read += 1
+    assert read > 100
+
+
+def test_the_plans_inside_of_blocks_compute_their_equations(monkeypatch):
+    from einsumx.meaning import check_plan
+
+    checked = []
+    monkeypatch.setattr("einsumx.lower.verify", lambda plan: checked.append(check_plan(plan)))
+    einsumx.cache_clear()
+    rng = np.random.default_rng(0)
+    for equation, shapes in {
+        "ij,jk->ik": [(40, 30), (30, 50)],
+        "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
+        "iij,jk->ki": [(12, 12, 30), (30, 20)],
+        "bij,bjk->bik": [(5, 20, 30), (5, 30, 20)],
+    }.items():
+        arrays = [rng.integers(-3, 4, shape) for shape in shapes]
+        whole = sum(array.nbytes for array in arrays)
+        verdict = judge(einsumx.einsum(equation, *arrays, memory_limit=2 * whole), expect(equation, *arrays))
+        assert verdict, verdict.wrong
+    assert len(checked) >= 4
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------
+
+
+def right_or_refused(text):
+    """Whether a plan was read; if so, it computes its equation."""
+    try:
+        plan = Plan.from_json(text)
+    except EinsumxError:
+        return False
+    # Sizes that fit everywhere may be larger than any memory, and another backend may not be here.
+    if plan.backend != "numpy" or sum(operand.nbytes for operand in plan.operands) > 1e6 or plan.peak_bytes > 1e7:
+        return True
+    arrays = arrays_for(plan)
+    try:
+        found = plan(*arrays)
+    except EinsumxError:
+        return False
+    expected = expect(plan.equation, *arrays, dtype=plan.dtype)
+    verdict = judge(np.asarray(found), expected)
+    assert verdict, f"{text}\n{verdict.wrong}"
+    return True
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 4),
+    st.sampled_from([2**31, 2**63, -(2**70), 1.5, float("nan"), float("inf"), "", "x", "ij,jk->ik", "float64", "int8"]),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.just({}),
+)
+
+
+def places(data):
+    """Every container in JSON data with every key of it."""
+    todo, found = [data], []
+    while todo:
+        value = todo.pop()
+        for key in value if isinstance(value, dict) else range(len(value)):
+            found.append((value, key))
+            if isinstance(value[key], dict | list):
+                todo.append(value[key])
+    return found
+
+
+@settings(max_examples=400)
+@given(name=st.sampled_from(sorted(PLANS)), data=st.data())
+def test_other_values_in_a_stored_plan_are_refused_or_still_right(name, data):
+    stored = data_of(name)
+    for _ in range(data.draw(st.integers(1, 2))):
+        container, key = data.draw(st.sampled_from(places(stored)))
+        match data.draw(st.sampled_from(["replace", "replace", "drop", "add", "exchange"])):
+            case "replace":
+                container[key] = data.draw(VALUES)
+            case "drop":
+                del container[key]
+            case "add" if isinstance(container, dict):
+                container[data.draw(st.sampled_from(["op", "out", "src", "x"]))] = data.draw(VALUES)
+            case "add":
+                container.insert(key, deepcopy(data.draw(st.sampled_from(container))))
+            case "exchange":
+                other, place = data.draw(st.sampled_from(places(stored)))
+                container[key], other[place] = deepcopy(other[place]), deepcopy(container[key])
+        if not places(stored):
+            break
+    right_or_refused(json.dumps(stored))
+
+
+@settings(max_examples=200)
+@given(name=st.sampled_from(sorted(PLANS)), data=st.data())
+def test_other_characters_in_a_stored_plan_are_refused_or_still_right(name, data):
+    text = PLANS[name].to_json()
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text) - 1))
+        match data.draw(st.sampled_from(["flip", "other", "cut", "truncate", "repeat"])):
+            case "flip":
+                text = text[:place] + chr(ord(text[place]) ^ (1 << data.draw(st.integers(0, 6)))) + text[place + 1 :]
+            case "other":
+                text = text[:place] + data.draw(st.sampled_from('0123456789,:[]{}" -.eE\\\x00\ud800é')) + text[place:]
+            case "cut":
+                text = text[:place] + text[place + data.draw(st.integers(1, 9)) :]
+            case "truncate":
+                text = text[: max(place, 1)]
+            case "repeat":
+                text = text[:place] + text[max(place - 20, 0) :]
+    right_or_refused(text)
+
+
+# -- other ops ------------------------------------------------------------------------------------------------------
+
+
+def mutants(op, data, slots):
+    """``op`` as somebody may have changed it, so that the shapes may still fit."""
+    slot = st.sampled_from(slots)
+    yield from (dataclasses.replace(op, out=data.draw(slot)) for _ in range(op.out in slots[:1]))
+    match op:
+        case Transpose():
+            yield dataclasses.replace(op, axes=tuple(data.draw(st.permutations(op.axes))))
+            yield dataclasses.replace(op, src=data.draw(slot))
+        case Reshape() | Expand():
+            yield dataclasses.replace(op, shape=tuple(data.draw(st.permutations(op.shape))))
+            yield dataclasses.replace(op, src=data.draw(slot))
+        case First() | Sum():
+            yield dataclasses.replace(op, axes=tuple(data.draw(st.sets(st.integers(0, 3), max_size=2))))
+            yield dataclasses.replace(op, src=data.draw(slot))
+            yield (First if isinstance(op, Sum) else Sum)(op.out, op.src, op.axes)
+        case Diagonal():
+            yield dataclasses.replace(op, axis2=data.draw(st.integers(0, 3)))
+            yield dataclasses.replace(op, axis1=data.draw(st.integers(0, 3)))
+        case Cast():
+            yield dataclasses.replace(op, dtype=data.draw(st.sampled_from(["int8", "float32", "float64", "bool"])))
+        case Multiply():
+            yield Multiply(op.out, data.draw(slot), op.rhs)
+            yield Matmul(op.out, op.lhs, op.rhs)
+        case Matmul():
+            yield Matmul(op.out, op.rhs, op.lhs, op.transpose_lhs, op.transpose_rhs, op.inner_batch)
+            yield Matmul(op.out, op.lhs, op.rhs, *data.draw(st.tuples(*[st.booleans()] * 3)))
+            yield Matmul(op.out, data.draw(slot), op.rhs, op.transpose_lhs, op.transpose_rhs, op.inner_batch)
+            yield Multiply(op.out, op.lhs, op.rhs)
+        case Native():
+            labels = sorted(set(op.equation) - set(",->"))
+            names = dict(zip(labels, data.draw(st.permutations(labels))))
+            inputs, _, output = op.equation.partition("->")
+            yield dataclasses.replace(op, equation=f"{inputs}->{''.join(names[label] for label in output)}")
+            yield dataclasses.replace(op, operands=tuple(data.draw(st.permutations(op.operands))))
+
+
+EQUAL = [
+    "ij,jk->ik", "ij,jk->ki", "ijk,kl->ilj", "ij,ij->i", "iij,jk->ki", "ij,jk,kl->il", "ijk->ki", "ijk->kji", "i,j->ji",
+    "ij,j->i", "bij,bjk->bik", "bij,bjk->ibk", "ij,kl->", "iij->", "ijk,ijk->k", "ab,bc,ca->", "ij,->ji", "ii,jj->ij",
+]  # fmt: skip
+"""Equations for operands whose axes all have one size, so that shapes tell nothing."""
+
+
+@st.composite
+def equal_plans(draw):
+    equation = draw(st.sampled_from(EQUAL))
+    backend = draw(st.sampled_from(sorted(BUILTIN)))
+    dtype = draw(st.sampled_from(["float64", "float32", "float16", "int32", "bool"]))
+    rng = np.random.default_rng(0)
+    arrays = []
+    for term in equation.partition("->")[0].split(","):
+        array = np.empty((3,) * len(term), dtype)
+        if term and draw(st.integers(0, 3)) == 0:
+            array = np.broadcast_to(array[(0,) * draw(st.integers(1, len(term)))], array.shape)
+        arrays.append(array.transpose(rng.permutation(array.ndim)) if draw(st.booleans()) else array)
+    if backend == "numpy":
+        return einsumx.plan(equation, *arrays)
+    return einsumx.plan(equation, *(array.shape for array in arrays), dtypes=dtype, backend=backend)
+
+
+@settings(max_examples=400)
+@given(plan=equal_plans(), data=st.data())
+def test_other_ops_in_a_stored_plan_are_refused_or_still_right(plan, data):
+    plan = Plan.from_json(dataclasses.replace(plan, device="").to_json())  # all plans are accepted as they are
+    slots = [*range(len(plan.operands) + len(plan.ops))]
+    place = data.draw(st.integers(0, len(plan.ops) - 1))
+    found = [
+        dataclasses.replace(plan, ops=(*plan.ops[:place], op, *plan.ops[place + 1 :]))
+        for op in mutants(plan.ops[place], data, slots)
+    ]
+    found.append(dataclasses.replace(plan, result=data.draw(st.sampled_from(slots))))
+    found.append(dataclasses.replace(plan, equation=data.draw(st.sampled_from(EQUAL))))
+    labels = sorted(set(plan.equation) - set(",->"))
+    inputs, _, output = plan.equation.partition("->")
+    found.append(dataclasses.replace(plan, equation=f"{inputs}->{''.join(data.draw(st.permutations(list(output))))}"))
+    names = dict(zip(labels, data.draw(st.permutations(labels))))
+    swapped = "".join(names.get(letter, letter) for letter in inputs)
+    found.append(dataclasses.replace(plan, equation=f"{swapped}->{output}"))
+    for mutant in found:
+        if mutant != plan:
+            # What is meant for another framework means the same on NumPy's arrays.
+            right_or_refused(dataclasses.replace(mutant, backend="numpy").to_json())
