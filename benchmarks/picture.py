@@ -65,7 +65,7 @@ def _column(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f'<text class="faint" text-anchor="middle" x="{x}" y="{TOP - 20}">{name}</text>'
     y = TOP
     for group, found in groupby(rows, key=lambda row: row["group"]):
-        yield f'<text class="group" x="12" y="{y}">{group}</text>'
+        yield f'<text class="group" x="12" y="{y}">{escape(group)}</text>'
         for row in found:
             y += LINE
             yield from _bar(row, y)

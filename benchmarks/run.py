@@ -13,6 +13,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from contenders import FRAMEWORKS, Framework
 from measure import Row, make_case, measure
@@ -22,12 +23,15 @@ from show import THREADS, console, data, print_reading, print_rows, print_tables
 from summary import comparison, summaries
 
 import einsumx
+from einsumx.files import read_text
+from einsumx.strict import parse
 
 
 def main() -> None:
     """Measure what the command line asks for, print it, and write it where it says."""
     parser = _parser()
     asked = parser.parse_args()
+    before = _read(parser, asked.compare) if asked.compare else None
     if asked.threads:
         _restart_with(asked.threads)
     installed = einsumx.backends()
@@ -48,8 +52,8 @@ def main() -> None:
     rows.sort(key=lambda row: _place(chosen, row))
     run = data(rows)
     print_tables(summaries(run))
-    if asked.compare:
-        print_tables(comparison(run, json.loads(asked.compare.read_text())))
+    if before:
+        print_tables(comparison(run, before))
     print_reading(run)
     if asked.json:
         asked.json.write_text(json.dumps(run, indent=1) + "\n")
@@ -73,6 +77,17 @@ def _parser() -> ArgumentParser:
     add("--svg", type=Path, metavar="FILE", help="draw a picture there")
     add("--compare", type=Path, metavar="OLD.json", help="show what became slower or faster since that run")
     return parser
+
+
+def _read(parser: ArgumentParser, path: Path) -> dict[str, Any]:
+    """A run that ``--json`` wrote, before minutes are spent."""
+    try:
+        found = parse(read_text(path, 1 << 28), 1 << 28)
+        if not isinstance(found, dict) or not isinstance(found.get("rows"), list):
+            raise ValueError("it has no rows")
+    except (OSError, ValueError) as error:
+        parser.error(f"{path} does not hold a run of the benchmarks: {error}")
+    return found
 
 
 def _restart_with(threads: int) -> None:

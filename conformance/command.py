@@ -43,10 +43,10 @@ def judge_all(options: argparse.Namespace) -> bool:
     for found in _merged(options) if options.merge else _judged(options):
         if not options.quiet:
             print_table(found)
-        print(*lines_of(found), sep="\n", flush=True)
+        print(*map(_printable, lines_of(found)), sep="\n", flush=True)
         runs.append(found)
     if len(runs) > 1 and not options.quiet:
-        print(*differing(runs), sep="\n")
+        print(*map(_printable, differing(runs)), sep="\n")
     try:
         for path, written in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
             if path:
@@ -56,6 +56,14 @@ def judge_all(options: argparse.Namespace) -> bool:
     except OSError as error:
         raise EinsumxError(str(error)) from error
     return not any(run.failed for run in runs)
+
+
+_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would take for a command: it may come from a file of somebody else's."""
+    return text.translate(_CONTROLS)
 
 
 def _merged(options: argparse.Namespace) -> list[Run]:

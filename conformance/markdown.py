@@ -72,7 +72,7 @@ def _runs(runs: Sequence[Run]) -> Iterator[str]:
             [
                 _escaped(run.name),
                 _escaped(f"{run.framework} {run.framework_version}"),
-                run.level,
+                _escaped(run.level),
                 *(str(counts[status]) for status in ("pass", "deviation", "fail", "inapplicable")),
                 f"{run.seconds:.0f}",
                 _escaped(f"einsumx {run.einsumx}, Python {run.python}, {run.platform}, {run.date[:10]}"),

@@ -9,17 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.frameworks import KNOWN
-from einsumx.conformance.options import Level
+from einsumx.conformance.options import LEVELS, Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
-from einsumx.files import write_text
+from einsumx.files import read_text, write_text
 from einsumx.registry import BUILTIN
+from einsumx.strict import Fields, made, parse
 
 __all__ = [
     "STATUSES",
@@ -40,6 +42,11 @@ STATUSES: tuple[Status, ...] = ("pass", "deviation", "fail", "inapplicable")
 """In the order of reports."""
 
 _FORMAT = 1
+
+_MOST_BYTES = 1 << 28
+"""Of a file of runs: some times what all cases on all frameworks take."""
+
+_FIELDS = Fields({"level": "|".join(LEVELS), "date": r"\d{4}-\d\d-\d\d[-+:.0-9TZ]{0,40}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +201,16 @@ def read_runs(path: Path) -> list[Run]:
         ValueError: it holds something else.
     """
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = parse(read_text(path, _MOST_BYTES), _MOST_BYTES)
+        if not isinstance(data, dict) or type(data.get("format")) is not int or not isinstance(data.get("runs"), list):
+            raise ValueError("it has no format and no runs")
         if data["format"] != _FORMAT:
-            raise ValueError(f"its format is {data['format']!r}, not {_FORMAT}")
-        return [
-            Run(**{**run, "outcomes": tuple(Outcome(**outcome) for outcome in run["outcomes"])}) for run in data["runs"]
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not hold runs of the conformance suite: {error}") from error
+            raise ValueError(f"its format is {data['format']}, not {_FORMAT}")
+        if not data["runs"]:
+            raise ValueError("it has no runs")
+        runs = [made(Run, run, {"outcomes": partial(made, Outcome)}) for run in data["runs"]]
+        for run in runs:
+            _FIELDS.check(run)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} does not hold runs of the conformance suite: {error}") from None
+    return runs

@@ -100,7 +100,7 @@ def _function(
 def _named(letter: str, slot: int) -> str:
     """A variable of the code; nothing but a number gets into its name."""
     if type(slot) is not int:
-        raise EinsumxError(f"a slot of a plan is a number, not {slot!a:.80}")
+        raise EinsumxError(f"a slot of a plan must be an int, not {slot!a:.80}")
     return f"{letter}{slot}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from einsumx.errors import BackendError
+from einsumx.files import open_regular
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
@@ -45,8 +47,10 @@ class Mapped:
 
     def open(self) -> Any:
         np = get_backend("numpy").xp
+        if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}", self.dtype):
+            raise BackendError(f"a worker cannot read dtype {self.dtype!a:.80} from a file")
         try:
-            with Path(self.path).open("rb") as file:
+            with open_regular(self.path) as file:
                 # Pages are private when written to, which nobody does: frameworks warn of arrays that are read-only.
                 buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except FileNotFoundError as error:
@@ -54,6 +58,8 @@ class Mapped:
                 f"a worker does not find {self.path}, where an operand lies; one that is on another machine needs "
                 "operands in files of a folder that all machines see, or TMPDIR= set to such a folder"
             ) from error
+        except ValueError as error:
+            raise BackendError(f"a worker cannot read an operand from {self.path}: {error}") from error
         return np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
 
 
@@ -67,6 +73,8 @@ class Dataset:
     def open(self) -> Any:
         import h5py
 
+        if Path(self.path).exists() and not Path(self.path).is_file():  # a pipe is waited for without end
+            raise BackendError(f"a worker cannot read an operand from {self.path}: it is not a regular file")
         return h5py.File(self.path, "r")[self.name]
 
 

@@ -1,9 +1,9 @@
-"""``check_plan``: a plan from outside is replayed on labels, and refused where its ops do not compute its equation.
+"""``check_plan``: a plan from outside is replayed on labels, and refused if its ops do not compute its equation.
 
-The replay knows each axis of each slot by the labels that it runs over, and holds to one rule. For any values of the
-labels, a slot has the product of the operands that went into it, summed over the labels that it summed. So axes that
-meet in a product must have the same labels, and a label may be summed only where no other operand and not the output
-needs it. Each operand goes into the result once because each slot is read once.
+The replay knows each axis of each slot by the labels that it runs over, and keeps one invariant: for any values of the
+labels, a slot holds the product of the operands that went into it, summed over the labels that were summed on the way.
+So axes that meet in a product must have the same labels, and a label may be summed only when neither the output nor
+any other operand needs it. Each operand goes into the result exactly once because each slot is read exactly once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import chain
 from math import prod
 from typing import TypeAlias
 
-from einsumx.bind import SizedEquation, bind
+from einsumx.bind import SizedEquation, bind, label_names
 from einsumx.cost import slot_dtypes
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError
@@ -84,7 +84,7 @@ def check_fits(plan: Plan, traits: Traits) -> None:
     for op in plan.ops:
         read = sources(op)
         if not _fits(op, [shapes[slot] for slot in read], dtypes[read[0]], traits):
-            raise EinsumxError(f"{plan.backend} does not run {_said(op)} of this plan; make the plan anew")
+            raise EinsumxError(f"{plan.backend} cannot run {_said(op)}, an op of this plan; make the plan again")
 
 
 def _fits(op: Op, shapes: Sequence[Sequence[int]], dtype: str, traits: Traits) -> bool:
@@ -126,7 +126,7 @@ def check_fields(plan: Plan) -> None:
     try:
         PLAN.check(plan)
     except ValueError as error:
-        raise EinsumxError(f"a field of this plan has a wrong value: {error}") from None
+        raise EinsumxError(f"a field of this plan has the wrong type or value: {error}") from None
 
 
 def check_meaning(plan: Plan) -> None:
@@ -226,7 +226,7 @@ def _check_dtypes(plan: Plan) -> None:
             else:
                 found[op.out] = dtype, is_foreign
     if found[plan.result][0] != plan.dtype:
-        raise _Refusal(f"they give {found[plan.result][0]}, and the result is to be {plan.dtype}")
+        raise _Refusal(f"they give {found[plan.result][0]}, but the result should be {plan.dtype}")
 
 
 def _wider(plan: Plan) -> set[str]:
@@ -263,7 +263,7 @@ def _check_empty(plan: Plan, shapes: Mapping[int, Sequence[int]]) -> None:
         over_nothing = any(0 in shapes[slot] for slot in (*read, op.out))
         is_zero[op.out] = over_nothing or (len(read) == 1 and is_zero[read[0]])
     if not is_zero[plan.result]:
-        raise _Refusal("they do not sum over nothing, though a label has size 0")
+        raise _Refusal("they do not give 0, which is the sum over a label of size 0")
 
 
 # -- labels ---------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class _Replay:
                 raise _Refusal(f"axis {output.index(label)} of the result is not that of the equation")
         for label, size in enumerate(sizes):
             if size > 1 and label not in self._kept and label not in self._summed:
-                raise _Refusal(f"nothing sums over label number {label}")
+                raise _Refusal(f"nothing sums over label {label_names(self._equation)[label]!r}")
 
     def _made(self, op: Op, read: Sequence[_Value]) -> _Value:
         value = read[0]

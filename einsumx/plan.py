@@ -200,7 +200,7 @@ class Plan:
         try:
             data = parse(text)
             if not isinstance(data, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             if "format" not in data:
                 raise ValueError("it has no 'format'")
             found = data.pop("format")
@@ -230,7 +230,7 @@ def _to_data(value: Any) -> Any:
             }
 
 
-_OPS = {
+_OPS: dict[str, type[Op]] = {
     cls.__name__: cls
     for cls in (
         _ops.Transpose,
@@ -253,6 +253,5 @@ def _op_from_data(data: Any) -> Op:
 
     match data:
         case {"op": str(name), **values} if name in _OPS:
-            op: Op = made(_OPS[name], values)
-            return op
-    raise ValueError("it has an op that there is not")
+            return made(_OPS[name], values)
+    raise ValueError("it has an unknown op")

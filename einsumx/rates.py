@@ -15,11 +15,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from einsumx.files import write_text
+from einsumx.files import read_text, write_text
+from einsumx.strict import Fields, parse, shown
 from einsumx.threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -183,19 +183,22 @@ def read_rates(path: Path) -> tuple[Key, dict[str, float]]:
         OSError: it is not there, or cannot be read.
         ValueError: it is none that this version of einsumx stored.
     """
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = parse(read_text(path, _MOST_BYTES))
     if not isinstance(data, dict) or not isinstance(data.get("rates"), dict):
         raise ValueError("it has no rates in it")
     if data.get("einsumx") != version("einsumx"):
-        raise ValueError(f"einsumx {data.get('einsumx')} measured it, and this is {version('einsumx')}")
+        other = shown(data.get("einsumx")).strip("'")
+        raise ValueError(f"einsumx {other} measured it, and this is {version('einsumx')}")
     rates: dict[str, float] = data["rates"]
     for name, value in rates.items():
         if name not in _NAMES or not is_rate(value):
-            raise ValueError(f"{value!r} is no value for {name!r}")
-    try:
-        return Key(**{field.name: data[field.name] for field in fields(Key)}), rates
-    except KeyError as error:
-        raise ValueError(f"it does not say for which {error.args[0]} it is") from error
+            raise ValueError(f"{shown(value)} is no value for {shown(name)}")
+    for field in fields(Key):
+        if field.name not in data:
+            raise ValueError(f"it does not say for which {field.name} it is")
+    key = Key(**{field.name: data[field.name] for field in fields(Key)})
+    _KEYS.check(key)
+    return key, rates
 
 
 def store_rates(key: Key, rates: Mapping[str, float]) -> Path:
@@ -223,12 +226,19 @@ def stored_files(backends: Collection[str] = (), device: str = "") -> list[Path]
 
 
 def is_rate(value: Any) -> bool:
-    """Whether a number can be a rate: finite and more than 0.
+    """Whether a number can be a rate of some machine: finite and more than 0.
 
     >>> is_rate(2e-6), is_rate(0.0), is_rate(float("nan")), is_rate("fast")
     (True, False, False, False)
     """
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
+    return type(value) in (int, float) and _LEAST <= value <= _MOST
 
 
 _NAMES = frozenset(field.name for field in fields(Rates))
+_LEAST, _MOST = 1e-30, 1e30
+"""The bounds of rates of any machine, so that no cost is beyond a float."""
+
+_MOST_BYTES = 1 << 16
+"""Of a file of rates: a hundred times what one has."""
+
+_KEYS = Fields({})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -67,18 +67,18 @@ def parse(text: str, longest: int = LONGEST) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has a key twice")
     return found
 
 
 def _integer(text: str) -> int:
     if len(text) > _DIGITS:
-        raise ValueError(f"it has a number of {len(text)} digits")
+        raise ValueError(f"it has a number with {len(text)} digits")
     return int(text)
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number in JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | None = None) -> _T:
@@ -93,8 +93,8 @@ def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | N
         ValueError: it is no object, or has other keys than the class has fields.
     """
     if not isinstance(data, dict):
-        raise ValueError(f"{shown(data)} is no JSON object for {cls.__name__}")
-    needed = _needed(cls)
+        raise ValueError(f"{shown(data)} is not a JSON object for {cls.__name__}")
+    needed = _needed(cls)  # type: ignore[arg-type]  # a class has a hash
     for name in data:
         if name not in needed:
             raise ValueError(f"{cls.__name__} has no {shown(name)}")
@@ -104,7 +104,7 @@ def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | N
     values = {name: _tuples(value) for name, value in data.items()}
     for name, make in (items or {}).items():
         if not isinstance(values[name], tuple):
-            raise ValueError(f"{name}: {shown(values[name])} is no list")
+            raise ValueError(f"{name}: {shown(values[name])} is not a list")
         values[name] = tuple(map(make, values[name]))
     return cls(**values)
 
@@ -140,15 +140,22 @@ class Fields:
         texts: by the name of a field, the pattern that its text matches.
         signed: the fields whose numbers may be negative.
         axes: the fields that have a number for each axis of an array.
+        free: the fields whose numbers have no bounds.
 
     >>> Fields({}).check(ops.Multiply(2, 0, "1"))
     Traceback (most recent call last):
-    ValueError: rhs: '1' is no integer
+    ValueError: rhs: '1' is not an integer
     """
 
-    def __init__(self, texts: Mapping[str, str], signed: Collection[str] = (), axes: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        signed: Collection[str] = (),
+        axes: Collection[str] = (),
+        free: Collection[str] = (),
+    ) -> None:
         self._texts = {name: re.compile(pattern) for name, pattern in texts.items()}
-        self._signed, self._axes = signed, axes
+        self._signed, self._axes, self._free = signed, axes, free
         self._known: dict[type, list[tuple[str, Check]]] = {}
 
     def check(self, value: Any) -> None:
@@ -183,7 +190,7 @@ class Fields:
         """What checks values of a type, in a field of that name."""
         origin, arguments = get_origin(hint), get_args(hint)
         if hint is int:
-            return _signed if name in self._signed else _natural
+            return _exactly(int) if name in self._free else _signed if name in self._signed else _natural
         if hint is str:
             return _text(self._texts.get(name))
         if origin is tuple and arguments[1:] == (...,):
@@ -202,7 +209,7 @@ class Fields:
 
             def instance(value: Any, seen: Seen) -> None:
                 if type(value) is not hint:
-                    raise _Wrong(f"{shown(value)} is no {hint.__name__}")
+                    raise _Wrong(f"{shown(value)} is not {hint.__name__}")
                 self._fields(value, seen)
 
             return instance
@@ -215,7 +222,7 @@ class Fields:
 
         def check(value: Any, seen: Seen) -> None:
             if type(value) not in checks:
-                raise _Wrong(f"{shown(value)} is no {kinds}")
+                raise _Wrong(f"{shown(value)} is not {kinds}")
             checks[type(value)](value, seen)
 
         return check
@@ -223,23 +230,23 @@ class Fields:
 
 def _natural(value: Any, _: Seen) -> None:
     if type(value) is not int or not 0 <= value <= _MOST:
-        raise _Wrong(f"{shown(value)} is no integer" + " from 0 to 2**63 - 1" * (type(value) is int))
+        raise _Wrong(f"{shown(value)} is not an integer" + " from 0 to 2**63 - 1" * (type(value) is int))
 
 
 def _signed(value: Any, _: Seen) -> None:
     if type(value) is not int or not -_MOST <= value <= _MOST:
-        raise _Wrong(f"{shown(value)} is no integer" + " of 64 bits" * (type(value) is int))
+        raise _Wrong(f"{shown(value)} is not an integer" + " of 64 bits" * (type(value) is int))
 
 
 def _finite(value: Any, _: Seen) -> None:
     if type(value) not in (int, float) or not isfinite(value):
-        raise _Wrong(f"{shown(value)} is no finite number")
+        raise _Wrong(f"{shown(value)} is not a finite number")
 
 
 def _exactly(kind: type) -> Check:
     def check(value: Any, _: Seen) -> None:
         if type(value) is not kind:
-            raise _Wrong(f"{shown(value)} is no {kind.__name__}")
+            raise _Wrong(f"{shown(value)} is not {kind.__name__}")
 
     return check
 
@@ -247,9 +254,9 @@ def _exactly(kind: type) -> Check:
 def _text(pattern: re.Pattern[str] | None) -> Check:
     def check(value: Any, _: Seen) -> None:
         if type(value) is not str:
-            raise _Wrong(f"{shown(value)} is no text")
+            raise _Wrong(f"{shown(value)} is not text")
         if _SURROGATES.search(value) or (pattern and not pattern.fullmatch(value)):
-            raise _Wrong(f"{shown(value)} is no text that stands there")
+            raise _Wrong(f"{shown(value)} is not a text that this field can have")
 
     return check
 
@@ -265,9 +272,9 @@ def _one_of_values(values: Sequence[Any]) -> Check:
 def _row(check_item: Check, most: int | None) -> Check:
     def check(value: Any, seen: Seen) -> None:
         if type(value) is not tuple:
-            raise _Wrong(f"{shown(value)} is no tuple")
+            raise _Wrong(f"{shown(value)} is not a tuple")
         if most is not None and len(value) > most:
-            raise _Wrong(f"{len(value)} axes are more than any array has")
+            raise _Wrong(f"{len(value)} axes are more than an array can have")
         place = 0
         try:
             for item in value:
@@ -285,9 +292,12 @@ def _collection(kind: type, checks: Sequence[Check]) -> Check:
 
     def check(value: Any, seen: Seen) -> None:
         if type(value) is not kind:
-            raise _Wrong(f"{shown(value)} is no {kind.__name__}")
-        for items in value.items() if kind is dict else ((item,) for item in value):
-            for item, check_item in zip(items, checks):
+            raise _Wrong(f"{shown(value)} is not {kind.__name__}")
+        columns: Sequence[Iterable[Any]] = [value]
+        if isinstance(value, dict):
+            columns = [value.keys(), value.values()]
+        for column, check_item in zip(columns, checks):
+            for item in column:
                 check_item(item, seen)
 
     return check
@@ -312,5 +322,6 @@ PLAN = Fields(
     {"backend": _LINE, "device": _LINE, "reason": _LINE, "dtype": _DTYPE, "compute_dtype": _DTYPE},
     signed=("strides",),
     axes=("shape", "strides", "axes"),
+    free=("limit",),
 )
 """The fields of plans, of contractions in blocks, and of what they consist of."""

@@ -45,9 +45,11 @@ def verify(plan: Plan) -> dict[int, Shape]:
     """
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     if plan.result not in shapes or plan.result < len(plan.operands):
-        raise EinsumxError(f"plan of {plan.equation}: no op writes the result, slot %{plan.result}")
+        raise EinsumxError(f"plan of {plan.equation:.300}: no op writes the result, slot %{plan.result}")
     if shapes[plan.result] != plan.shape:
-        raise EinsumxError(f"plan of {plan.equation}: the result has shape {shapes[plan.result]}, not {plan.shape}")
+        raise EinsumxError(
+            f"plan of {plan.equation:.300}: the result has shape {shapes[plan.result]}, not {plan.shape}"
+        )
     return shapes
 
 
@@ -61,7 +63,7 @@ def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
     for op in ops:
         missing = [slot for slot in sources(op) if slot not in shapes]
         if missing or op.out in shapes:
-            raise EinsumxError(f"{op}: slot %{missing[0] if missing else op.out} out of turn")
+            raise EinsumxError(f"{op!s:.300}: slot %{missing[0] if missing else op.out} out of turn")
         shapes[op.out] = result_shape(op, [shapes[slot] for slot in sources(op)])
     return shapes
 
@@ -78,7 +80,7 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
 
     def need(condition: bool) -> None:
         if not condition:
-            raise EinsumxError(f"{op} does not fit shapes {', '.join(map(str, shapes))}")
+            raise EinsumxError(f"{op!s:.300} does not fit shapes {', '.join(map(str, shapes)):.300}")
 
     match op:
         case Transpose():

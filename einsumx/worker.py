@@ -11,6 +11,7 @@ from einsumx.adapter import Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, compute, contracting
 from einsumx.lending import Lent
 from einsumx.pieces import Part, Piece, part_of
+from einsumx.received import check_job, check_piece
 from einsumx.registry import get_backend
 from einsumx.sources import sources
 from einsumx.threads import sharing
@@ -42,6 +43,8 @@ class _Bench:
     """Where a worker's thread computes pieces of one contraction, and keeps the values that several of them need."""
 
     def __init__(self, job: Job) -> None:
+        check_job(job)
+        self._plan = job.plan
         self._adapter, self._device, self._workers = get_backend(job.plan.backend), job.plan.device, job.workers
         lent = {number: item for number, item in enumerate(job.lent) if item is not None}
         found, _ = sources([item.open() for item in lent.values()], self._adapter, self._device)
@@ -56,6 +59,7 @@ class _Bench:
 
     def compute(self, piece: Piece, brought: Mapping[Part, Any]) -> Any:
         """A piece, as a NumPy array."""
+        check_piece(self._plan, piece)
         self._brought = brought
         with sharing(self._workers, self._adapter.name):
             value = compute(self._blocks.value(piece.place, piece.start, piece.stop), self._read)

@@ -1,6 +1,7 @@
 """Calibration: what is measured, where it is kept, and which files the planner believes."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -208,13 +209,29 @@ def test_a_calibration_for_something_else_is_not_read(field, value):
         ('{"rates": {}}', "einsumx None measured it"),
         ('{"einsumx": "0.0.0", "rates": {}}', "einsumx 0.0.0 measured it"),
         ({"rates": {"gemm": 0}}, "0 is no value for 'gemm'"),
-        ({"rates": {"gemm": float("nan")}}, "nan is no value for 'gemm'"),
+        ({"rates": {"gemm": float("nan")}}, "NaN is not a number in JSON"),
+        ({"rates": {"gemm": float("inf")}}, "Infinity is not a number in JSON"),
+        ({"rates": {"gemm": True}}, "True is no value for 'gemm'"),
+        ({"rates": {"gemm": 10**400}}, "a number with 401 digits"),
+        ({"rates": {"gemm": 1e300}}, "1e+300 is no value for 'gemm'"),
+        ({"rates": {"call": 5e-324}}, "5e-324 is no value for 'call'"),
+        ({"rates": {"gemm": [1e9]}}, "a list is no value for 'gemm'"),
+        ({"rates": {"\x1b[2J": 1e9}}, r"is no value for '\x1b[2J'"),
+        ({"rates": [["gemm", 1e9]]}, "it has no rates in it"),
+        ({"rates": {"gemm": "9" * 10_000}}, "..."),
+        ('{"einsumx": ' + "[" * 30_000, "nested too deeply"),
+        ('{"rates": {"gemm": 1.0, "gemm": 2.0}}', "an object has a key twice"),
+        ('{"rates": {"gemm": 1.0}}' + " " * 100_000, "more than 65536 bytes"),
+        ({"threads": "2"}, "threads: '2' is not an integer"),
+        ({"threads": 2.0}, "threads: 2.0 is not an integer"),
+        ({"device": ["cpu"]}, "device: a list is not text"),
         ({"rates": {"gemm": "fast"}}, "'fast' is no value for 'gemm'"),
         ({"rates": {"speed": 1.0}}, "1.0 is no value for 'speed'"),
         ({"threads": 1000}, "something else than its name says"),
-        ({"backend": None}, "something else than its name says"),
+        ({"backend": None}, "backend: None is not text"),
+        ({"backend": "torch"}, "something else than its name says"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 def test_a_file_that_cannot_be_used_is_ignored_with_a_warning_that_says_what_to_do(text, reason):
     path = stored(gemm=1e9)
@@ -243,8 +260,27 @@ def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_ignored_with_a_war
     calibrated.cache_clear()
     path.unlink()
     path.mkdir()
-    with pytest.warns(RuntimeWarning, match="directory"):
+    with pytest.warns(RuntimeWarning, match="regular file|denied"):
         assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
+@pytest.mark.parametrize("kind", ["a pipe", "a device without end", "a device that waits", "a link to itself"])
+def test_what_is_no_file_but_has_the_name_of_one_is_ignored_at_once(kind):
+    path = stored(gemm=1e9)
+    path.unlink()
+    match kind:
+        case "a pipe":
+            os.mkfifo(path)
+        case "a device without end":
+            path.symlink_to("/dev/zero")
+        case "a device that waits":
+            path.symlink_to("/dev/tty")
+        case "a link to itself":
+            path.symlink_to(path)
+    code = "import warnings, einsumx; warnings.simplefilter('error'); einsumx.plan('i->', (3,))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "einsumx ignores the calibration" in found.stderr
 
 
 def test_a_call_with_a_broken_file_warns_once_and_is_right():

@@ -16,6 +16,7 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.errors import EinsumxError
 from einsumx.layout import layout_class
 from einsumx.lower import lower
+from einsumx.meaning import check_fits, check_plan
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
 from einsumx.parse import parse_text
 from einsumx.path import find_path
@@ -285,7 +286,10 @@ def planned(case, arrays, backend, traits, optimize="auto"):
     ]
     sized = bind(parse_text(case.text, len(arrays)), [array.shape for array in arrays])
     path = find_path(sized, optimize)
-    return lower(sized, described, path, backend=backend, traits=traits, dtype=dtype)
+    plan = lower(sized, described, path, backend=backend, traits=traits, dtype=dtype)
+    check_plan(plan)
+    check_fits(plan, traits)
+    return plan
 
 
 def all_traits():

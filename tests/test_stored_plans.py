@@ -234,12 +234,12 @@ FIELDS = {
     "a path that takes an operand twice": replaced("product", [[0, 0]], "path"),
     "a path from the end": replaced("product", [[-1, -2]], "path"),
     "a path without steps": replaced("product", [], "path"),
-    "more axes than any array has": chain(
-        Reshape(1, 0, (1,) * 5000), Reshape(2, 1, (2, 3)), equation="ij->ij"
-    ),
+    "more axes than any array has": chain(Reshape(1, 0, (1,) * 5000), Reshape(2, 1, (2, 3)), equation="ij->ij"),
     "more elements than any array has": pair(
         *(Reshape(2, 0, (2**60,) * 9), Reshape(3, 1, (1,)), Multiply(4, 2, 3), Reshape(5, 4, (2**60,) * 9)),
-        **{"equation": "abcdefghi,->abcdefghi", "shapes": ((2**60,) * 9, ()), "result": (2**60,) * 9},
+        equation="abcdefghi,->abcdefghi",
+        shapes=((2**60,) * 9, ()),
+        result=(2**60,) * 9,
     ),
     "a hundred thousand ops that do nothing": chain(
         *(Transpose(k + 1, k, (1, 0)) for k in range(99_999)), equation="ij->ij"
@@ -259,9 +259,7 @@ MEANINGS = {
     "operands of a product exchanged": pair(
         Matmul(2, 1, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
     ),
-    "a flag of a product": pair(
-        Matmul(2, 0, 1, True), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
+    "a flag of a product": pair(Matmul(2, 0, 1, True), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)),
     "an operand used twice": pair(Matmul(2, 0, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)),
     "an operand multiplied once more": pair(
         *(Matmul(2, 0, 1), Multiply(3, 2, 0)), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
@@ -277,7 +275,9 @@ MEANINGS = {
     ),
     "a label summed on one side": pair(
         *(Sum(2, 0, (1,)), Multiply(3, 2, 1), Sum(4, 3, (0,))),
-        **{"equation": "ij,j->", "shapes": ((3, 3), (3,)), "result": ()},
+        equation="ij,j->",
+        shapes=((3, 3), (3,)),
+        result=(),
     ),
     "a product where an outer one is asked": pair(
         Multiply(2, 0, 1), equation="i,j->ij", shapes=((1,), (3,)), result=(1, 3)
@@ -306,7 +306,9 @@ MEANINGS = {
     "a result that is an intermediate": replaced("chain", 3, "result"),
     "a result that another op reads": chain(
         *(Transpose(1, 0, (1, 0)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))),
-        **{"shape": (3, 3), "result": (3, 3), "equation": "ij->ij"},
+        shape=(3, 3),
+        result=(3, 3),
+        equation="ij->ij",
     ),
     "a cast that loses": chain(Cast(1, 0, "int8"), Cast(2, 1, "float64")),
     "a cast that loses half": chain(Cast(1, 0, "float32"), Cast(2, 1, "float64")),
@@ -315,7 +317,10 @@ MEANINGS = {
     ),
     "numbers in the place of bools": chain(
         *(Cast(1, 0, "float32"), Sum(2, 1, (1,)), Cast(3, 2, "bool")),
-        **{"equation": "ij->i", "result": (2,), "dtype": "bool", "given": "int8"},
+        equation="ij->i",
+        result=(2,),
+        dtype="bool",
+        given="int8",
     ),
     "another dtype of the result": replaced("square", "float32", "dtype"),
     "another dtype of an operand": replaced("square", "int16", "operands", 1, "dtype"),
@@ -391,9 +396,9 @@ def test_a_plan_of_another_format_is_named():
 
 
 def test_the_field_that_is_wrong_is_named():
-    with pytest.raises(EinsumxError, match=r"ops\[1\]\.lhs: 'x' is no integer"):
+    with pytest.raises(EinsumxError, match=r"ops\[1\]\.lhs: 'x' is not an integer"):
         Plan.from_json(replaced("product", "x", "ops", 1, "lhs"))
-    with pytest.raises(EinsumxError, match=r"operands\[0\]\.shape\[1\]: -3 is no integer from 0"):
+    with pytest.raises(EinsumxError, match=r"operands\[0\]\.shape\[1\]: -3 is not an integer from 0"):
         Plan.from_json(replaced("product", [2, -3], "operands", 0, "shape"))
 
 
@@ -454,9 +459,7 @@ def test_a_plan_made_by_hand_is_checked_before_it_runs(plan, nothing_runs):
         plan.source()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BY_HAND if not name.startswith(("an equation of", "other"))]
-)
+@pytest.mark.parametrize("name", [name for name in BY_HAND if not name.startswith(("an equation of", "other"))])
 def test_a_plan_made_by_hand_is_checked_before_it_is_drawn(name, nothing_runs):
     with pytest.raises(EinsumxError):
         BY_HAND[name].draw()
@@ -466,9 +469,10 @@ def test_a_plan_made_by_hand_is_checked_before_it_is_drawn(name, nothing_runs):
 
 
 @pytest.mark.parametrize("backend", BUILTIN)
-def test_the_plans_of_every_conformance_case_are_read(backend):
+def test_the_plans_of_conformance_cases_are_read(backend):
+    """Every fifth for each backend, others for each."""
     read = 0
-    for case in cases("quick"):
+    for case in cases("quick")[list(BUILTIN).index(backend) % 5 :: 5]:
         options = {name: value for name, value in case.options if name in ("dtype", "casting", "optimize")}
         if case.refusal is not None or not isinstance(case.equation, str):
             continue
@@ -480,7 +484,7 @@ def test_the_plans_of_every_conformance_case_are_read(backend):
             continue
         assert Plan.from_json(plan.to_json()) == plan, case.id
         read += 1
-    assert read > 100
+    assert read > 20
 
 
 def test_the_plans_inside_of_blocks_compute_their_equations(monkeypatch):
@@ -548,7 +552,7 @@ def places(data):
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(name=st.sampled_from(sorted(PLANS)), data=st.data())
 def test_other_values_in_a_stored_plan_are_refused_or_still_right(name, data):
     stored = data_of(name)
@@ -654,7 +658,7 @@ def equal_plans(draw):
     return einsumx.plan(equation, *(array.shape for array in arrays), dtypes=dtype, backend=backend)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(plan=equal_plans(), data=st.data())
 def test_other_ops_in_a_stored_plan_are_refused_or_still_right(plan, data):
     plan = Plan.from_json(dataclasses.replace(plan, device="").to_json())  # all plans are accepted as they are

@@ -1,0 +1,204 @@
+"""What workers receive, and files of runs: values that are not what they should be are errors, and nothing hangs."""
+
+import dataclasses
+import json
+import os
+import pickle
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from test_conformance_command import RUNS, conformance
+
+import einsumx
+from einsumx.blocked import Blocks
+from einsumx.conformance.results import read_runs, write_runs
+from einsumx.errors import EinsumxError
+from einsumx.lending import Dataset, Mapped, Pickled
+from einsumx.pieces import Piece, pieces_for
+from einsumx.stages import Stage
+from einsumx.worker import Job, compute_piece
+
+PLAN = einsumx.plan("ij,jk->ik", (60, 50), (50, 60), memory_limit="30 kB", stored=True)
+ARRAYS = [np.arange(3000.0).reshape(shape) % 7 for shape in ((60, 50), (50, 60))]
+
+
+def job(plan=PLAN, **fields):
+    return dataclasses.replace(Job("test", plan, tuple(map(Pickled, ARRAYS)), 1), **fields)
+
+
+def pieces(plan=PLAN):
+    return [piece for place in Blocks.outline(plan).places() for piece in pieces_for(1, plan, {0: place})]
+
+
+def sent(value):
+    """As it arrives in another process."""
+    return pickle.loads(pickle.dumps(value))
+
+
+def test_a_job_and_its_pieces_are_computed_as_they_are_sent():
+    found = np.zeros((60, 60))
+    for piece in pieces():
+        found[Blocks.outline(PLAN).box(piece.place)] += compute_piece(sent(job()), sent(piece))
+    np.testing.assert_array_equal(found, ARRAYS[0] @ ARRAYS[1])
+
+
+def with_cut(**fields):
+    return dataclasses.replace(PLAN, blocking=dataclasses.replace(PLAN.blocking, **fields))
+
+
+def with_root(**fields):
+    return with_cut(root=dataclasses.replace(PLAN.blocking.root, **fields))
+
+
+def endless():
+    """A stage that takes its own value."""
+    root = dataclasses.replace(PLAN.blocking.root)
+    object.__setattr__(root, "inputs", (root, 1))
+    return with_cut(root=root)
+
+
+JOBS = {
+    "no plan": job(None),
+    "a plan that is not cut": job(einsumx.plan("ij,jk->ik", (60, 50), (50, 60))),
+    "too few operands": job(lent=()),
+    "operands in a list": job(lent=list(map(Pickled, ARRAYS))),
+    "a backend that is no text": job(dataclasses.replace(PLAN, backend=7)),
+    "a dtype that is code": job(dataclasses.replace(PLAN, compute_dtype="__import__('os')")),
+    "operands of other shapes": job(dataclasses.replace(PLAN, operands=PLAN.operands[::-1])),
+    "an equation that is text": job(dataclasses.replace(PLAN, equation="ij,jk->ik")),
+    "a label that there is not": job(
+        dataclasses.replace(PLAN, equation=dataclasses.replace(PLAN.equation, output=(0, 9)))
+    ),
+    "no blocks": job(with_cut(counts=(0, 1, 1))),
+    "more blocks than elements": job(with_cut(counts=(10**6, 1, 1))),
+    "blocks of too few labels": job(with_cut(counts=(1,))),
+    "a number of blocks that is no integer": job(with_cut(counts=(2.0, 1, 1))),
+    "loops over labels that there are not": job(with_root(nest=(7,))),
+    "an operand that there is not": job(with_root(inputs=(0, 5))),
+    "terms of too few operands": job(with_root(terms=((0, 1),))),
+    "a stage that is text": job(with_cut(root="ij->i")),
+    "a path that is text": job(with_root(path="auto")),
+    "a result without labels": job(with_root(output=None)),
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_job_that_contradicts_itself_is_refused(job):
+    with pytest.raises(EinsumxError, match="a worker received"):
+        compute_piece(sent(job), pieces()[0])
+
+
+def test_a_stage_that_is_its_own_input_is_not_walked_for_ever():
+    assert isinstance(endless().blocking.root, Stage)
+    with pytest.raises((EinsumxError, RecursionError)):
+        compute_piece(job(endless()), pieces()[0])
+
+
+FIRST = pieces()[0]
+PIECES = {
+    "no piece": None,
+    "a place that there is not": dataclasses.replace(FIRST, place={**FIRST.place, 17: 0}),
+    "no place": dataclasses.replace(FIRST, place={}),
+    "a block that there is not": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, 10**6)),
+    "a negative block": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, -1)),
+    "a block that is text": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, "0")),
+    "no terms": dataclasses.replace(FIRST, stop=FIRST.start),
+    "more terms than there are": dataclasses.replace(FIRST, stop=10**9),
+    "a piece that is a tuple": (0, 0, {}, 0, 1),
+}
+
+
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
+def test_a_piece_that_the_plan_has_not_is_refused(piece):
+    with pytest.raises(EinsumxError, match="a worker received"):
+        compute_piece(sent(job(token="pieces")), sent(piece))
+
+
+def test_pieces_are_numbered():
+    assert all(isinstance(piece, Piece) for piece in pieces())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
+def test_a_pipe_in_the_place_of_an_operand_is_not_waited_for(tmp_path):
+    path = str(tmp_path / "operand")
+    os.mkfifo(path)
+    for lent in (Mapped(path, "<f8", (3,), (8,), 0), Dataset(path, "operand")):
+        with pytest.raises(einsumx.BackendError, match="not a regular file"):
+            lent.open()
+
+
+@pytest.mark.parametrize("dtype", ["|O", "O", "<f8,<f8", "import os", "|O8", "<U4", "<M8[s]"])
+def test_a_file_is_mapped_as_numbers_alone(tmp_path, dtype):
+    path = tmp_path / "operand"
+    path.write_bytes(bytes(800))
+    with pytest.raises(einsumx.BackendError, match="cannot read dtype"):
+        Mapped(str(path), dtype, (3,), (8,), 0).open()
+    assert Mapped(str(path), "<f8", (3,), (8,), 0).open().tolist() == [0, 0, 0]
+
+
+# -- runs of the conformance suite ----------------------------------------------------------------------------------
+
+
+def changed(**fields):
+    runs = [json.loads(json.dumps(asdict(run))) for run in RUNS]
+    runs[0].update(fields)
+    return json.dumps({"format": 1, "runs": runs})
+
+
+OUTCOME = asdict(RUNS[0].outcomes[0])
+
+HOSTILE_RUNS = {
+    "no runs": '{"format": 1, "runs": []}',
+    "a format that is true": '{"format": true, "runs": [{}]}',
+    "runs in an object": '{"format": 1, "runs": {}}',
+    "deep lists": '{"format": 1, "runs": ' + "[" * 50_000,
+    "a key twice": '{"format": 1, "format": 1, "runs": []}',
+    "seconds that are no number": changed(seconds=float("nan")),
+    "seconds that are text": changed(seconds="1"),
+    "a level with markup": changed(level="quick | <script>"),
+    "a date with markup": changed(date="2026-01-01<script>alert(1)</script>"),
+    "a date that is a number": changed(date=2026),
+    "a name that is null": changed(subject=None),
+    "a name that cannot be written": changed(subject="\ud800"),
+    "a flag that is text": changed(is_einsumx="no"),
+    "outcomes that are text": changed(outcomes="pass"),
+    "a status that there is not": changed(outcomes=[{**OUTCOME, "status": 'fail" onclick="alert(1)'}]),
+    "a status that is a list": changed(outcomes=[{**OUTCOME, "status": ["pass"]}]),
+    "a message that is a number": changed(outcomes=[{**OUTCOME, "message": 1}]),
+    "a field that there is not": changed(unknown=1),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_RUNS.values(), ids=HOSTILE_RUNS)
+def test_runs_of_strangers_that_are_none_are_refused(tmp_path, capsys, text):
+    path, page = tmp_path / "runs.json", tmp_path / "page.html"
+    path.write_text(text)
+    assert conformance("--merge", str(path), "--quiet", "--html", str(page), "--markdown", str(tmp_path / "a.md")) == 2
+    assert "does not hold runs of the conformance suite" in capsys.readouterr().err
+    assert not page.exists()
+
+
+def test_texts_in_runs_of_strangers_are_no_markup_and_no_commands(tmp_path, capsys):
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J"
+    fields = ("subject", "version", "framework", "framework_version", "device", "select", "einsumx", "python")
+    outcome = dataclasses.replace(
+        RUNS[0].outcomes[0],
+        case=evil, feature=evil, dtype=evil, status="fail", message=evil, reason=evil, reproducer=evil,
+    )  # fmt: skip
+    run = dataclasses.replace(RUNS[0], **dict.fromkeys(fields, evil), platform=evil, outcomes=(outcome,))
+    path, page = tmp_path / "runs.json", tmp_path / "page.html"
+    write_runs(path, [run, RUNS[1]])
+    assert run in read_runs(path)
+    conformance("--merge", str(path), "--quiet", "--html", str(page), "--markdown", str(tmp_path / "runs.md"))
+    assert "\x1b" not in capsys.readouterr().out
+    for text in (page.read_text(), (tmp_path / "runs.md").read_text()):
+        assert "<script>alert" not in text
+        assert "<img" not in text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
+def test_a_pipe_in_the_place_of_runs_is_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "runs.json")
+    assert conformance("--merge", str(tmp_path / "runs.json"), "--quiet") == 2
+    assert "not a regular file" in capsys.readouterr().err
