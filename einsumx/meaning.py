@@ -17,10 +17,10 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.bind import SizedEquation, bind, label_names
-from einsumx.cost import slot_dtypes
+from einsumx.cost import layouts, slot_dtypes
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError
-from einsumx.layout import contiguous
+from einsumx.layout import contiguous, reshaped
 from einsumx.ops import (
     Cast,
     Copy,
@@ -37,7 +37,7 @@ from einsumx.ops import (
     sources,
 )
 from einsumx.parse import parse_text
-from einsumx.plan import Path, Plan
+from einsumx.plan import Operand, Path, Plan
 from einsumx.strict import MOST_AXES, PLAN
 from einsumx.traits import Traits
 from einsumx.verify import between, replay, verify
@@ -80,19 +80,25 @@ def check_fits(plan: Plan, traits: Traits) -> None:
         EinsumxError: it has not.
     """
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    dtypes = slot_dtypes(plan)
+    lies = layouts(plan, shapes, slot_dtypes(plan))
     for op in plan.ops:
-        read = sources(op)
-        if not _fits(op, [shapes[slot] for slot in read], dtypes[read[0]], traits):
+        if not _fits(op, [lies[slot] for slot in sources(op)], traits):
             raise EinsumxError(f"{plan.backend} cannot run {_said(op)}, an op of this plan; make the plan again")
 
 
-def _fits(op: Op, shapes: Sequence[Sequence[int]], dtype: str, traits: Traits) -> bool:
+def _fits(op: Op, read: Sequence[Operand], traits: Traits) -> bool:
+    """Whether a backend with these traits runs an op, and takes for a view what the plan takes for one."""
+    shapes, dtype, strides = [each.shape for each in read], read[0].dtype, read[0].strides
     match op:
         case Expand() | First():
             return traits.strided
+        case Reshape():
+            return strides is None or not traits.strided or reshaped(shapes[0], strides, op.shape) is not None
         case Transpose():
-            return traits.max_transpose_axes is None or len(op.axes) <= traits.max_transpose_axes
+            most = traits.max_transpose_axes
+            return bool(op.reason) != traits.strided and (most is None or len(op.axes) <= most)
+        case Diagonal():
+            return bool(op.reason) != traits.strided
         case Sum():
             return traits.max_sum_axes is None or len(shapes[0]) <= traits.max_sum_axes
         case Matmul():
@@ -113,7 +119,7 @@ def _fits(op: Op, shapes: Sequence[Sequence[int]], dtype: str, traits: Traits) -
                 and len(labels) <= traits.native_max_labels
                 and (len(op.operands) <= max(traits.native_max_operands, 2))
             )
-        case Reshape() | Diagonal() | Copy() | Cast() | Multiply():
+        case Copy() | Cast() | Multiply():
             return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -289,15 +289,12 @@ def _row(check_item: Check, most: int | None) -> Check:
 
 def _collection(kind: type, checks: Sequence[Check]) -> Check:
     """A frozenset, or a dict from its first type to its second."""
+    check_kind = _exactly(kind)
 
     def check(value: Any, seen: Seen) -> None:
-        if type(value) is not kind:
-            raise _Wrong(f"{shown(value)} is not {kind.__name__}")
-        columns: Sequence[Iterable[Any]] = [value]
-        if isinstance(value, dict):
-            columns = [value.keys(), value.values()]
-        for column, check_item in zip(columns, checks):
-            for item in column:
+        check_kind(value, seen)
+        for row in value.items() if kind is dict else zip(value):
+            for item, check_item in zip(row, checks):
                 check_item(item, seen)
 
     return check
