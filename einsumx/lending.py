@@ -71,10 +71,10 @@ class Dataset:
     name: str
 
     def open(self) -> Any:
-        import h5py
-
         if Path(self.path).exists() and not Path(self.path).is_file():  # a pipe is waited for without end
             raise BackendError(f"a worker cannot read an operand from {self.path}: it is not a regular file")
+        import h5py
+
         return h5py.File(self.path, "r")[self.name]
 
 
