@@ -8,6 +8,7 @@ __all__ = [
     "BlockError",
     "EinsumxError",
     "EquationError",
+    "JournalError",
     "MemoryLimitError",
     "PathError",
     "SizeError",
@@ -44,6 +45,10 @@ class BackendError(EinsumxError, TypeError):
 
 class BlockError(EinsumxError, RuntimeError):
     """A block that a worker of an executor could not compute; its cause is what the worker raised."""
+
+
+class JournalError(EinsumxError, ValueError):
+    """The file of ``resume=`` is damaged, in use, or the journal of another contraction or of other operands."""
 
 
 class MemoryLimitError(EinsumxError, MemoryError):

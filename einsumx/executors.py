@@ -1,4 +1,8 @@
-"""Executors that are not of the caller's process: of processes on this machine or elsewhere, or of a Dask cluster."""
+"""Executors that are not of the caller's process: of processes on this machine or elsewhere, or of a Dask cluster.
+
+A block of the result that is computed in one piece is written by its worker, where other processes can write it, and
+sent to the caller else. Pieces that are added up go to the caller.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -18,7 +23,8 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.hands import Hands, Values, Work
 from einsumx.lending import Lender, Lent, file_of
-from einsumx.pieces import Part, Piece, block_bytes, cut, parts_of, terms_of
+from einsumx.outlets import Outlet, Permit
+from einsumx.pieces import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
 from einsumx.progress import Progress
 from einsumx.registry import get_backend
 from einsumx.sources import Source, host_array
@@ -45,10 +51,33 @@ class _RemoteHands(Hands):
         except BaseException:
             self._lender.close()
             raise
-        self.job = Job(uuid4().hex, self.plan, lent, min(workers, self.window))
+        self._permit: Permit | None = None
+        self._outlet: Outlet | None = None
+        self.job = Job(uuid4().hex, self.plan, lent, workers)
+
+    def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
+        pieces = super().pieces(left)
+        self._begin(pieces)
+        return pieces
+
+    def _begin(self, pieces: Sequence[Piece]) -> None:
+        """Have workers write blocks themselves, if these are computed in one piece each."""
+        self._withdraw()
+        place = self.work.target.place(self.plan)
+        if place is not None and Permit.is_possible() and not any(piece.start for piece in pieces):
+            self._permit = Permit()
+            self._outlet = self._permit.outlet(place)
+        self.job = replace(self.job, workers=min(self.workers, self.window))
+
+    def _withdraw(self) -> None:
+        permit, self._permit, self._outlet = self._permit, None, None
+        if permit is not None:
+            permit.withdraw()
 
     @property
     def window(self) -> int:
+        if self._outlet is not None and self.local:  # nothing comes back
+            return 2 * self.workers
         # While one of the values arrives, it is there twice: as bytes and as an array.
         held = self.work.room // max(block_bytes(self.plan), 1) - 1
         return max(1, min(2 * self.workers, held))
@@ -58,10 +87,13 @@ class _RemoteHands(Hands):
         return self._lender.lend(source)
 
     def submit(self, piece: Piece) -> Future[Any]:
-        future: Future[Any] = self.executor.submit(compute_piece, self.job, piece)
+        future: Future[Any] = self.executor.submit(compute_piece, self.job, piece, self._outlet)
         return future
 
     def received(self, piece: Piece, value: Any) -> Array:
+        if value is None:
+            return None
+        self._outlet = None  # a worker that could have written this did not see the files
         return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.plan.device)
 
     def goes_on(self, piece: Piece, error: Exception) -> bool:
@@ -70,7 +102,10 @@ class _RemoteHands(Hands):
     def close(self, running: Sequence[Future[Any]]) -> None:
         for future in running:
             future.cancel()
-        self._lender.close()
+        try:
+            self._withdraw()
+        finally:
+            self._lender.close()
 
 
 class _LocalHands(_RemoteHands):
@@ -137,7 +172,7 @@ class _DaskHands(_RemoteHands):
         return file_of(source.on_host())
 
     def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
-        pieces, terms = super().pieces(left), terms_of(self.plan)
+        pieces, terms = pieces_for(self.workers, self.plan, left), terms_of(self.plan)
         parts = len(pieces) // max(len(left), 1)
         # A worker has all blocks of a piece at once, beside what it computes.
         room = self.plan.limit - self.plan.blocking.peak_bytes
@@ -146,6 +181,7 @@ class _DaskHands(_RemoteHands):
             pieces = cut(self.plan, left, parts)
         self._parts = [self._brought(piece) for piece in pieces]
         self._uses = Counter(part for parts in self._parts for part in parts)
+        self._begin(pieces)
         return pieces
 
     def _brought(self, piece: Piece) -> list[Part]:
@@ -159,7 +195,9 @@ class _DaskHands(_RemoteHands):
     def submit(self, piece: Piece) -> Future[Any]:
         parts = self._parts[piece.number]
         held = [self._held(part) for part in parts]
-        future: Future[Any] = self.executor.submit(compute_piece, self.job, piece, parts, held, pure=False)
+        future: Future[Any] = self.executor.submit(
+            compute_piece, self.job, piece, self._outlet, parts, held, pure=False
+        )
         return future
 
     def _held(self, part: Part) -> Any:

@@ -17,12 +17,13 @@ from einsumx.errors import BlockError
 from einsumx.pieces import Piece, pieces_for, terms_of
 from einsumx.progress import Progress, reported
 from einsumx.sources import Source
+from einsumx.targets import Target
 from einsumx.threads import sharing
 
 __all__ = ["Hands", "Values", "Work"]
 
 Values: TypeAlias = Generator[tuple[int, Array], None, None]
-"""Blocks of a result by their numbers."""
+"""Blocks of a result by their numbers; None for one that its worker has written where it belongs."""
 
 RETRIES = 2
 """How often a piece is given to another worker, after the one that had it died."""
@@ -37,12 +38,14 @@ class Work:
         adapter: of the framework that computes.
         operands: how each is read.
         room: bytes of the memory limit that the result leaves to the caller.
+        target: where the result goes.
     """
 
     plan: BlockedPlan
     adapter: Adapter
     operands: Sequence[Source]
     room: int
+    target: Target
 
 
 class Hands:
@@ -164,7 +167,7 @@ class Hands:
         return self.work.operands[number].read(box)
 
     def received(self, piece: Piece, value: Any) -> Array:
-        """What a worker gave back, as an array of the framework."""
+        """What a worker gave back, as an array of the framework; None if it has written that where it belongs."""
         return value
 
     def goes_on(self, piece: Piece, error: Exception) -> bool:

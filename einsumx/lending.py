@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from einsumx.errors import BackendError
-from einsumx.files import open_regular
+from einsumx.files import forget_after_fork, open_regular
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
@@ -45,14 +45,16 @@ class Mapped:
     strides: tuple[int, ...]
     offset: int
 
-    def open(self) -> Any:
+    def open(self, *, writable: bool = False) -> Any:
+        """The array in its file; what is written to one that is not ``writable`` stays in this process."""
         np = get_backend("numpy").xp
         if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}", self.dtype):
             raise BackendError(f"a worker cannot read dtype {self.dtype!a:.80} from a file")
         try:
-            with open_regular(self.path) as file:
-                # Pages are private when written to, which nobody does: frameworks warn of arrays that are read-only.
-                buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            with open_regular(self.path, writable=writable) as file:
+                # An operand is not opened read-only, as frameworks warn of such arrays; nobody writes to it.
+                access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY
+                buffer = mmap.mmap(file.fileno(), 0, access=access)
         except FileNotFoundError as error:
             raise BackendError(
                 f"a worker does not find {self.path}, where an operand lies; one that is on another machine needs "
@@ -113,20 +115,6 @@ def _address(array: Any) -> int:
     return address
 
 
-_lent_memory: set[int] = set()
-"""Open descriptors of memory that is lent."""
-
-
-def _close_lent_memory() -> None:
-    """In the child of a fork: memory is let go by the caller alone."""
-    while _lent_memory:
-        os.close(_lent_memory.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_lent_memory)
-
-
 class Lender:
     """Lends operands to processes: those in memory are written to a file each, once, until :meth:`close`.
 
@@ -174,7 +162,7 @@ class Lender:
         free = free_host_bytes() if self._local and hasattr(os, "memfd_create") else None
         if free is not None and free > 2 * size:
             self._memory.append(os.memfd_create("einsumx"))
-            _lent_memory.add(self._memory[-1])
+            forget_after_fork.add(self._memory[-1])
             return f"/proc/{os.getpid()}/fd/{self._memory[-1]}"
         self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-"))
         return str(Path(self._folders[-1].name, "operand"))
@@ -183,7 +171,7 @@ class Lender:
         """Remove what was written. Workers that have it open go on reading."""
         while self._memory:
             descriptor = self._memory.pop()
-            _lent_memory.discard(descriptor)
+            forget_after_fork.discard(descriptor)
             os.close(descriptor)
         while self._folders:
             self._folders.pop().cleanup()

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
+from einsumx.backing import check_whole, name_of
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.executors import Crew
 from einsumx.explain import tell_blocks
+from einsumx.fingerprints import fingerprint
 from einsumx.hands import Values, Work
+from einsumx.journal import Journal
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
 from einsumx.log import log
 from einsumx.prepare import Options, Written, check_operand, result_dtype, result_order, sized_equation
-from einsumx.progress import Journal, Ledger, Progress, reported
+from einsumx.progress import Ledger, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
 from einsumx.registry import get_backend, owner
@@ -43,7 +46,7 @@ class Limited:
         sources: how each operand is read.
         target: where the result goes.
         within: the same contraction under another limit in bytes, and without a journal.
-        journal: where the blocks that are done are written down; None where they are not.
+        resume: the name of the journal, in which the blocks that are done are written down; None where there is none.
         crew: who computes blocks: an executor or several devices; None for the caller alone.
         room: bytes of the limit that the result leaves.
     """
@@ -53,7 +56,7 @@ class Limited:
     sources: tuple[Source, ...]
     target: Target
     within: Callable[[int], Limited]
-    journal: Journal | None = None
+    resume: str | os.PathLike[str] | None = None
     crew: Crew | Devices | None = None
     room: int = 0
 
@@ -73,7 +76,7 @@ def plan_within(
     devices: Sequence[str] = (),
     beside: int = 0,
 ) -> Limited:
-    """How a contraction of these operands runs under a limit; nothing is computed or written but the journal's start.
+    """How a contraction of these operands runs under a limit; nothing is computed or written.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does.
@@ -130,7 +133,7 @@ def plan_within(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, within, Journal(resume, plan), crew, room)
+    return Limited(plan, adapter, tuple(found), goes, within, resume, crew, room)
 
 
 def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
@@ -191,15 +194,56 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     Raises:
         MemoryLimitError: memory ran out, and there is no plan that takes less.
     """
-    ledger = Ledger(limited.plan, limited.journal)
-    tell_blocks(limited.plan)
-    while (error := _ran_out(limited, ledger, progress)) is not None:
-        limited = _with_less(limited, ledger, error)
-        log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
+    for number, source in enumerate(limited.sources):
+        if source.stored is not None:
+            check_whole(f"operand {number}", source.stored)
+    with _journal(limited) as journal:
+        limited.target.reserve()
+        ledger = Ledger(limited.plan, journal)
+        if journal is not None:
+            _verify(ledger, journal, limited)
         tell_blocks(limited.plan)
-    if limited.journal is not None:
-        limited.journal.finish()
-    return limited.target.done()
+        while (error := _ran_out(limited, ledger, progress)) is not None:
+            limited = _with_less(limited, ledger, error)
+            log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
+            tell_blocks(limited.plan)
+        if journal is not None:
+            limited.target.sync()
+            journal.finish()
+        return limited.target.done()
+
+
+@contextmanager
+def _journal(limited: Limited) -> Iterator[Journal | None]:
+    """The journal of a contraction, open, if it has one."""
+    if limited.resume is None:
+        yield None
+        return
+    out = limited.target.out
+    known = [fingerprint(source, out, limited.plan.limit) for source in limited.sources]
+    for source in limited.sources:
+        source.close()
+    with closing(Journal(limited.resume, limited.plan, known, name_of(out))) as journal:
+        yield journal
+
+
+def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
+    """See that the blocks that the journal has are in ``out=`` as they were written; a warning says which are not."""
+    recorded, name, file = len(journal.done), name_of(limited.target.out), os.fspath(limited.resume or "")
+    differing = ledger.verify(limited.target)
+    if recorded:
+        log.info("blocks: %d of %d are done already", recorded - len(differing), limited.plan.blocks)
+    if not differing:
+        return
+    why = "out= was made anew or changed since"
+    if journal.was != name:
+        why = f"out= is {name or 'an array without a name'}, and they were written to {journal.was[:200] or 'another'}"
+    warnings.warn(
+        f"{len(differing)} of the {recorded} finished blocks that resume={file!r} names are not in out= as they were "
+        f"written, and are computed again; {why}",
+        RuntimeWarning,
+        stacklevel=6,
+    )
 
 
 def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
@@ -207,21 +251,24 @@ def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseExcept
     plan, adapter, target = limited.plan, limited.adapter, limited.target
     outline = Blocks.outline(plan)
     left = {number: place for number, place in enumerate(outline.places()) if not ledger.has(outline.box(place))}
+    missing = set(left)
     is_writing = False
     try:
         if limited.crew is None:
             values = _one_by_one(limited, left, progress)
         else:
-            work = Work(plan, adapter, limited.sources, limited.room)
+            work = Work(plan, adapter, limited.sources, limited.room, target)
             values = limited.crew.values(work, left, progress)
         with closing(values):
             for number, block in values:
                 box = outline.box(left[number])
-                is_writing = True
-                target.put(box, block)
-                is_writing = False
+                if block is not None:  # else its worker has written it
+                    is_writing = True
+                    target.put(box, block)
+                    is_writing = False
                 del block
-                ledger.add(box, target.flush)
+                ledger.add(box, target)
+                missing.discard(number)
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):
@@ -229,6 +276,8 @@ def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseExcept
         # A fresh result of a framework whose arrays are never written to is lost when a block cannot be put into it.
         ledger.forget(everything=is_writing and not target.outlives)
         return cause.with_traceback(None)  # whose frames hold on to blocks
+    if missing:
+        raise AssertionError(f"blocks {sorted(missing)[:10]} were not computed")
     return None
 
 
@@ -257,7 +306,7 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         RuntimeWarning,
         stacklevel=6,
     )
-    return replace(less, target=limited.target if ledger else less.target, journal=limited.journal)
+    return replace(less, target=limited.target if ledger else less.target)
 
 
 def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress) -> Values:

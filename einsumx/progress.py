@@ -1,9 +1,7 @@
-"""How far a blocked contraction is: told to people, and written down for a run that goes on from there."""
+"""How far a blocked contraction is: told to people, and which blocks of its result are written."""
 
 from __future__ import annotations
 
-import json
-import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,15 +9,16 @@ from contextlib import contextmanager
 from importlib import import_module
 from logging import INFO
 from math import prod
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from einsumx.blocked import BlockedPlan, Box
 from einsumx.errors import BackendError
+from einsumx.journal import Journal
 from einsumx.log import log
 from einsumx.stages import ranges
+from einsumx.targets import Target
 
-__all__ = ["Journal", "Ledger", "Progress", "reported"]
+__all__ = ["Ledger", "Progress", "reported"]
 
 Progress: TypeAlias = bool | Callable[[int, int], object]
 """True for a bar of tqdm's; or what is called with the steps that are done, and with how many there are."""
@@ -84,58 +83,6 @@ def _tqdm() -> Any:
         ) from error
 
 
-class Journal:
-    """The blocks of a result that are done, in a file: a line that tells the plan, then a line a block.
-
-    Args:
-        path: of the file; where there is one, it is gone on with.
-        plan: whose blocks they are.
-
-    Attributes:
-        done: the numbers of the blocks that are done.
-
-    Raises:
-        ValueError: the file is of another plan, or is no journal.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], plan: BlockedPlan) -> None:
-        self._path = Path(path)
-        self.done: set[int] = set()
-        header = _identity(plan)
-        if self._path.exists():
-            first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
-            self._check(first, header)
-            self.done = set(map(int, lines[:-1]))
-            if lines[-1]:  # a line that the end of the process cut off
-                os.truncate(self._path, self._path.stat().st_size - len(lines[-1]))
-        else:
-            part = self._path.with_name(f"{self._path.name}.part")
-            _write(part, "w", json.dumps(header) + "\n")
-            part.replace(self._path)
-
-    def add(self, number: int) -> None:
-        """Write down that a block is done; it is on the disk when this returns."""
-        _write(self._path, "a", f"{number}\n")
-        self.done.add(number)
-
-    def finish(self) -> None:
-        """Remove the file: there is nothing left to go on with."""
-        self._path.unlink()
-
-    def _check(self, first: str, header: dict[str, Any]) -> None:
-        try:
-            found = json.loads(first)
-            theirs = {name: found[name] for name in header}
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"resume={str(self._path)!r} is a file, but no journal of a contraction") from None
-        for name, value in header.items():
-            if theirs[name] != value:
-                raise ValueError(
-                    f"resume={str(self._path)!r} is the journal of another plan: its {name} is {theirs[name]!r}, but "
-                    f"this one's is {value!r}; ask for the same, or remove the file to start anew"
-                )
-
-
 class Ledger:
     """Which blocks of a result are written: those of the plan it began with, also where another one cuts them up.
 
@@ -152,24 +99,40 @@ class Ledger:
         self._done = set(journal.done) if journal is not None else set()
         self._left: Counter[int] = Counter()
 
+    def verify(self, target: Target) -> set[int]:
+        """Read the blocks that the journal says are done, and forget those that are not as they were written.
+
+        Returns:
+            The numbers of these.
+        """
+        if self._journal is None:
+            return set()
+        done = self._journal.done.items()
+        differing = {number for number, digest in done if target.digest(self._box(number)) != digest}
+        if differing:
+            self._journal.drop(differing)
+            self._done -= differing
+        return differing
+
     def has(self, box: Box) -> bool:
         """Whether all of ``box`` is written, as a part of one block."""
         found = self._find(box)
         return found is not None and found[0] in self._done
 
-    def add(self, box: Box, flush: Callable[[], None]) -> None:
-        """Hear that ``box`` is written; where a block is complete with it, it is flushed and written down."""
+    def add(self, box: Box, target: Target) -> None:
+        """Hear that ``box`` is written; where a block is complete with it, that is written down."""
         found = self._find(box)
         if found is None:
+            self._overwritten(box, target)
             return
-        number, size = found
-        left = self._left.pop(number, size) - _size(box)
+        number, whole = found
+        left = self._left.pop(number, _size(whole)) - _size(box)
         if left:
             self._left[number] = left
             return
         if self._journal is not None:
-            flush()
-            self._journal.add(number)
+            target.flush()
+            self._journal.add(number, target.digest(whole))
         self._done.add(number)
 
     def forget(self, *, everything: bool) -> None:
@@ -182,37 +145,42 @@ class Ledger:
         """Whether there is a block that is all written."""
         return bool(self._done)
 
-    def _find(self, box: Box) -> tuple[int, int] | None:
-        """The number and the size of the block that has all of ``box``; None where several have parts of it."""
-        number, whole = 0, [slice(0, size) for size in self._shape]
+    def _find(self, box: Box) -> tuple[int, Box] | None:
+        """The number of the block that has all of ``box``, and its place; None where several have parts of it."""
+        number, cuts = 0, []
         for axis, blocks in self._cuts:
             at = bisect_right(blocks, box[axis].start, key=lambda block: block.start) - 1
             if box[axis].stop > blocks[at].stop:
                 return None
-            number, whole[axis] = number * len(blocks) + at, blocks[at]
-        return number, _size(whole)
+            number = number * len(blocks) + at
+            cuts.append(blocks[at])
+        return number, self._whole(cuts)
+
+    def _overwritten(self, box: Box, target: Target) -> None:
+        """Hear that parts of several blocks were written again, whose last bits may be others now."""
+        if self._journal is None:
+            return
+        for number in sorted(self._done):
+            whole = self._box(number)
+            if all(ours.start < theirs.stop and theirs.start < ours.stop for ours, theirs in zip(box, whole)):
+                target.flush()
+                self._journal.add(number, target.digest(whole))
+
+    def _box(self, number: int) -> Box:
+        """The place of the block of that number."""
+        cuts = []
+        for _, blocks in reversed(self._cuts):
+            number, at = divmod(number, len(blocks))
+            cuts.append(blocks[at])
+        return self._whole(reversed(cuts))
+
+    def _whole(self, cuts: Iterable[slice]) -> Box:
+        """The place of a block, from the parts of the axes that are cut."""
+        whole = [slice(0, size) for size in self._shape]
+        for (axis, _), block in zip(self._cuts, cuts):
+            whole[axis] = block
+        return tuple(whole)
 
 
 def _size(box: Iterable[slice]) -> int:
     return prod(axis.stop - axis.start for axis in box)
-
-
-def _write(path: Path, mode: str, text: str) -> None:
-    """Write to a file, and wait until it is on the disk."""
-    with path.open(mode, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _identity(plan: BlockedPlan) -> dict[str, Any]:
-    """What must be the same for a run to go on where another one stopped."""
-    return {
-        "equation": plan.equation.text,
-        "shapes": [list(operand.shape) for operand in plan.operands],
-        "dtypes": [operand.dtype for operand in plan.operands],
-        "dtype": plan.dtype,
-        "memory_limit": plan.limit,
-        "blocks": list(plan.blocking.counts),
-        "loops": list(plan.blocking.order),
-    }

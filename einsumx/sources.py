@@ -45,12 +45,14 @@ class Source:
         lies_there: whether blocks of it are views on the device.
         read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_expect: whether to tell it what is read soon is of use.
+        stored: what it is read from, a memory map or anything that is read by slices; None for an array in memory.
     """
 
     operand: Operand
     lies_there: bool
     read_rate: float | None = None
     can_expect: bool = False
+    stored: Any = None
 
     def read(self, box: Box) -> Array:
         """The part of it that lies in ``box``, on the device."""
@@ -66,6 +68,10 @@ class Source:
         Raises:
             BackendError: it lies in another memory than the host's.
         """
+        raise NotImplementedError
+
+    def host_block(self, box: Box) -> Any:
+        """The part of it that lies in ``box``, as a NumPy array with the same values."""
         raise NotImplementedError
 
     def expect(self, box: Box) -> None:
@@ -90,14 +96,17 @@ class _OnDevice(Source):
         device = self._adapter.device(self._array)
         if not _is_host(device):
             raise BackendError(f"an operand on {device} reaches no other process; pass an executor of threads")
+        return self._numpys(self._array)
+
+    def host_block(self, box: Box) -> Any:
+        return self._numpys(self._adapter.part(self._array, box))
+
+    def _numpys(self, array: Array) -> Any:
         try:
-            return self._adapter.to_numpy(self._array)
-        except (
-            TypeError
-        ):  # NumPy has no such dtype: in the one that its sums are accumulated in, it has the same values
-            return self._adapter.to_numpy(
-                self._adapter.cast(self._array, dict(self._adapter.cpu.widen)[self.operand.dtype])
-            )
+            return self._adapter.to_numpy(array)
+        except TypeError:
+            # NumPy has no such dtype: in the one that its sums are accumulated in, it has the same values.
+            return self._adapter.to_numpy(self._adapter.cast(array, dict(self._adapter.cpu.widen)[self.operand.dtype]))
 
 
 class _Mapped(_OnDevice):
@@ -107,13 +116,16 @@ class _Mapped(_OnDevice):
 
     def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
         super().__init__(array, adapter)
-        self._mapped = mapped
+        self.stored = mapped
 
     def on_host(self) -> Any:
-        return self._mapped
+        return self.stored
+
+    def host_block(self, box: Box) -> Any:
+        return self.stored[box]
 
     def expect(self, box: Box) -> None:
-        _will_need(self._mapped[box])
+        _will_need(self.stored[box])
 
 
 class _Elsewhere(_OnDevice):
@@ -137,6 +149,11 @@ class _OnHost(Source):
         self.operand = operand
         self.lies_there = False
         self.read_rate = _FROM_FILES if is_stored(array) else None
+        in_memory = isinstance(array, _OfAnother) or (is_host_array(array) and mapping(array) is None)
+        self.stored = None if in_memory else array
+
+    def host_block(self, box: Box) -> Any:
+        return host_array(self._array[box])
 
     def read(self, box: Box) -> Array:
         block = host_array(self._array[box])

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.adapter import Adapter, Array
+from einsumx.backing import bytes_of_file, reserve, sync
 from einsumx.blocked import BlockedPlan, Box
 from einsumx.blocking import Landing
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError
+from einsumx.fingerprints import PART, digest, parts_of_box
+from einsumx.outlets import Place, place
 from einsumx.prepare import check_out_dtype
 from einsumx.registry import get_backend, owner
 from einsumx.sources import is_host_array, is_stored, mapping
 
-__all__ = ["Target", "landing", "target"]
+__all__ = ["Target", "landing", "target", "write"]
 
 
 class Target:
@@ -25,16 +28,37 @@ class Target:
 
     Attributes:
         outlives: whether it goes to where it is found again when this process has ended.
+        out: what the user gave, where it outlives the process.
     """
 
     outlives: bool = False
+    out: Any = None
+
+    def reserve(self) -> None:
+        """Have room set aside for all of it on the disk, before any work.
+
+        Raises:
+            OSError: there is none.
+            BackendError: its file was truncated.
+        """
+
+    def place(self, plan: BlockedPlan) -> Place | None:
+        """Where other processes can write the blocks of ``plan``; None where only this one can."""
+        return None
 
     def put(self, box: Box, block: Array) -> None:
         """Write a block to its place, in the dtype of the result."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """See that what was written would outlive this process, where it goes to a file."""
+        """See that what was written outlives this process, where it goes to a file."""
+
+    def sync(self) -> None:
+        """See that what was written outlives the machine's own end."""
+
+    def digest(self, box: Box) -> str:
+        """A digest of a block as it is stored; it is read for that, in no more memory than the block took."""
+        raise NotImplementedError
 
     def done(self) -> Array:
         """What the user gets, when all blocks are written."""
@@ -88,29 +112,48 @@ class _Array(Target):
 
 
 class _Host(Target):
-    """Anything that takes NumPy arrays by slices."""
+    """Anything that takes NumPy arrays by slices.
 
-    def __init__(self, out: Any, adapter: Adapter) -> None:
-        self._out, self._adapter = out, adapter
-        self.outlives = mapping(out) is not None if is_host_array(out) else True
+    Args:
+        out: it.
+        adapter: of the framework whose blocks come.
+        size: bytes of an element of a block.
+    """
+
+    def __init__(self, out: Any, adapter: Adapter, size: int) -> None:
+        self.out, self._adapter, self._size = out, adapter, size
+        self._is_array = is_host_array(out)
+        self.outlives = mapping(out) is not None if self._is_array else True
+
+    def reserve(self) -> None:
+        if self._is_array:
+            reserve(self.out)
+
+    def place(self, plan: BlockedPlan) -> Place | None:
+        return place(self.out, plan)
 
     def put(self, box: Box, block: Array) -> None:
-        numpy = get_backend("numpy")
-        values = self._adapter.to_numpy(block)
-        if is_host_array(self._out):
-            numpy.put(self._out, box, values)
-            return
-        with numpy.xp.errstate(all="ignore"):
-            self._out[box] = numpy.xp.asarray(values, dtype=self._out.dtype)
+        write(self.out, box, self._adapter.to_numpy(block))
 
     def flush(self) -> None:
-        mapped = mapping(self._out) if is_host_array(self._out) else getattr(self._out, "file", self._out)
-        flush = getattr(mapped, "flush", None)
+        # The pages of a map are the system's already.
+        flush = None if self._is_array else getattr(getattr(self.out, "file", self.out), "flush", None)
         if flush is not None:
             flush()
 
+    def sync(self) -> None:
+        sync(self.out)
+
+    def digest(self, box: Box) -> str:
+        size = itemsize(get_backend("numpy").dtype_name(self.out.dtype))
+        most = PART
+        if not self._is_array:  # of which slices are copies, and small ones may be decoded from one large chunk
+            most = max(PART, self._size * prod(axis.stop - axis.start for axis in box))
+        numpy = get_backend("numpy").xp
+        return digest(numpy.asarray(self.out[part]) for part in parts_of_box(box, size, most))
+
     def done(self) -> Any:
-        return self._out
+        return self.out
 
 
 class _Other(Target):
@@ -139,6 +182,16 @@ class _Late(Target):
     def done(self) -> Array:
         self._final.put(self._box, self._fresh.done())
         return self._final.done()
+
+
+def write(out: Any, box: Box, values: Any) -> None:
+    """Write a block to its place in what takes NumPy arrays by slices."""
+    numpy = get_backend("numpy")
+    if is_host_array(out):
+        numpy.put(out, box, values)
+        return
+    with numpy.xp.errstate(all="ignore"):
+        out[box] = numpy.xp.asarray(values, dtype=out.dtype)
 
 
 def landing(
@@ -192,14 +245,14 @@ def _given(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Any], out: An
     if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
         raise BackendError(f"out= is a {kind} that is open for reading alone")
     if theirs is None:
-        return _Host(out, adapter)
+        return _Host(out, adapter, itemsize(plan.dtype))
     theirs.check_out(out, [array for array in operands if owner(array) is theirs])
     where = theirs.device(out)
     if theirs is adapter and (where == plan.device or not where or not plan.device):
-        return _Host(out, adapter) if theirs is numpy else _Array(out, adapter)
+        return _Host(out, adapter, itemsize(plan.dtype)) if theirs is numpy else _Array(out, adapter)
     if where.partition(":")[0] not in ("", "cpu"):
         raise BackendError(f"out= is on {where}, but {adapter.name} computes the result on {plan.device}")
-    return _Host(out, adapter) if theirs is numpy else _Other(out, theirs, adapter)
+    return _Host(out, adapter, itemsize(plan.dtype)) if theirs is numpy else _Other(out, theirs, adapter)
 
 
 # -- overlap ------------------------------------------------------------------------------------------------------
@@ -244,15 +297,5 @@ def _in_one_file(first: Any, second: Any) -> bool:
             return False
     except OSError:
         return True
-    (start, stop), (other, end) = (_bytes_of_file(mapped, array) for mapped, array in found)
+    (start, stop), (other, end) = (bytes_of_file(mapped, array) for mapped, array in found)
     return start < end and other < stop
-
-
-def _bytes_of_file(mapped: Any, array: Any) -> tuple[int, int]:
-    """From which byte of the file to which an array reaches."""
-    origin = mapped.__array_interface__["data"][0] - mapped.offset
-    first = last = array.__array_interface__["data"][0] - origin
-    for stride, size in zip(array.strides, array.shape):
-        first += min(stride * (size - 1), 0)
-        last += max(stride * (size - 1), 0)
-    return first, last + array.itemsize if array.size else first

@@ -1,4 +1,4 @@
-"""What the workers of an executor do in processes of their own: compute pieces, and keep what the next ones need."""
+"""What the workers of an executor do in processes of their own: compute pieces, write them, keep what others need."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 from einsumx.adapter import Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, compute, contracting
 from einsumx.lending import Lent
+from einsumx.outlets import Outlet
 from einsumx.pieces import Part, Piece, part_of
 from einsumx.received import check_job, check_piece
 from einsumx.registry import get_backend
 from einsumx.sources import sources
+from einsumx.targets import write
 from einsumx.threads import sharing
 
 __all__ = ["Job", "compute_piece"]
@@ -51,23 +53,39 @@ class _Bench:
         self._opened = dict(zip(lent, found))
         self._brought: Mapping[Part, Any] = {}
         self._blocks = Blocks(job.plan, contracting(job.plan, self._adapter), self._adapter.add)
+        self._written: tuple[Outlet, Any] | None = None
 
     @property
     def keeps(self) -> bool:
-        """Whether there are values that a further piece may need."""
-        return self._blocks.keeps
+        """Whether there is something that a further piece may need."""
+        return self._blocks.keeps or self._written is not None
 
-    def compute(self, piece: Piece, brought: Mapping[Part, Any]) -> Any:
-        """A piece, as a NumPy array."""
+    def compute(self, piece: Piece, brought: Mapping[Part, Any], outlet: Outlet | None) -> Any:
+        """A piece, as a NumPy array; None if it was written where it belongs."""
         check_piece(self._plan, piece)
         self._brought = brought
         with sharing(self._workers, self._adapter.name):
             value = compute(self._blocks.value(piece.place, piece.start, piece.stop), self._read)
         self._brought = {}
-        return self._adapter.to_numpy(value)
+        found = self._adapter.to_numpy(value)
+        return None if outlet is not None and self._write(outlet, self._blocks.box(piece.place), found) else found
+
+    def _write(self, outlet: Outlet, box: Box, values: Any) -> bool:
+        """Write a block where it belongs; whether this process can and may do so."""
+        with outlet.permitted() as is_permitted:
+            if not is_permitted:
+                return False
+            if self._written is None or self._written[0] != outlet:
+                self._written = outlet, outlet.open()
+            out = self._written[1]
+            if out is None:
+                return False
+            write(out, box, values)
+        return True
 
     def _read(self, number: int, box: Box) -> Array:
         if number in self._opened:
+            self._opened[number].expect(box)
             return self._opened[number].read(box)
         return self._adapter.from_numpy(self._brought[part_of(number, box)], self._device)
 
@@ -110,11 +128,17 @@ class _Shelves(threading.local):
 _shelves = _Shelves()
 
 
-def compute_piece(job: Job, piece: Piece, parts: Sequence[Part] = (), arrays: Sequence[Any] = ()) -> Any:
-    """Compute a piece in a worker's process, from operands that it opens, or from blocks that come with it."""
+def compute_piece(
+    job: Job, piece: Piece, outlet: Outlet | None = None, parts: Sequence[Part] = (), arrays: Sequence[Any] = ()
+) -> Any:
+    """Compute a piece in a worker's process, from operands that it opens, or from blocks that come with it.
+
+    Returns:
+        The piece as a NumPy array; None if it is a block that was written where it belongs, through ``outlet``.
+    """
     shelf = _shelves.own
     bench = shelf.take(job.token) or _Bench(job)
-    value = bench.compute(piece, dict(zip(parts, arrays)))
+    value = bench.compute(piece, dict(zip(parts, arrays)), outlet)
     if bench.keeps:
         shelf.put(job.token, bench)
     return value
