@@ -157,8 +157,7 @@ class Journal:
             raise JournalError(f"{self._name} is a file, but no journal of a contraction")
         if version != json.dumps(VERSION):
             raise JournalError(
-                f"{self._name} is a journal of another version of einsumx, which this one does not go on with; remove "
-                "the file to start anew"
+                f"{self._name} is a journal of another version of einsumx; remove the file to start anew"
             )
         for name, value in header.items():
             if name in ("journal", "out", "operands") or theirs.get(name) == json.dumps(value):
@@ -181,7 +180,7 @@ class Journal:
     def _read(self, most: int) -> bytes:
         parts = []
         try:
-            while most > 0 and (part := os.read(self._descriptor, min(most, 1 << 20))):
+            while most > 0 and (part := os.read(self._descriptor, min(most, 1 << 16))):
                 parts.append(part)
                 most -= len(part)
         except OSError as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from einsumx.adapter import Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, compute, contracting
+from einsumx.dtypes import itemsize
 from einsumx.lending import Lent
 from einsumx.outlets import Outlet
 from einsumx.pieces import Part, Piece, part_of
@@ -22,6 +24,9 @@ __all__ = ["Job", "compute_piece"]
 
 IDLE = 10.0
 """Seconds for which a process keeps values that further pieces of the same contraction may need."""
+
+ANNOUNCED = 16 << 20
+"""Bytes of a block from which on the system is told that its pages are needed, and loads them all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,10 @@ class _Bench:
 
     def _read(self, number: int, box: Box) -> Array:
         if number in self._opened:
-            self._opened[number].expect(box)
-            return self._opened[number].read(box)
+            source = self._opened[number]
+            if prod(part.stop - part.start for part in box) * itemsize(source.operand.dtype) >= ANNOUNCED:
+                source.expect(box)
+            return source.read(box)
         return self._adapter.from_numpy(self._brought[part_of(number, box)], self._device)
 
 

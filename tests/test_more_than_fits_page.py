@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
-FIRST, PLAN, ERROR, MAPS, HDF5, TORCH, DEVICES, EXECUTOR, DASK = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, DASK = re.findall(
+    r"```python\n(.*?)```", TEXT, re.DOTALL
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,13 @@ def test_memory_maps_are_read_and_written(capsys):
     done, every = capsys.readouterr().out.splitlines()[-1].split()
     assert done == every
     assert int(every) > 1
+
+
+def test_a_run_that_was_interrupted_goes_on(capsys):
+    names = run(RESUME)
+    assert names["c"].filename
+    assert capsys.readouterr().out == "300.0 300.0\n"
+    assert not Path("blocks.json").exists()
 
 
 def test_datasets_of_hdf5_are_read_and_written(capsys):
