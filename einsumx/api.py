@@ -108,9 +108,9 @@ def einsum(
             process. Operands in files are opened there by the workers; others reach each of them once. Gradients are
             computed by the caller alone.
         progress: under a limit, True for a progress bar, or a function that is called with the steps done and all.
-        resume: under a limit, the name of a small file that records the finished blocks of ``out``, with digests of them
-            and of the operands. After an interruption, the same call computes the blocks that are missing or that are
-            not in ``out`` as they were written; at the end the file is removed.
+        resume: under a limit, the name of a small file that records the finished blocks of ``out``, with digests of
+            them and of the operands. After an interruption, the same call computes the blocks that are missing or that
+            are not in ``out`` as they were written; at the end the file is removed.
 
     Under a limit ``out`` may be anything that is written to by slices, and is written block by block: an error that an
     operand raises when it is read leaves in it the blocks that were done. One that shares memory with an operand is
