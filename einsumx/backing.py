@@ -141,12 +141,15 @@ def check_whole(name: str, array: Any) -> None:
     Raises:
         BackendError: the file was truncated.
     """
-    status = mapped_file(array)
-    if status is None:
-        return
     mapped = mapping(array)
+    if mapped is None or mapped.filename is None:
+        return
     _, stop = bytes_of_file(mapped, array)
-    if stop > status.st_size:
+    with suppress(OSError):
+        if stop <= Path(mapped.filename).stat().st_size:
+            return
+    status = mapped_file(array)
+    if status is not None:
         raise BackendError(
             f"the file of {name} was truncated after it was mapped: {mapped.filename} has {status.st_size} bytes, "
             f"and the array reaches to byte {stop}; map the file again"

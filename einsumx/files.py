@@ -9,11 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["forget_after_fork", "locked", "open_regular", "read_text", "write_text"]
+__all__ = ["close", "keep", "locked", "open_regular", "read_text", "write_text"]
 
 
 def open_regular(path: str | Path, *, writable: bool = False) -> BinaryIO:
-    """A regular file, open to be read, or to be written to as well; a pipe or a device, which could be waited for without end, is none.
+    """A regular file, open to be read; a pipe or a device, which could be waited for without end, is none.
+
+    Args:
+        path: of the file.
+        writable: whether it is to be written to as well.
 
     Raises:
         OSError: it cannot be opened.
@@ -74,14 +78,27 @@ def locked(descriptor: int) -> bool:
     return True
 
 
-forget_after_fork: set[int] = set()
-"""Open descriptors that are closed in the child of a fork, as what they stand for ends with this process alone."""
+_own: set[int] = set()
+"""Open descriptors that stand for this process alone."""
+
+
+def keep(descriptor: int) -> int:
+    """Have a descriptor closed in the child of a fork, as what it stands for ends with this process."""
+    _own.add(descriptor)
+    return descriptor
+
+
+def close(descriptor: int) -> None:
+    """Close what is kept; the child of a fork has no such thing, and may have another file of that number."""
+    if descriptor in _own:
+        _own.discard(descriptor)
+        os.close(descriptor)
 
 
 def _forget() -> None:
-    while forget_after_fork:
+    while _own:
         with suppress(OSError):
-            os.close(forget_after_fork.pop())
+            os.close(_own.pop())
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,9 +14,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from einsumx import files
 from einsumx.blocked import BlockedPlan
 from einsumx.errors import JournalError
-from einsumx.files import forget_after_fork, locked
 
 __all__ = ["Journal"]
 
@@ -85,10 +85,7 @@ class Journal:
 
     def close(self) -> None:
         """Let others have the file."""
-        if self._descriptor >= 0:
-            forget_after_fork.discard(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        files.close(self._descriptor)
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -107,7 +104,7 @@ class Journal:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
                     raise JournalError(f"{self._name} is no regular file; name another one")
-                if not locked(descriptor):
+                if not files.locked(descriptor):
                     raise JournalError(
                         f"{self._name} is in use by another run; wait for its end, or name another file for another "
                         "contraction"
@@ -118,8 +115,7 @@ class Journal:
             except BaseException:
                 os.close(descriptor)
                 raise
-            forget_after_fork.add(descriptor)
-            return descriptor
+            return files.keep(descriptor)
 
     def _load(self, header: dict[str, Any]) -> None:
         size = os.fstat(self._descriptor).st_size

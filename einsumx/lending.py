@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+from einsumx import files
 from einsumx.errors import BackendError
-from einsumx.files import forget_after_fork, open_regular
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
@@ -51,7 +51,7 @@ class Mapped:
         if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}", self.dtype):
             raise BackendError(f"a worker cannot read dtype {self.dtype!a:.80} from a file")
         try:
-            with open_regular(self.path, writable=writable) as file:
+            with files.open_regular(self.path, writable=writable) as file:
                 # An operand is not opened read-only, as frameworks warn of such arrays; nobody writes to it.
                 access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY
                 buffer = mmap.mmap(file.fileno(), 0, access=access)
@@ -161,8 +161,7 @@ class Lender:
         """The path of a new file that is going to have ``size`` bytes: in memory, where there is room to spare."""
         free = free_host_bytes() if self._local and hasattr(os, "memfd_create") else None
         if free is not None and free > 2 * size:
-            self._memory.append(os.memfd_create("einsumx"))
-            forget_after_fork.add(self._memory[-1])
+            self._memory.append(files.keep(os.memfd_create("einsumx")))
             return f"/proc/{os.getpid()}/fd/{self._memory[-1]}"
         self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-"))
         return str(Path(self._folders[-1].name, "operand"))
@@ -170,9 +169,7 @@ class Lender:
     def close(self) -> None:
         """Remove what was written. Workers that have it open go on reading."""
         while self._memory:
-            descriptor = self._memory.pop()
-            forget_after_fork.discard(descriptor)
-            os.close(descriptor)
+            files.close(self._memory.pop())
         while self._folders:
             self._folders.pop().cleanup()
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from einsumx import files
 from einsumx.backing import folder_of, grain, mapped_file
 from einsumx.blocked import BlockedPlan
-from einsumx.files import forget_after_fork
 from einsumx.lending import Lent, Mapped, Pickled, file_of
 from einsumx.stages import ranges
 
@@ -124,8 +124,7 @@ class Permit:
 
     def __init__(self) -> None:
         self._token = uuid4().hex.encode()
-        self._descriptor = os.memfd_create("einsumx-permit")
-        forget_after_fork.add(self._descriptor)
+        self._descriptor = files.keep(os.memfd_create("einsumx-permit"))
         os.write(self._descriptor, self._token)
 
     @staticmethod
@@ -144,5 +143,4 @@ class Permit:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         finally:
             os.ftruncate(self._descriptor, 0)
-            forget_after_fork.discard(self._descriptor)
-            os.close(self._descriptor)
+            files.close(self._descriptor)

@@ -58,7 +58,7 @@ class _Bench:
         self._opened = dict(zip(lent, found))
         self._brought: Mapping[Part, Any] = {}
         self._blocks = Blocks(job.plan, contracting(job.plan, self._adapter), self._adapter.add)
-        self._written: tuple[Outlet, Any] | None = None
+        self._written: tuple[bytes, Any] | None = None
 
     @property
     def keeps(self) -> bool:
@@ -80,8 +80,8 @@ class _Bench:
         with outlet.permitted() as is_permitted:
             if not is_permitted:
                 return False
-            if self._written is None or self._written[0] != outlet:
-                self._written = outlet, outlet.open()
+            if self._written is None or self._written[0] != outlet.token:
+                self._written = outlet.token, outlet.open()
             out = self._written[1]
             if out is None:
                 return False
