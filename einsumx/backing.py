@@ -156,17 +156,21 @@ def check_whole(name: str, array: Any) -> None:
         )
 
 
-def reserve(out: Any) -> None:
-    """Have the file system set aside the room that a mapped ``out`` needs; what it holds stays as it is.
+def reserve(out: Any, what: str = "out=") -> None:
+    """Have the file system set aside the room that a mapped array needs; what it holds stays as it is.
 
     Without this, the blocks of a sparse file are found as its pages are written to, and where the disk is full, the
     system ends the process (SIGBUS).
+
+    Args:
+        out: the array; nothing happens where it is not mapped from a regular file.
+        what: it is, for messages.
 
     Raises:
         OSError: there is no room on the disk.
         BackendError: the file was truncated.
     """
-    check_whole("out=", out)
+    check_whole(what, out)
     status = mapped_file(out)
     if status is None or not hasattr(os, "posix_fallocate"):
         return
@@ -183,8 +187,8 @@ def reserve(out: Any) -> None:
         if error.errno in (ENOSPC, EDQUOT, EFBIG):  # any other one is of a file system that sets nothing aside
             raise OSError(
                 error.errno,
-                f"the disk has no room for the {stop - start} bytes of out= ({os.strerror(error.errno)}); nothing was "
-                "computed or written",
+                f"the disk has no room for the {stop - start} bytes of {what} ({os.strerror(error.errno)}); nothing "
+                "was computed",
                 str(mapped.filename),
             ) from error
     finally:

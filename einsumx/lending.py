@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from einsumx import files
+from einsumx.backing import reserve
 from einsumx.errors import BackendError
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
@@ -149,6 +150,7 @@ class Lender:
         packed = array[tuple(slice(None) if stride else slice(0, 1) for stride in array.strides)].transpose(axes)
         if packed.size:
             target = np.memmap(path, array.dtype, "w+", shape=packed.shape or (1,))
+            reserve(target, "an operand that workers read from a temporary file")
             target[...] = packed
         else:
             Path(path).write_bytes(b"\0")  # nothing is mapped from an empty file

@@ -315,10 +315,11 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
     out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", "float32", (60, 80))
     out[...] = np.nan
     journal = tmp_path / "journal"
-    cut, told = Failing(b, {6}, MemoryError()), [0]
+    at = 30  # some reads later than those by which the journal knows the operand
+    cut, told = Failing(b, {at}, MemoryError()), [0]
 
     def progress(done: int, total: int) -> None:
-        told[0] += cut.count > 6
+        told[0] += cut.count > at
         if told[0] == total // 2:
             raise OSError("cut off")
 

@@ -85,8 +85,7 @@ VIEWS = {
 
 
 @LINUX
-@pytest.mark.parametrize("dtype", ["float32", ">f8"])
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("view", "dtype"), [*((view, "float32") for view in VIEWS), ("part", ">f8")])
 def test_workers_write_into_a_memory_map_and_send_nothing_back(
     view: str, dtype: str, pool: Sent, tmp_path: Path
 ) -> None:
@@ -373,6 +372,30 @@ def test_a_full_disk_is_an_error_before_any_work_and_not_the_end_of_the_process(
         assert found.stdout.startswith(str(errno.ENOSPC))
         assert "the disk has no room for the 480000 bytes of out=" in found.stdout
         assert not np.fromfile(disk / "out", "float32").any()
+
+
+SPILLED = """
+from concurrent.futures import Executor
+import numpy as np
+import einsumx
+class Elsewhere(Executor):
+    _max_workers = 1
+try:
+    a, b = np.ones((300, 400), "float32"), np.ones((400, 5), "float32")
+    einsumx.einsum("ij,jk->ik", a, b, memory_limit=300_000, executor=Elsewhere())
+except OSError as error:
+    print(error.errno, error)
+"""
+
+
+def test_a_full_disk_for_the_files_of_operands_is_an_error_and_not_the_end_of_the_process(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        command, environment = [sys.executable, "-c", SPILLED], {**os.environ, "TMPDIR": str(disk)}
+        found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert found.returncode == 0
+        assert found.stdout.startswith(str(errno.ENOSPC))
+        assert "bytes of an operand that workers read from a temporary file" in found.stdout
+        assert list(disk.iterdir()) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system sets no room aside")

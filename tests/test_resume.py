@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from contextlib import suppress
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 import peaks
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
@@ -352,7 +355,7 @@ OTHERS = {
     "blanks": lambda text: lines_of(text, f" 5  {DIGEST}"),
     "carriage returns": lambda text: text.replace("\n", "\r\n"),
     "a block twice": lambda text: lines_of(text, text.splitlines()[-1]),
-    "a million lines": lambda text: lines_of(text, *[f"5 {DIGEST}"] * 10**6),
+    "100,000 lines": lambda text: lines_of(text, *[f"5 {DIGEST}"] * 10**5),
     "cut off in the middle": lambda text: text[: text.index("\n") - 10] + "\n",
     "nothing of JSON": lambda text: "some notes\n",
     "a list": lambda text: "[]\n",
@@ -406,6 +409,27 @@ def test_a_journal_that_is_damaged_or_of_something_else_is_an_error_and_stays(
     assert len(str(caught.value)) < 1000
     assert file.read_bytes() == content
     assert not out.any()
+
+
+@settings(max_examples=60)
+@given(edits=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.binary(max_size=4)), min_size=1, max_size=3))
+def test_damage_at_random_is_an_error_or_changes_no_result(edits: Any, valid: str) -> None:
+    content = valid.encode()
+    for place, removed, added in edits:
+        at = int(place * len(content))
+        content = content[:at] + added + content[at + removed :]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        out, file = np.zeros(SHAPE, "float32"), Path(folder, "journal")
+        file.write_bytes(content)
+        stored_out = Stored(out)
+        try:
+            finished(stored_out, file)
+        except einsumx.JournalError:
+            assert file.read_bytes() == content
+            assert not out.any()
+        else:
+            assert is_right(out)
 
 
 @pytest.mark.parametrize(
