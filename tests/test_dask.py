@@ -1,9 +1,12 @@
-"""Dask arrays as operands: lazy results, right for any chunking, in chunks no larger than the operands' own."""
+"""Dask arrays as operands: lazy results, right for any chunking, in chunks of bounded size."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 pytest.importorskip("dask", reason="Dask is not installed: pip install 'dask[array]'")
+import dask
 import dask.array as da
 
 import einsumx
@@ -137,10 +140,193 @@ def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
         einsumx.einsum("i->", da.from_array(array, chunks=1))
 
 
-def test_sizes_that_are_not_known_are_an_error():
-    array = da.ones(6, chunks=2)
-    with pytest.raises(einsumx.SizeError, match=r"operand 0 has shape \(nan,\).*compute_chunk_sizes"):
-        einsumx.einsum("i->", array[array > 0])
+def in_chunks(shape, chunks, dtype="float64"):
+    """Small integers, the same in NumPy and in Dask."""
+    values = np.random.default_rng(3).integers(-3, 4, shape).astype(dtype)
+    return values, da.from_array(values, chunks=chunks)
+
+
+def agree(result, equation, *arrays):
+    verdict = judge(result.compute(scheduler="sync"), expect(equation, *arrays))
+    return verdict or pytest.fail(str(verdict.wrong))
+
+
+# -- axes that are chunked unlike, empty chunks, objects --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [((2, 4), (3, 3)), ((6,), (1, 2, 3)), ((0, 2, 4), (3, 0, 3)), (1, 6)], ids=str)
+@pytest.mark.parametrize("equation", ["ii->i", "ii->", "ii,i->i", "ii,ij->j", "ij,ji->"])
+def test_a_diagonal_of_axes_that_are_chunked_unlike_is_the_diagonal(equation, chunks):
+    values, array = in_chunks((6, 6), chunks)
+    others = {"ii,i->i": values[0], "ii,ij->j": values, "ij,ji->": values}
+    arrays = [values, others[equation]] if equation in others else [values]
+    assert agree(einsumx.einsum(equation, array, *arrays[1:]), equation, *arrays)
+
+
+def test_a_diagonal_of_three_axes_may_be_chunked_three_ways():
+    values, array = in_chunks((4, 4, 4), ((1, 3), (2, 2), (4,)))
+    assert agree(einsumx.einsum("iii->i", array), "iii->i", values)
+
+
+def test_a_diagonal_of_axes_that_are_chunked_alike_is_not_rechunked():
+    result = einsumx.einsum("ii->i", da.ones((6, 6), chunks=2))
+    assert result.chunks == da.einsum("ii->i", da.ones((6, 6), chunks=2)).chunks
+    assert not any("rechunk" in name for name in result.dask.layers)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "chunks"),
+    [
+        ("ij,jk->ik", [(6, 6), (6, 6)], [((0, 2, 4), (3, 0, 3)), ((6, 0), (2, 0, 0, 4))]),
+        ("ij,jk->ik", [(2, 0), (0, 3)], [(1, 1), (1, 2)]),
+        ("ii->i", [(0, 0)], [((0,), (0, 0))]),
+        ("ij,ij->ij", [(1, 6), (4, 1)], [((1,), (2, 4)), ((1, 3), (1,))]),
+        ("ij,ij->ij", [(1, 6), (4, 6)], [((0, 1), (2, 4)), ((1, 3), (5, 1))]),
+        (",->", [(), ()], [(), ()]),
+    ],
+    ids=str,
+)
+def test_empty_chunks_and_axes_that_broadcast_are_summed_as_others_are(equation, shapes, chunks):
+    made = [in_chunks(shape, chunk) for shape, chunk in zip(shapes, chunks)]
+    values, arrays = zip(*made)
+    assert agree(einsumx.einsum(equation, *arrays), equation, *values)
+
+
+@pytest.mark.parametrize("equation", ["ij->", "ij->i", "ij->ji", "ii", "ij,jk->ik", "ij,ij->"])
+def test_chunks_of_objects_are_summed_by_their_own_arithmetic(equation):
+    values = np.array([[Fraction(1, 2), 2], [3, Fraction(4, 3)]], object)
+    count = equation.count(",") + 1
+    result = einsumx.einsum(equation, *[da.from_array(values, chunks=((1, 1), (2,)))] * count)
+    computed = result.compute(scheduler="sync")
+    assert np.array_equal(computed, np.einsum(equation, *[values] * count))
+
+
+# -- sizes that are not known -----------------------------------------------------------------------------------------
+
+UNKNOWN = {
+    "ij->i": "u",
+    "ij->j": "u",
+    "ij->": "u",
+    "ij->ji": "u",
+    "ij,jk->ik": "ux",
+    "ij,jk->k": "ux",
+    "ij,jk,kl->il": "uxx",
+    "ij,jk,kl->l": "uxx",
+    "ij,k->ikj": "uv",
+    "ij,lk->ikj": "uu",
+    "ij,aj->ij": "uo",
+    "...j,jk->...k": "ux",
+    "ij,ij->j": "uu",
+    "ij,ik->jk": "uu",
+    "ij,jk,ik->ik": "uxu",
+}
+"""Equations of operands: ``x`` and ``v`` of known sizes, ``o`` of one row, ``u`` of rows that nobody has counted."""
+
+
+@pytest.fixture
+def operands_by_letter():
+    values, x = in_chunks((6, 6), (2, 3))
+    u = x[da.from_array(values[:, 0], chunks=2) > 0]
+    assert np.isnan(u.shape[0])
+    held = {"x": values, "v": values[0], "o": values[:1], "u": values[values[:, 0] > 0]}
+    return held, {"x": x, "v": da.from_array(values[0], chunks=4), "o": da.from_array(values[:1], chunks=2), "u": u}
+
+
+@pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
+@pytest.mark.parametrize("equation", UNKNOWN)
+def test_a_size_that_is_not_known_may_be_of_a_label_that_nothing_else_has(equation, operands_by_letter):
+    values, arrays = operands_by_letter
+    result = einsumx.einsum(equation, *(arrays[letter] for letter in UNKNOWN[equation]))
+    assert agree(result, equation, *(values[letter] for letter in UNKNOWN[equation]))
+    theirs = da.einsum(equation, *(arrays[letter] for letter in UNKNOWN[equation]))
+    assert np.array_equal(np.isnan(result.shape), np.isnan(theirs.shape))
+    assert list(map(len, result.chunks)) == list(map(len, theirs.chunks))
+
+
+@pytest.mark.parametrize("other", ["x", "v", "u twice"])
+def test_a_size_that_is_not_known_and_has_to_fit_is_an_error_that_says_what_to_call(other, operands_by_letter):
+    _, arrays = operands_by_letter
+    known = {"x": ("ij,ij->ij", arrays["x"]), "v": ("ij,i->ij", arrays["v"]), "u twice": ("ij,ji->", arrays["u"])}
+    equation, second = known[other]
+    with pytest.raises(
+        einsumx.SizeError, match=r"operand 0 has shape \(nan, 6\), where the size of axis 0 .* compute_chunk_sizes\(\)"
+    ):
+        einsumx.einsum(equation, arrays["u"], second)
+    arrays["u"].compute_chunk_sizes()  # the advice
+    if other != "v":
+        with pytest.raises(einsumx.SizeError, match="has size"):
+            einsumx.einsum(equation, arrays["u"], second)
+
+
+def test_rows_of_two_selections_are_not_taken_to_be_as_many(operands_by_letter):
+    _, arrays = operands_by_letter
+    with pytest.raises(einsumx.SizeError, match="compute_chunk_sizes"):
+        einsumx.einsum("ij,ij->j", arrays["u"], arrays["u"] * 2)
+
+
+def test_a_rank_that_does_not_fit_is_said_of_the_shape_as_it_is(operands_by_letter):
+    _, arrays = operands_by_letter
+    with pytest.raises(einsumx.SizeError, match=r"operand 0 has 2 axes, shape \(nan, 6\), but .* 3 labels"):
+        einsumx.einsum("ijk->", arrays["u"])
+
+
+# -- chunks of bounded size -------------------------------------------------------------------------------------------
+
+
+def largest_chunk(array):
+    """Elements of the largest chunk."""
+    return np.prod([max(sizes) for sizes in array.chunks])
+
+
+@pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
+@pytest.mark.parametrize(
+    ("equation", "shapes", "chunks"),
+    [
+        ("i,j->ij", [(4096,), (4096,)], [4096, 4096]),
+        ("i,j->ij", [(40_000,), (40_000,)], [40_000, 20_000]),
+        ("ij,kl->ijkl", [(100, 100), (100, 100)], [100, (100, 50)]),
+        ("ij,jk->ik", [(5000, 10), (10, 5000)], [5000, 5000]),
+        ("i,j,k->ijk", [(500,), (500,), (500,)], [500, 500, 500]),
+        ("ij,ij->ij", [(1, 5000), (5000, 1)], [5000, 5000]),
+    ],
+)
+def test_chunks_that_grow_are_split_below_the_size_that_dask_is_configured_for(equation, shapes, chunks):
+    arrays = [da.ones(shape, chunks=chunk) for shape, chunk in zip(shapes, chunks)]
+    ours, theirs = einsumx.einsum(equation, *arrays), da.einsum(equation, *arrays)
+    assert ours.shape == theirs.shape
+    assert ours.npartitions <= theirs.npartitions
+    assert largest_chunk(ours) * 8 < dask.utils.parse_bytes(dask.config.get("array.chunk-size"))
+    assert largest_chunk(ours) * 8 > 2**25  # no smaller than it takes
+
+
+@pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
+@pytest.mark.parametrize("limit", ["100 B", "1 kiB", 3000])
+def test_chunks_that_are_split_have_the_plain_sum(limit):
+    (one, x), (other, y) = in_chunks((30,), 10), in_chunks((2, 30), (2, 13))
+    with dask.config.set({"array.chunk-size": limit}):
+        result = einsumx.einsum("i,kj->ikj", x, y)
+    assert largest_chunk(result) * 8 <= max(dask.utils.parse_bytes(limit), 26 * 8)
+    assert agree(result, "i,kj->ikj", one, other)
+
+
+def test_chunks_that_do_not_grow_stay_as_they_are():
+    with dask.config.set({"array.chunk-size": "1 kiB"}):
+        array = da.ones((100, 100), chunks=50)
+        result = einsumx.einsum("ij,ij->ij", array, array)
+    assert result.chunks == array.chunks
+    assert not any("rechunk" in name for name in result.dask.layers)
+
+
+def test_plans_and_expressions_of_lazy_arrays_are_errors_that_say_to_pass_shapes():
+    array = da.ones((2, 3))
+    for call in (
+        lambda: einsumx.plan("ij->ji", array),
+        lambda: einsumx.plan("ij->ji", array, memory_limit="1 MB"),
+        lambda: einsumx.expression("ij,jk->ik", array, (3, 2)),
+    ):
+        with pytest.raises(einsumx.BackendError, match=r"dask.* are lazy, .*pass shapes"):
+            call()
+    assert einsumx.plan("ij->ji", array.shape).shape == (3, 2)  # the advice
 
 
 @pytest.mark.parametrize("given", [{"order": "C"}, {"memory_limit": "1MB"}, {"out": np.ones(2)}, {"device": "cpu"}])
