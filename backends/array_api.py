@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
+from einsumx.bind import known_sizes
 from einsumx.dtypes import kind as dtype_kind
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, EinsumxError, SizeError
+from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.rates import Rates
 from einsumx.traits import Traits
+from einsumx.verify import result_shape
 
 if TYPE_CHECKING:
     from einsumx.spelling import Spelling
@@ -24,6 +29,8 @@ _NUMBERS = tuple(
     + ["float32", "float64", "complex64", "complex128", "float16", "bfloat16"]
 )
 
+_DTYPES = frozenset({"bool", *_NUMBERS})
+
 # The standard says nothing of strides. Its matrix_transpose is a view in the libraries that have views, and matmul
 # reads it as it lies.
 TRAITS = Traits(
@@ -31,12 +38,15 @@ TRAITS = Traits(
     views=False,
     memory_order=False,
     transpose_flags=True,
-    dtypes=frozenset({"bool", *_NUMBERS}),
+    dtypes=_DTYPES,
     matmul_dtypes=frozenset(_NUMBERS),
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     rates=Rates(call=5e-6),
 )
+
+
+_OF_FLOATS = replace(TRAITS, matmul_dtypes=frozenset(name for name in _NUMBERS if dtype_kind(name) in "fc"))
 
 
 class ArrayApiAdapter(Adapter):
@@ -81,33 +91,84 @@ class ArrayApiAdapter(Adapter):
     def plain(self, array: Array) -> Array:
         if self._namespace is None:
             self._namespace = array.__array_namespace__()
+        known_sizes(array.shape)
         return array
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        """A function of the library.
+
+        Raises:
+            BackendError: the library lacks it.
+        """
+        function: Callable[..., Any] | None = getattr(self.xp, name, None)
+        if function is None:
+            raise BackendError(
+                f"{self._library} has no function {name!r} of the array API standard, which this contraction needs; "
+                "convert the operands to arrays of another framework"
+            )
+        return function
+
+    @property
+    def _library(self) -> str:
+        return str(getattr(self.xp, "__name__", type(self.xp).__name__))
 
     # -- describing arrays ------------------------------------------------------------------------------
 
+    def traits(self, device: str) -> Traits:
+        return self.cpu if self._multiplies_integers else _OF_FLOATS
+
     @cached_property
-    def _dtypes(self) -> dict[Any, str]:
-        """The library's dtypes of numbers, with their names."""
-        known = ((getattr(self.xp, name, None), name) for name in ("bool", *_NUMBERS))
-        return {dtype: name for dtype, name in known if dtype is not None}
+    def _multiplies_integers(self) -> bool:
+        """Whether the library has a matrix product of integers; MLX has none."""
+        if self._namespace is None:
+            return True
+        try:
+            one = self._namespace.asarray([[1]], dtype=self.dtype("int32"))
+            self._namespace.matmul(one, one)
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            return False
+        return True
 
     def signature(self, array: Array) -> Signature:
-        if None in array.shape:
-            raise BackendError(f"einsum needs the sizes of all axes, and this array has shape {array.shape}")
-        return type(array), array.shape, array.dtype, self.device(array)
+        try:
+            shape = known_sizes(array.shape)
+        except SizeError as error:
+            raise BackendError(f"an array {error}") from None
+        return type(array), shape, self.dtype_name(array.dtype), self.device(array)
 
     def device(self, array: Array) -> str:
-        name = str(array.device)
-        self._devices.setdefault(name, array.device)
+        device = getattr(array, "device", None)
+        if device is None:  # a library may have no devices
+            return ""
+        for name, known in self._devices.items():
+            if known is device or known == device:
+                return name
+        name = str(device)
+        if name.startswith("<"):  # it has no name, but an address
+            name = f"device:{len(self._devices)}"
+        self._devices[name] = device
         return name
 
+    def dtype(self, name: str) -> Any:
+        if name == "bool" and not hasattr(self.xp, name):
+            name = "bool_"
+        return super().dtype(name)
+
     def dtype_name(self, dtype: Any) -> str:
-        try:
-            return self._dtypes[dtype]
-        except KeyError:
-            raise BackendError(f"array_api: einsum computes in no dtype {dtype}") from None
+        if isinstance(dtype, str):
+            return dtype
+        written = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+        if written in _DTYPES:
+            return written
+        # Compared, and not looked up: in some libraries dtypes that are equal have different hashes.
+        for name in ("bool", *_NUMBERS):
+            with suppress(BackendError):
+                if self.dtype(name) == dtype:
+                    return name
+        raise BackendError(f"array_api: einsum computes in no dtype {dtype}")
 
     def promote(self, dtypes: Sequence[str]) -> str:
+        self._function("result_type")
         try:
             return super().promote(dtypes)
         except TypeError as error:
@@ -119,14 +180,46 @@ class ArrayApiAdapter(Adapter):
         if like is None:
             return self.xp.asarray(value)
         if isinstance(value, list | tuple):
-            return self.xp.asarray(value, device=like.device)
+            return self.xp.asarray(value, **self._placed(self.device(like)))
         # The standard's rule: a Python scalar takes the array's dtype, which must be of its kind or a wider one.
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
         if dtype_kind(dtype) not in kinds:
             raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
-        return self.xp.asarray(value, dtype=self.dtype(dtype), device=like.device)
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
+
+    def _placed(self, device: str) -> dict[str, Any]:
+        """The keyword that puts an array on a device, where the library has devices."""
+        return {"device": self._devices[device]} if device in self._devices else {}
 
     # -- primitives -------------------------------------------------------------------------------------
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        for name in _needed(op, dtype):
+            self._function(name)  # what is missing is said before any work
+        run, shape, dtype = super().kernel(op, shapes, dtype), result_shape(op, shapes), getattr(op, "dtype", dtype)
+
+        def checked(*arrays: Array) -> Array:
+            try:
+                found = run(*arrays)
+            except (ArithmeticError, EinsumxError, Warning):
+                raise
+            except Exception as error:
+                if self.is_out_of_memory(error):
+                    raise
+                what = str(error).partition("\n")[0]
+                raise self._fails(op, f"raises {type(error).__name__}: {what}") from error
+            if tuple(found.shape) != shape or self.dtype_name(found.dtype) != dtype:
+                raise self._fails(op, f"gives {found.dtype} {tuple(found.shape)} and not {dtype} {shape}")
+            return found
+
+        return checked
+
+    def _fails(self, op: Op, how: str) -> BackendError:
+        """The error for a library that does not do what the standard says."""
+        return BackendError(
+            f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {how}; convert the "
+            "operands to arrays of another framework"
+        )
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         # A view in some libraries, where the plan counts on a copy.
@@ -146,23 +239,29 @@ class ArrayApiAdapter(Adapter):
     def cast(self, array: Array, dtype: str) -> Array:
         if dtype_kind(self.dtype_name(array.dtype)) == "c" and dtype_kind(dtype) != "c":  # which astype refuses
             array = array != 0 if dtype == "bool" else self.xp.real(array)
-        return self.xp.astype(array, self.dtype(dtype))
+        if hasattr(self.xp, "astype"):
+            return self.xp.astype(array, self.dtype(dtype))
+        return array.astype(self.dtype(dtype))
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        if array.dtype == self.xp.bool:
+        if self._is_bool(array):
             return self.xp.any(array, axis=axes)
-        return self.xp.sum(array, axis=axes, dtype=array.dtype)
+        try:
+            return self.xp.sum(array, axis=axes, dtype=array.dtype)
+        except TypeError:  # MLX has no such keyword
+            return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        if lhs.dtype == self.xp.bool:
-            return self.xp.logical_and(lhs, rhs)
-        return self.xp.multiply(lhs, rhs)
+        return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         xp = self.xp
         return xp.matmul(
             xp.matrix_transpose(lhs) if transpose_lhs else lhs, xp.matrix_transpose(rhs) if transpose_rhs else rhs
         )
+
+    def _is_bool(self, array: Array) -> bool:
+        return self.dtype_name(array.dtype) == "bool"
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
@@ -195,17 +294,28 @@ class ArrayApiAdapter(Adapter):
     def write(self, out: Array, result: Array) -> None:
         out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, so that it may be a view of out
 
+    def to_numpy(self, array: Array) -> Any:
+        try:
+            found = super().to_numpy(array)
+        except TypeError:  # NumPy has no such dtype
+            raise
+        except Exception as error:
+            raise BackendError(f"{self._library} makes no NumPy array of its own: {error}; convert it first") from error
+        if found.shape != tuple(array.shape) or found.dtype == object:
+            raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
+        return found
+
     # -- blocks -----------------------------------------------------------------------------------------
 
     def add(self, total: Array, part: Array) -> Array:
-        return self.xp.logical_or(total, part) if total.dtype == self.xp.bool else self.xp.add(total, part)
+        return self._function("logical_or" if self._is_bool(total) else "add")(total, part)
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
         return out
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        out = self.xp.empty(shape, dtype=self.dtype(dtype), device=self._devices.get(device))
+        out = self._function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
         try:
             self._write_nothing(out)
         except Exception as error:
@@ -215,6 +325,31 @@ class ArrayApiAdapter(Adapter):
                 "together of blocks under this memory_limit=; with a larger one it comes in one"
             ) from error
         return out
+
+
+def _needed(op: Op, dtype: str) -> tuple[str, ...]:
+    """The functions of the standard that an op on arrays of ``dtype`` is made of."""
+    match op:
+        case Transpose():
+            return "permute_dims", "asarray"
+        case Reshape():
+            return ("reshape",)
+        case Expand():
+            return ("broadcast_to",)
+        case Diagonal():
+            return "permute_dims", "reshape", "asarray"
+        case Copy():
+            return ("asarray",)
+        case Cast():
+            return ("real",) if dtype_kind(dtype) == "c" and dtype_kind(op.dtype) not in "bc" else ()
+        case Sum():
+            return ("any" if dtype == "bool" else "sum",)
+        case Multiply():
+            return ("logical_and" if dtype == "bool" else "multiply",)
+        case Matmul():
+            return "matmul", *(["matrix_transpose"] if op.transpose_lhs or op.transpose_rhs else [])
+        case First() | Native():
+            return ()
 
 
 ADAPTER = ArrayApiAdapter()

@@ -17,6 +17,7 @@ from einsumx.memory import free_host_bytes
 from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
+from einsumx.registry import dropped
 from einsumx.traits import Traits
 
 if TYPE_CHECKING:
@@ -63,11 +64,10 @@ class NumpyAdapter(Adapter):
             kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
             or kind.__array_function__ is not np.ndarray.__array_function__
         )
-        if overrides or issubclass(kind, np.ma.MaskedArray) or not issubclass(kind, np.ndarray):
-            raise BackendError(
-                f"einsum would drop what {kind.__module__}.{kind.__qualname__} adds to an array (masks, units); "
-                "pass the plain array: x.filled(0), x.value or numpy.asarray(x)"
-            )
+        if overrides or issubclass(kind, np.ma.MaskedArray):
+            raise dropped(kind)
+        if not issubclass(kind, np.ndarray):
+            raise BackendError(f"einsum takes numpy.ndarray, not {kind.__module__}.{kind.__qualname__}")
 
     def is_plain(self, kind: type) -> bool:
         return kind is self.xp.ndarray

@@ -37,7 +37,7 @@ from einsumx.prepare import (
     split,
 )
 from einsumx.progress import Progress
-from einsumx.registry import backend_of, chunked, get_backend, serving
+from einsumx.registry import backend_of, get_backend, lazy, serving
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
@@ -143,9 +143,9 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
-    lazy = chunked(given)
-    if lazy is not None:
-        return lazy.einsum(
+    module = lazy(given)
+    if module is not None:
+        return module.einsum(
             written,
             given,
             dtype=dtype,
@@ -366,7 +366,13 @@ def plan(
 
 
 def as_shape(operand: Any) -> tuple[int, ...] | None:
-    """A tuple of sizes is a shape; anything else is an array."""
+    """A tuple of sizes is a shape; anything else is an array.
+
+    Raises:
+        SizeError: a size is negative, or not a number.
+    """
+    if isinstance(operand, tuple) and any(size is None or isinstance(size, str) for size in operand):
+        raise SizeError(f"a shape {operand} has a size that is not known; contractions are planned by sizes")
     if isinstance(operand, tuple) and all(isinstance(size, int) and not isinstance(size, bool) for size in operand):
         if any(size < 0 for size in operand):
             raise SizeError(f"a shape has no negative sizes: {operand}")

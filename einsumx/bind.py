@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from operator import index
+from typing import Any
 
 from einsumx.errors import SizeError
 from einsumx.parse import Equation, Label, parse_text, symbol
 
-__all__ = ["SizedEquation", "bind", "label_names"]
+__all__ = ["SizedEquation", "bind", "known_sizes", "label_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,27 @@ class SizedEquation:
         """The labels that an operand really has, one an axis: an axis of size 1 that broadcasts is no axis."""
         axes = zip(self.inputs[operand], self.shapes[operand])
         return tuple([label for label, size in axes if size == self.sizes[label]])
+
+
+def known_sizes(shape: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes of an array that may be symbolic, where all are numbers.
+
+    Raises:
+        SizeError: that of an axis is not; the text goes on from the name of the array.
+
+    >>> known_sizes((2, 3))
+    (2, 3)
+    """
+    sizes = []
+    for axis, size in enumerate(shape):
+        try:
+            sizes.append(index(size))
+        except TypeError:
+            raise SizeError(
+                f"has shape {tuple(shape)}, where the size of axis {axis} is not known; contractions are planned by "
+                "sizes, so compute the array first, or declare its shape"
+            ) from None
+    return tuple(sizes)
 
 
 def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:

@@ -113,7 +113,7 @@ def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, lis
         raise BackendError(f"backend={wanted.name!r} was asked for, but the operands are arrays of {adapter.name}")
     if plain:
         return adapter, operands
-    arrays = {slot: adapter.plain(array) for slot, array in enumerate(operands) if not is_builtin(type(array))}
+    arrays = {slot: _plain(adapter, slot, array) for slot, array in enumerate(operands) if not is_builtin(type(array))}
     if len(arrays) == len(operands):
         return adapter, list(arrays.values())
     like = next(iter(arrays.values()), None)
@@ -130,6 +130,14 @@ def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, lis
                     "operands of their own: einsum(equation, *arrays)"
                 ) from error
     return adapter, [arrays[slot] for slot in range(len(operands))]
+
+
+def _plain(adapter: Adapter, slot: int, array: Array) -> Array:
+    """An operand as a plain array; the error for sizes that are not known says which operand it is."""
+    try:
+        return adapter.plain(array)
+    except SizeError as error:
+        raise SizeError(f"operand {slot} {error}") from None
 
 
 def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:

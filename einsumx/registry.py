@@ -21,8 +21,9 @@ BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 _PACKAGES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "mxnet": "mxnet", "jax": "jax", "jaxlib": "jax"}
 """The top-level package that defines an array type, and the backend that serves it."""
 
-_CHUNKED = {"dask": "einsumx.backends.dask"}
-"""The package that defines arrays whose chunks are arrays of other frameworks, and the module with their ``einsum``."""
+_LAZY = {("dask", "Array"): "einsumx.backends.dask", ("autoray", "LazyArray"): "einsumx.backends.autoray"}
+"""The package and name of each type of lazy arrays, which other frameworks compute, and the module with its ``einsum``.
+"""
 
 _registered: dict[str, Adapter] = {}
 
@@ -113,13 +114,20 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
     return next(iter(found), None), plain
 
 
-def chunked(operands: Sequence[Any]) -> Any:
-    """The module for operands of which one has chunks that are arrays of other frameworks; None where none has."""
+def lazy(operands: Sequence[Any]) -> Any:
+    """The module for operands of which one is a lazy array; None where none is."""
     for kind in map(type, operands):
-        module = _CHUNKED.get(_top(kind.__module__))
+        module = _lazy(kind)
         if module is not None:
             return import_module(module)
     return None
+
+
+@lru_cache(maxsize=1024)
+def _lazy(kind: type) -> str | None:
+    """The module for the lazy arrays of a type; None where they are not lazy."""
+    found = (_LAZY.get((_top(base.__module__), base.__name__)) for base in kind.__mro__)
+    return next(filter(None, found), None)
 
 
 def is_builtin(kind: type) -> bool:
@@ -130,9 +138,7 @@ def is_builtin(kind: type) -> bool:
 @lru_cache(maxsize=1024)
 def is_known(kind: type) -> bool:
     """Whether a framework defines this type or a base class of it, whatever its backend says of it."""
-    return hasattr(kind, "__array_namespace__") or any(
-        _of_package(_top(base.__module__)) is not None for base in kind.__mro__
-    )
+    return _adapter_of(kind) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -142,18 +148,45 @@ def serving(kind: type) -> Adapter:
     Raises:
         BackendError: there is none, or it refuses the type.
     """
-    for base in kind.__mro__:
-        adapter = _of_package(_top(base.__module__))
-        if adapter is not None:
-            adapter.check_type(kind)
-            return adapter.serving(kind)
-    if hasattr(kind, "__array_namespace__"):
-        return get_backend("array_api").serving(kind)
+    adapter = _adapter_of(kind)
+    if adapter is not None:
+        adapter.check_type(kind)
+        return adapter.serving(kind)
+    if _lazy(kind) is not None:
+        raise BackendError(
+            f"arrays of type {_named(kind)} are lazy, and einsumx.einsum alone takes them; for plans and expressions, "
+            "pass shapes"
+        )
+    if adds_to_arrays(kind):
+        raise dropped(kind)
     sliced = all(hasattr(kind, name) for name in ("shape", "dtype", "__getitem__"))
     raise BackendError(
         f"einsumx knows no framework for operands of type {_named(kind)}; convert them to arrays first "
         f"(numpy.asarray), {'pass memory_limit= to have them read block by block, ' if sliced else ''}"
         "or register a backend for them"
+    )
+
+
+def adds_to_arrays(kind: type) -> bool:
+    """Whether arrays of a type tell NumPy's functions what to do with them, as quantities with units do."""
+    return hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
+
+
+_PLAIN = {
+    "filled": "x.filled(0)",
+    "magnitude": "x.magnitude",
+    "to_numpy": "x.to_numpy()",
+    "value": "x.value",
+    "__array__": "numpy.asarray(x)",
+}
+"""What makes a plain array of one that adds something, by the attribute that tells of it."""
+
+
+def dropped(kind: type) -> BackendError:
+    """The error for arrays of a type that adds something to them, which einsum would drop."""
+    plain = next((call for name, call in _PLAIN.items() if hasattr(kind, name)), "make one of its values")
+    return BackendError(
+        f"einsum would drop what {_named(kind)} adds to an array (masks, units, labels); pass the plain array: {plain}"
     )
 
 
@@ -165,6 +198,28 @@ def owner(array: object) -> Adapter | None:
     """
     kind: type = type(array)
     return serving(kind) if is_known(kind) else None
+
+
+def _adapter_of(kind: type) -> Adapter | None:
+    """The backend of the framework that defines a type or a base class of it, whatever it says of the type.
+
+    A base class counts if it is a type of arrays: frameworks also have mixins, which make arrays of nothing.
+    """
+    for base in kind.__mro__:
+        adapter = _of_package(_top(base.__module__))
+        if adapter is not None and (base is kind or _takes(adapter, base)):
+            return adapter
+    if hasattr(kind, "__array_namespace__") and _lazy(kind) is None:
+        return get_backend("array_api")
+    return None
+
+
+def _takes(adapter: Adapter, kind: type) -> bool:
+    try:
+        adapter.check_type(kind)
+    except BackendError:
+        return False
+    return True
 
 
 def _of_package(package: str) -> Adapter | None:

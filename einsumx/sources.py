@@ -12,13 +12,14 @@ from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 from einsumx.adapter import Adapter, Array
+from einsumx.bind import known_sizes
 from einsumx.blocked import Box
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, SizeError
 from einsumx.pinned import Ring
 from einsumx.plan import Operand
 from einsumx.prepare import arrays_of, one_device
-from einsumx.registry import get_backend, is_builtin, is_known, owner
+from einsumx.registry import adds_to_arrays, get_backend, is_builtin, is_known, owner
 
 __all__ = ["Source", "Stored", "framework_of", "host_array", "is_host_array", "is_stored", "mapping", "sources"]
 
@@ -105,8 +106,11 @@ class _OnDevice(Source):
         try:
             return self._adapter.to_numpy(array)
         except TypeError:
-            # NumPy has no such dtype: in the one that its sums are accumulated in, it has the same values.
-            return self._adapter.to_numpy(self._adapter.cast(array, dict(self._adapter.cpu.widen)[self.operand.dtype]))
+            # NumPy may have no such dtype: in the one that its sums are accumulated in, it has the same values.
+            wide = dict(self._adapter.cpu.widen).get(self.operand.dtype)
+            if wide is None:
+                raise
+            return self._adapter.to_numpy(self._adapter.cast(array, wide))
 
 
 class _Mapped(_OnDevice):
@@ -204,7 +208,7 @@ def is_host_array(array: Any) -> bool:
 def is_stored(array: Any) -> bool:
     """Whether it is no framework's array, but is read by slices."""
     kind: type = type(array)
-    return not is_builtin(kind) and not is_known(kind) and isinstance(array, Stored)
+    return not (is_builtin(kind) or is_known(kind) or adds_to_arrays(kind)) and isinstance(array, Stored)
 
 
 def framework_of(given: Sequence[Any], wanted: Adapter | None) -> tuple[Adapter, list[Any]]:
@@ -280,9 +284,11 @@ def _described(number: int, array: Any, adapter: Adapter) -> Operand:
     numpy = get_backend("numpy")
     name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
     try:
-        shape = tuple(map(int, array.shape))
+        shape = known_sizes(array.shape)
         dtype = numpy.dtype_name(array.dtype)
         adapter.dtype(dtype)
+    except SizeError as error:
+        raise SizeError(f"{name} {error}") from None
     except (BackendError, TypeError, ValueError) as error:
         raise BackendError(f"{name} cannot be read: {error}") from error
     try:

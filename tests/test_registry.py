@@ -250,3 +250,133 @@ print(*sorted(frameworks & set(sys.modules)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "\nnumpy\n"
+
+
+# -- classes that are arrays in part ----------------------------------------------------------------------------------
+
+
+class Mixed(np.lib.mixins.NDArrayOperatorsMixin):
+    """A class with NumPy's operators, which is no array of NumPy's."""
+
+    def __init__(self, values):
+        self.values = values
+
+    shape, dtype = property(lambda self: self.values.shape), property(lambda self: self.values.dtype)
+
+    def __getitem__(self, key):
+        raise AssertionError("read without what it adds")
+
+    def __array_ufunc__(self, *arguments, **keywords):
+        return NotImplemented
+
+
+class Convertible(Mixed):
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+class Quantity(Mixed):
+    magnitude = property(lambda self: self.values)
+
+
+class Frame(Mixed):
+    def to_numpy(self):
+        return self.values
+
+
+class OfFunctions:
+    """A class with a say in NumPy's functions, and without its operators."""
+
+    shape, dtype = (2, 2), np.dtype("float64")
+
+    def __array_function__(self, *arguments, **keywords):
+        return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones((2, 2))
+
+    __getitem__ = Mixed.__getitem__
+
+
+class Measured(np.ndarray):
+    """A subclass of NumPy's arrays that has units."""
+
+    def __array_ufunc__(self, *arguments, **keywords):
+        return NotImplemented
+
+    value = property(lambda self: self.view(np.ndarray))
+
+
+def installed(module, make):
+    """A value of a library's own type, by a function of the library, where that is installed."""
+    return pytest.param(lambda: make(pytest.importorskip(module)), id=module)
+
+
+ADDING = [
+    pytest.param(lambda: Convertible(np.ones((2, 2))), id="__array__"),
+    pytest.param(lambda: Quantity(np.ones((2, 2))), id="magnitude"),
+    pytest.param(lambda: Frame(np.ones((2, 2))), id="to_numpy"),
+    pytest.param(lambda: np.ones((2, 2)).view(Measured), id="value"),
+    pytest.param(lambda: np.ma.masked_equal(np.ones((2, 2)), 2), id="masked"),
+    pytest.param(OfFunctions, id="__array_function__"),
+    installed("pint", lambda pint: np.ones((2, 2)) * pint.UnitRegistry().m),
+    installed("astropy.units", lambda units: np.ones((2, 2)) * units.m),
+    installed("pandas", lambda pandas: pandas.DataFrame(np.ones((2, 2)))),
+    installed("xarray", lambda xarray: xarray.DataArray(np.ones((2, 2)))),
+    installed("awkward", lambda awkward: awkward.Array(np.ones((2, 2)))),
+]
+
+
+@pytest.mark.parametrize("limit", [None, "1 MB"])
+@pytest.mark.parametrize("make", ADDING)
+def test_an_array_that_adds_something_is_an_error_that_names_its_type_and_whose_advice_works(make, limit):
+    x = make()
+    for operands in [(x, np.ones((2, 2))), (np.ones((2, 2)), x)]:
+        with pytest.raises(einsumx.BackendError, match=f"{type(x).__name__} adds to an array") as raised:
+            einsumx.einsum("ij,jk->ik", *operands, memory_limit=limit)
+    advice = str(raised.value).rpartition(": ")[2]
+    plain = eval(advice, {"x": x, "numpy": np})
+    assert np.array_equal(einsumx.einsum("ij,jk->ik", plain, np.ones((2, 2)), memory_limit=limit), np.full((2, 2), 2.0))
+
+
+def test_a_class_with_the_operators_of_numpy_and_no_way_to_an_array_is_an_error_that_names_it():
+    with pytest.raises(einsumx.BackendError, match=r"Mixed adds to an array .*; pass the plain array"):
+        einsumx.einsum("ij->ji", Mixed(np.ones((2, 2))))
+    assert not registry.is_known(Mixed)
+
+
+def test_a_class_with_the_operators_of_numpy_and_a_namespace_is_of_the_standard():
+    class Namespaced(Mixed):
+        def __array_namespace__(self):
+            return None
+
+    assert registry.serving(Namespaced).name == "array_api"
+
+
+def test_a_subclass_of_a_class_with_something_of_numpys_may_be_registered(example):
+    class Other(np.lib.mixins.NDArrayOperatorsMixin, example.ExampleArray):
+        pass
+
+    einsumx.register(example.backend.ADAPTER)
+    lhs, rhs = arrays(example)
+    assert einsumx.einsum("ij,jk->ik", Other(lhs.tolist()), rhs).tolist() == PRODUCT
+
+
+@pytest.mark.parametrize("thing", [np.poly1d([1, 2]), np.add, np.random.default_rng(0)], ids=["poly1d", "ufunc", "rng"])
+def test_a_value_of_numpys_that_is_no_array_is_an_error_that_names_its_type(thing):
+    with pytest.raises(einsumx.BackendError, match=rf"einsum takes numpy\.ndarray, not numpy.*{type(thing).__name__}"):
+        einsumx.einsum("i->", thing)
+
+
+def test_a_dataset_of_pytorch_is_read_as_what_is_stored():
+    data = pytest.importorskip("torch.utils.data")
+
+    class Rows(data.Dataset):
+        shape, dtype = (2, 3), np.dtype("float64")
+
+        def __getitem__(self, box):
+            return np.ones((2, 3))[box]
+
+    with pytest.raises(einsumx.BackendError, match=r"no framework for operands of type .*Rows"):
+        einsumx.einsum("ij->i", Rows())
+    assert einsumx.einsum("ij->i", Rows(), memory_limit="1 MB").tolist() == [3.0, 3.0]

@@ -1,0 +1,58 @@
+"""autoray's lazy arrays: a contraction of theirs is one more lazy array, which calls einsumx when it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import einsumx
+from einsumx.errors import BackendError
+from einsumx.parse import symbol
+from einsumx.prepare import Written, sized_equation
+from einsumx.registry import is_builtin
+
+__all__ = ["einsum"]
+
+autoray: Any = import_module("autoray")
+
+
+def einsum(written: Written, given: Sequence[Any], *, out: Any, **options: Any) -> Any:
+    """The contraction of lazy arrays, with arrays of the framework that is going to compute them among the operands.
+
+    Args:
+        written, given: the equation and the operands.
+        out: refused.
+        options: the other keywords of :func:`einsumx.einsum`, which is called with them when the result is computed.
+
+    Raises:
+        EquationError: the equation is wrong.
+        SizeError: the sizes do not fit it.
+        BackendError: arrays of two frameworks, or ``out``.
+    """
+    if out is not None:
+        raise BackendError("out= is not for lazy arrays of autoray, which are computed later; leave it away")
+    sized = sized_equation(written, [tuple(autoray.shape(operand)) for operand in given])
+    lazy = [operand for operand in given if isinstance(operand, autoray.lazy.LazyArray)]
+    others = [operand for operand in given if not is_builtin(type(operand)) and not any(operand is one for one in lazy)]
+    backends = [operand.backend for operand in lazy] + list(map(autoray.infer_backend, others))
+    names = list(dict.fromkeys(name for name in backends if name is not None))
+    if len(names) > 1:
+        raise BackendError(
+            f"the operands belong to two frameworks, {names[0]} and {names[1]}, of which lazy arrays of autoray are "
+            "going to be computed; convert one of them first"
+        )
+    text = written
+    if not isinstance(text, str):
+        inputs, output = (["".join(map(symbol, term)) for term in terms] for terms in (sized.inputs, [sized.output]))
+        text = f"{','.join(inputs)}->{output[0]}"
+    defaults: dict[str, Any] = einsumx.einsum.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
+    asked = {name: value for name, value in options.items() if value is not None and value is not defaults[name]}
+    return autoray.lazy.LazyArray(
+        backend=names[0] if names else None,
+        fn=einsumx.einsum,
+        args=(text, *given),
+        kwargs=asked,
+        shape=sized.shape,
+        deps=tuple(lazy),
+    )

@@ -1,0 +1,401 @@
+"""Libraries that follow the array API standard each in its own way: fakes with one oddity, and the real ones."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+strict = pytest.importorskip("array_api_strict")
+
+import einsumx  # noqa: E402
+from einsumx.conformance.oracle import expect, judge  # noqa: E402
+
+EQUATIONS = {
+    "ij,jk->ik": [(2, 3), (3, 4)],
+    "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
+    "ii->i": [(3, 3)],
+    "ijji->j": [(3, 4, 4, 3)],
+    "ij->": [(2, 3)],
+    "ij->j": [(2, 3)],
+    "ij->ji": [(2, 3)],
+    "ij,ij->i": [(1, 4), (2, 4)],
+    "i,j->ij": [(2,), (3,)],
+    "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
+    "i,i->": [(5,), (5,)],
+    "...i,i...->...": [(2, 3), (3, 2)],
+    ",->": [(), ()],
+}
+
+
+def numbers(equation, dtype):
+    random = np.random.default_rng(7)
+    return [random.integers(0, 3, shape).astype(dtype) for shape in EQUATIONS[equation]]
+
+
+# -- fakes ------------------------------------------------------------------------------------------------------------
+
+
+def fake(
+    *,
+    nameless_dtypes=False,
+    devices=True,
+    boolean="bool",
+    astype="function",
+    sum_dtype=True,
+    multiplies_integers=True,
+    without=(),
+    **replaced,
+):
+    """A library for these tests alone: array-api-strict's functions on arrays of its own type, with oddities.
+
+    Args:
+        nameless_dtypes: dtypes that are equal have unlike hashes, no name, and compare with nothing else.
+        devices: arrays have devices.
+        boolean: what the dtype of truth values is called.
+        astype: a ``"function"``, as in the standard, or a ``"method"`` of arrays.
+        sum_dtype: whether ``sum`` takes a dtype.
+        multiplies_integers: whether ``matmul`` takes integers.
+        without: functions that it lacks.
+        replaced: functions of its own, in the place of those of the standard.
+    """
+
+    class Dtype:
+        def __init__(self, known):
+            self.known = known
+
+        def __eq__(self, other):
+            return self.known == other.known  # fails for what is no Dtype
+
+        def __hash__(self):
+            return id(self) if nameless_dtypes else hash(str(self.known))
+
+        def __repr__(self):
+            return "a dtype" if nameless_dtypes else str(self.known)
+
+    class FakeArray:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __array_namespace__(self):
+            return namespace
+
+        def __getitem__(self, key):
+            return FakeArray(self.inner[key])
+
+        def __ne__(self, other):
+            return FakeArray(self.inner != other)
+
+        __hash__ = None
+
+        shape, ndim = property(lambda self: self.inner.shape), property(lambda self: self.inner.ndim)
+        dtype = property(lambda self: Dtype(self.inner.dtype))
+
+    if devices:
+        FakeArray.device = property(lambda self: self.inner.device)
+    if astype == "method":
+        FakeArray.astype = lambda self, dtype: FakeArray(strict.astype(self.inner, dtype.known))
+
+    def plain(value):
+        if isinstance(value, Dtype):
+            return value.known
+        return value.inner if isinstance(value, FakeArray) else value
+
+    def wrapped(name):
+        function = replaced.get(name) or getattr(strict, name)
+
+        def call(*arguments, **keywords):
+            if name == "sum" and not sum_dtype and "dtype" in keywords:
+                raise TypeError("sum() got an unexpected keyword argument 'dtype'")
+            if name == "matmul" and not multiplies_integers and "int" in str(arguments[0].inner.dtype):
+                raise ValueError("[matmul] Only inexact types are supported")
+            found = function(*map(plain, arguments), **{key: plain(value) for key, value in keywords.items()})
+            return Dtype(found) if name == "result_type" else FakeArray(found)
+
+        return call
+
+    functions = "add any asarray logical_and logical_or matmul matrix_transpose multiply permute_dims real reshape sum"
+    found = {name: wrapped(name) for name in (*functions.split(), "empty", "result_type", "astype")}
+    for name in (*without, *(["astype"] if astype == "method" else [])):
+        del found[name]
+    dtypes = ["int8", "int16", "int32", "int64", "float32", "float64", "complex64", "complex128"]
+    found.update((name, Dtype(getattr(strict, name))) for name in dtypes)
+    found[boolean] = Dtype(strict.bool)
+    namespace = SimpleNamespace(**found, __name__="fakelib", Array=FakeArray)
+    FakeArray.__module__ = f"fakelib{id(namespace)}"  # each is a library of its own
+    return namespace
+
+
+def array_of(namespace, values):
+    return namespace.Array(strict.asarray(values))
+
+
+ODDITIES = {
+    "none": {},
+    "dtypes that are equal have unlike hashes, and no names": {"nameless_dtypes": True},
+    "no devices": {"devices": False},
+    "bool is called bool_": {"boolean": "bool_"},
+    "astype is a method": {"astype": "method"},
+    "sum takes no dtype": {"sum_dtype": False},
+    "matmul takes no integers": {"multiplies_integers": False},
+}
+ODDITIES["all of these"] = {key: value for odd in ODDITIES.values() for key, value in odd.items()}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "complex64"])
+@pytest.mark.parametrize("odd", ODDITIES)
+def test_a_library_with_an_oddity_gives_the_plain_sum(odd, dtype):
+    namespace = fake(**ODDITIES[odd])
+    for equation in EQUATIONS:
+        values = numbers(equation, dtype)
+        result = einsumx.einsum(equation, *(array_of(namespace, each) for each in values))
+        assert type(result) is namespace.Array
+        assert judge(np.asarray(result.inner), expect(equation, *values)), equation
+
+
+@pytest.mark.parametrize("odd", ODDITIES)
+def test_dtypes_are_promoted_cast_and_asked_for(odd):
+    namespace = fake(**ODDITIES[odd])
+    values = numbers("ij,jk->ik", "float32")
+    one, other = array_of(namespace, values[0]), array_of(namespace, values[1].astype("float64"))
+    assert einsumx.einsum("ij,jk->ik", one, other).inner.dtype == strict.float64
+    for dtype in ("float64", float, namespace.float64):
+        assert einsumx.einsum("ij->ji", one, dtype=dtype).inner.dtype == strict.float64
+    assert einsumx.einsum(",ij->ij", 2.0, one).inner.dtype == strict.float32
+    assert einsumx.einsum("i,ij->j", [1.0, 2.0], one).shape == (3,)
+    to_bool = einsumx.einsum("ij->ij", one, dtype="bool", casting="unsafe")
+    assert np.array_equal(np.asarray(to_bool.inner), values[0] != 0)
+
+
+@pytest.mark.parametrize("odd", ODDITIES)
+def test_a_memory_limit_goes_through_such_libraries(odd):
+    namespace = fake(**ODDITIES[odd])
+    values = numbers("ij,jk->ik", "float32")
+    result = einsumx.einsum("ij,jk->ik", *(array_of(namespace, each) for each in values), memory_limit="1 MB")
+    assert judge(np.asarray(result.inner), expect("ij,jk->ik", *values))
+
+
+MISSING = {
+    "permute_dims": ("ij->ji", "float32"),
+    "reshape": ("ijk,ijl->kl", "float32"),
+    "asarray": ("ij->ji", "float32"),
+    "matmul": ("ij,jk->ik", "float32"),
+    "matrix_transpose": ("ij,kj->ik", "float32"),
+    "sum": ("ij->j", "float32"),
+    "any": ("ij->j", "bool"),
+    "multiply": ("ij,ij->ij", "float32"),
+    "logical_and": ("ij,ij->ij", "bool"),
+    "real": ("ij->ij", "complex64"),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_function_that_is_missing_is_an_error_that_names_it_before_any_work(name):
+    equation, dtype = MISSING[name]
+    calls = []
+    counted = {} if name == "sum" else {"sum": lambda *arguments, **keywords: calls.append(arguments)}
+    namespace = fake(without=[name], **counted)
+    arrays = [array_of(namespace, np.ones((2,) * len(term), dtype)) for term in equation.split("->")[0].split(",")]
+    asked = {"dtype": "float32", "casting": "unsafe"} if name == "real" else {}
+    with pytest.raises(einsumx.BackendError, match=f"fakelib has no function '{name}' of the array API standard"):
+        einsumx.einsum(equation, *arrays, **asked)
+    assert not calls
+
+
+def test_a_promotion_without_result_type_is_an_error_that_names_it():
+    namespace = fake(without=["result_type"])
+    one, other = array_of(namespace, np.ones(2, "float32")), array_of(namespace, np.ones(2))
+    with pytest.raises(einsumx.BackendError, match="'result_type'"):
+        einsumx.einsum("i,i->", one, other)
+    assert einsumx.einsum("i,i->", one, one).shape == ()  # it is not asked for
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "says"),
+    [
+        ("matmul", lambda one, other: strict.asarray(1.0), r"gives .*float64 \(\) and not float32 \(2, 4\)"),
+        ("matmul", lambda one, other: strict.astype(strict.matmul(one, other), strict.float64), "gives .*float64"),
+        ("matmul", lambda one, other: one.nowhere, "raises AttributeError: .*nowhere"),
+    ],
+    ids=["another shape", "another dtype", "an error"],
+)
+def test_a_function_that_does_something_else_is_an_error_that_says_which(name, function, says):
+    namespace = fake(**{name: function})
+    arrays = [array_of(namespace, each) for each in numbers("ij,jk->ik", "float32")]
+    with pytest.raises(einsumx.BackendError, match=f"the {name} of this contraction fails, as fakelib {says}"):
+        einsumx.einsum("ij,jk->ik", *arrays)
+
+
+def test_devices_without_names_are_told_apart_and_numbered():
+    class Device:
+        def __init__(self, number):
+            self.number = number
+
+        __eq__ = lambda self, other: self.number == other.number  # noqa: E731
+        __hash__ = None
+
+    namespace = fake(devices=False)
+
+    def on(number):
+        array = array_of(namespace, np.ones((2, 2)))
+        array.device = Device(number)
+        return array
+
+    assert einsumx.plan("ij,jk->ik", on(0), on(0)).device == "device:0"
+    with pytest.raises(einsumx.BackendError, match="two devices, device:0 and device:1"):
+        einsumx.einsum("ij,jk->ik", on(0), on(1))
+
+
+def test_an_array_that_makes_no_array_of_numpy_is_no_operand_for_an_out_of_numpy():
+    namespace = fake()
+    array = array_of(namespace, np.ones((2, 2)))
+    with pytest.raises(einsumx.BackendError, match="fakelib makes no NumPy array"):
+        einsumx.einsum("ij,jk->ik", array, array, memory_limit="1 MB", out=np.empty((2, 2)))
+
+
+# -- sizes that are not known -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [None, "N", math.nan, object()], ids=["None", "text", "nan", "object"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda known, lazy: einsumx.einsum("ij,jk->ik", known, lazy),
+        lambda known, lazy: einsumx.einsum(known, [0, 1], lazy, [1, 2]),
+        lambda known, lazy: einsumx.einsum("ij,jk->ik", known, lazy, memory_limit="1 MB"),
+        lambda known, lazy: einsumx.einsum("ij,jk->ik", known, lazy, dtype="float64"),
+        lambda known, lazy: einsumx.plan("ij,jk->ik", known, lazy),
+        lambda known, lazy: einsumx.plan("ij,jk->ik", known, lazy, memory_limit="1 MB"),
+        einsumx.expression("ij,jk->ik", (2, 2), (2, 2)),
+    ],
+    ids=["text", "sublists", "limit", "dtype", "plan", "plan under a limit", "expression"],
+)
+def test_a_size_that_is_not_known_is_an_error_that_names_operand_and_axis(call, size):
+    namespace = fake()
+    known, lazy = (array_of(namespace, np.ones((2, 2))) for _ in range(2))
+    lazy.inner = SimpleNamespace(shape=(2, size), ndim=2, dtype=strict.float64, device="cpu")
+    with pytest.raises(
+        einsumx.SizeError, match=r"operand 1 has shape \(2, .*\), where the size of axis 1 is not known"
+    ):
+        call(known, lazy)
+
+
+def test_an_out_of_a_size_that_is_not_known_is_an_error():
+    namespace = fake()
+    known, out = (array_of(namespace, np.ones((2, 2))) for _ in range(2))
+    out.inner = SimpleNamespace(shape=(2, None), ndim=2, dtype=strict.float64, device=strict.ones(1).device)
+    with pytest.raises(einsumx.BackendError, match="size of axis 1 is not known"):
+        einsumx.einsum("ij,jk->ik", known, known, out=out)
+
+
+@pytest.mark.parametrize("size", [None, "N"])
+def test_a_stored_operand_of_a_size_that_is_not_known_is_an_error_that_names_it(size):
+    class Symbolic:
+        shape, dtype = (2, size), np.dtype("float64")
+
+        def __getitem__(self, box):
+            raise AssertionError("read")
+
+    with pytest.raises(einsumx.SizeError, match=r"operand 1 \(.*Symbolic\) has shape .* axis 1 is not known"):
+        einsumx.einsum("ij,jk->ik", np.ones((2, 2)), Symbolic(), memory_limit="1 MB")
+
+
+def test_a_stored_operand_of_a_rank_that_is_not_known_is_an_error_that_names_it():
+    class Shape:  # as TensorFlow's
+        def __iter__(self):
+            raise ValueError("Cannot iterate over a shape with unknown rank.")
+
+    class Unranked:
+        shape, dtype = Shape(), np.dtype("float64")
+
+        def __getitem__(self, box):
+            raise AssertionError("read")
+
+    with pytest.raises(einsumx.BackendError, match=r"operand 1 \(.*Unranked\) cannot be read: .* unknown rank"):
+        einsumx.einsum("ij,jk->ik", np.ones((2, 2)), Unranked(), memory_limit="1 MB")
+
+
+@pytest.mark.parametrize("shape", [(None, 3), ("N", 3)], ids=str)
+@pytest.mark.parametrize("call", [einsumx.plan, einsumx.expression], ids=["plan", "expression"])
+def test_a_shape_with_a_size_that_is_not_known_is_an_error(call, shape):
+    with pytest.raises(einsumx.SizeError, match="has a size that is not known"):
+        call("ij,jk->ik", shape, (3, 4))
+
+
+# -- real libraries ---------------------------------------------------------------------------------------------------
+
+
+LIBRARIES = {
+    "sparse.COO": ["float64"],  # which compiles anew for each dtype, and takes seconds
+    "sparse.GCXS": ["float64"],
+    "cubed": ["bool", "int8", "float32", "complex64"],
+    "mlx.core": ["bool", "int8", "float32", "complex64"],
+    "ndonnx": ["bool", "int8", "float32"],
+}
+
+
+def made_by(name):
+    """The functions that make a library's array of NumPy's, and back."""
+    module = pytest.importorskip(name.partition(".")[0] if name.startswith("sparse") else name)
+    match name:
+        case "sparse.COO" | "sparse.GCXS":
+            return getattr(module, name.partition(".")[2]).from_numpy, lambda array: array.todense()
+        case "cubed":
+            import cubed.array_api
+
+            return cubed.array_api.asarray, lambda array: np.asarray(array.compute())
+        case "mlx.core":
+            return module.array, np.asarray
+        case _:
+            return module.asarray, lambda array: array.unwrap_numpy()
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_real_library_gives_the_plain_sum(name):
+    to, back = made_by(name)
+    for dtype in LIBRARIES[name]:
+        for equation in EQUATIONS:
+            values = numbers(equation, dtype)
+            result = einsumx.einsum(equation, *map(to, values))
+            assert not isinstance(result, np.ndarray), "it stays in its library"
+            assert judge(np.asarray(back(result)), expect(equation, *values)), (equation, dtype)
+
+
+@pytest.mark.parametrize("kind", ["coo", "gcxs"])
+def test_sparse_arrays_are_not_made_dense(kind):
+    sparse = pytest.importorskip("sparse")
+    one = sparse.COO([[0, 1500], [3, 7]], [1.0, 2.0], shape=(2000, 2000)).asformat(kind)
+    other = sparse.COO([[3, 7], [5, 6]], [1.0, 2.0], shape=(2000, 2000)).asformat(kind)
+    product, total = einsumx.einsum("ij,jk->ik", one, other), einsumx.einsum("ij->j", one)
+    assert isinstance(product, sparse.SparseArray)
+    assert isinstance(total, sparse.SparseArray)
+    assert (product.nnz, total.nnz) == (2, 2)
+
+
+def test_sparse_arrays_beside_those_of_numpy_are_an_error_whose_advice_works():
+    sparse = pytest.importorskip("sparse")
+    one, other = np.eye(3), sparse.COO.from_numpy(np.arange(9.0).reshape(3, 3))
+    with pytest.raises(einsumx.BackendError, match=r"sparse.*COO to array_api.*convert one of them first"):
+        einsumx.einsum("ij,jk->ik", one, other)
+    assert np.array_equal(einsumx.einsum("ij,jk->ik", one, other.todense()), other.todense())
+    result = einsumx.einsum("ij,jk->ik", sparse.COO.from_numpy(one), other)
+    assert np.array_equal(result.todense(), other.todense())
+
+
+@pytest.mark.parametrize("odd", ["DOK", "fill value"])
+def test_sparse_arrays_that_sparse_cannot_multiply_are_an_error_that_says_why(odd):
+    sparse = pytest.importorskip("sparse")
+    values = np.arange(9.0).reshape(3, 3)
+    array = sparse.DOK.from_numpy(values) if odd == "DOK" else sparse.COO.from_numpy(values, fill_value=1.0)
+    with pytest.raises(einsumx.BackendError, match=r"the matmul of this contraction fails, as sparse raises"):
+        einsumx.einsum("ij,jk->ik", array, array)
+
+
+def test_a_symbolic_size_of_ndonnx_is_an_error_that_names_operand_and_axis():
+    ndonnx = pytest.importorskip("ndonnx")
+    known = ndonnx.asarray(np.ones((2, 3), "float32"))
+    lazy = ndonnx.argument(shape=("N", 4), dtype=ndonnx.float32)
+    with pytest.raises(einsumx.SizeError, match=r"operand 1 has shape .* axis 0 is not known"):
+        einsumx.einsum("ij,jk->ik", known, lazy)
+    lazy = ndonnx.argument(shape=(3, 4), dtype=ndonnx.float32)  # the advice
+    assert einsumx.einsum("ij,jk->ik", known, lazy).shape == (2, 4)

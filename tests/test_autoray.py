@@ -1,0 +1,101 @@
+"""autoray's lazy arrays as operands: one more lazy array, whose computation is a call of einsumx."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("autoray", reason="autoray is not installed: pip install autoray")
+import autoray
+
+import einsumx
+from einsumx.conformance.oracle import expect, judge
+
+A, B = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+
+
+def lazy(array):
+    return autoray.lazy.array(array)
+
+
+FORMS = {
+    "two lazy arrays": lambda: (lazy(A), lazy(B)),
+    "a constant of NumPy's second": lambda: (lazy(A), B),
+    "a constant of NumPy's first": lambda: (A, lazy(B)),
+    "a list first": lambda: (A.tolist(), lazy(B)),
+    "what was computed of lazy arrays": lambda: (lazy(A) + 0, lazy(B) * 1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_contraction_is_a_lazy_array_with_the_plain_sum(form):
+    result = einsumx.einsum("ij,jk->ki", *FORMS[form]())
+    assert isinstance(result, autoray.lazy.LazyArray)
+    assert (result.shape, result.backend) == ((4, 2), "numpy")
+    assert judge(result.compute(), expect("ij,jk->ki", A, B))
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "ij->", "ij,ij->i", "...j,...j->...", "ij,kj"])
+def test_an_operand_may_stand_twice(equation):
+    array = lazy(A)
+    operands = [array] * (equation.count(",") + 1)
+    result = einsumx.einsum(equation, *operands)
+    expected = expect(equation, *[A] * len(operands))
+    assert result.shape == expected.values.shape
+    assert judge(result.compute(), expected)
+
+
+def test_sublists_with_labels_of_any_kind_and_broadcasting_go_through():
+    result = einsumx.einsum(lazy(A), ["row", 0], lazy(B[:, :1]), [0, (1, 2)], [(1, 2), "row"])
+    assert judge(result.compute(), expect("ij,jk->ki", A, B[:, :1]))
+    assert einsumx.einsum("ij,ij->ij", lazy(A), lazy(A[:1])).shape == (2, 3)
+
+
+def test_keywords_hold_when_it_is_computed():
+    result = einsumx.einsum(
+        "ij,jk->ik", lazy(A), lazy(B), dtype="float32", casting="same_kind", order="F", memory_limit="1 MB"
+    ).compute()
+    assert result.dtype == "float32"
+    assert result.flags.f_contiguous
+
+
+def test_nothing_is_computed_before_it_is_asked_for():
+    variables = [autoray.lazy.Variable((2, 3)), autoray.lazy.Variable((3, 4), backend="numpy")]
+    result = einsumx.einsum("ij,jk->ik", *variables)
+    assert result.backend == "numpy"
+    function = result.get_function(variables)
+    assert judge(function([A, B]), expect("ij,jk->ik", A, B))
+
+
+def test_functions_that_autoray_traces_may_call_einsumx():
+    traced = autoray.autojit(lambda one, other: autoray.do("sum", einsumx.einsum("ij,jk->ik", one, other)))
+    assert float(traced(A, B)) == (A @ B).sum()
+
+
+def test_sizes_and_equations_that_are_wrong_are_errors_at_once():
+    with pytest.raises(einsumx.SizeError, match="label 'j' has size 3 in operand 0"):
+        einsumx.einsum("ij,jk->ik", lazy(A), A)
+    with pytest.raises(einsumx.EquationError):
+        einsumx.einsum("ij,jk->il", lazy(A), lazy(B))
+
+
+def test_arrays_of_two_frameworks_are_an_error_that_names_both():
+    torch = pytest.importorskip("torch")
+    for other in (torch.ones(3, 4), lazy(torch.ones(3, 4))):
+        with pytest.raises(einsumx.BackendError, match=r"two frameworks, numpy and torch, .*lazy arrays of autoray"):
+            einsumx.einsum("ij,jk->ik", lazy(A), other)
+
+
+def test_an_out_is_an_error():
+    with pytest.raises(einsumx.BackendError, match="out= is not for lazy arrays of autoray"):
+        einsumx.einsum("ij,jk->ik", lazy(A), lazy(B), out=np.empty((2, 4)))
+
+
+def test_plans_and_expressions_say_to_pass_shapes():
+    for call in (
+        lambda: einsumx.plan("ij->ji", lazy(A)),
+        lambda: einsumx.plan("ij->ji", lazy(A), memory_limit="1 MB"),
+        lambda: einsumx.expression("ij,jk->ik", (2, 3), lazy(B)),
+        lambda: einsumx.expression("ij,jk->ik", (2, 3), (3, 4))(lazy(A), B),
+    ):
+        with pytest.raises(einsumx.BackendError, match=r"autoray.*LazyArray are lazy, .*pass shapes"):
+            call()
+    assert einsumx.expression("ij,jk->ik", lazy(A).shape, B)(A).shape == (2, 4)  # the advice
