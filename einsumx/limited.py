@@ -13,6 +13,7 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.backing import check_whole, name_of
+from einsumx.bind import SizedEquation
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
@@ -104,9 +105,10 @@ def plan_within(
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
     asked_order, order = order, result_order(order, out, adapter, operands)
-    shape = sized_equation(written, [operand.shape for operand in described]).shape
+    sized = sized_equation(written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
-    lands, late = landing(out, given, adapter, shape, computed, dtype, order)
+    copied_for = "K" if _has_any_order(sized) else order
+    lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
     plan = blocked_plan(
         adapter,
         written,
@@ -134,6 +136,12 @@ def plan_within(
             "no memory with an operand"
         )
     return Limited(plan, adapter, tuple(found), goes, within, resume, crew, room)
+
+
+def _has_any_order(equation: SizedEquation) -> bool:
+    """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
+    is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
+    return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
 
 
 def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:

@@ -205,7 +205,7 @@ def landing(
         shape: of the result.
         computed: the dtype of the blocks.
         dtype: of the result.
-        order: of a fresh array.
+        order: that a fresh array has to be brought into, by a copy; ``"K"`` where it needs none.
     """
     size = itemsize(dtype)
     whole = prod(shape) * size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -263,6 +264,36 @@ def test_results_have_the_memory_order_that_is_asked_for(order: Any, limit: int)
     found = einsumx.einsum("ij,jk->ki", a, b, order=order, memory_limit=limit)
     assert not judge(found, expect("ij,jk->ki", a, b)).wrong
     assert order == "K" or (found.flags.f_contiguous if order in "FA" else found.flags.c_contiguous)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->k", ((60, 50), (50, 80))),
+        ("ij->i", ((60, 50),)),
+        ("ij->", ((60, 50),)),
+        ("aij,jb->ab", ((70, 60, 50), (50, 1))),
+        ("ij,bj->bi", ((60, 50), (1, 50))),
+    ],
+)
+def test_an_order_that_every_result_has_takes_no_memory(equation: str, shapes: Any, order: Any) -> None:
+    arrays = [np.random.default_rng(3).standard_normal(shape) for shape in shapes]
+    with pytest.raises(einsumx.MemoryLimitError) as refused:
+        einsumx.einsum(equation, *arrays, memory_limit=1)
+    smallest = re.search(r"smallest memory_limit= is (\d+)", str(refused.value))
+    assert smallest
+    found = np.asarray(einsumx.einsum(equation, *arrays, order=order, memory_limit=int(smallest[1])))
+    assert not judge(found, expect(equation, *arrays)).wrong
+    assert found.flags.c_contiguous
+    assert found.flags.f_contiguous
+
+
+def test_a_view_of_an_operand_is_copied_into_an_order_within_the_limit() -> None:
+    array = np.zeros((100, 2))[:, 0]
+    with pytest.raises(einsumx.MemoryLimitError):
+        einsumx.einsum("i->i", array, order="C", memory_limit=400)
+    assert einsumx.einsum("i->i", array, order="C", memory_limit=800).flags.c_contiguous
 
 
 def test_an_order_beside_an_out_is_an_error() -> None:
