@@ -62,6 +62,9 @@ class CupyAdapter(NumpyAdapter):
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         return array.diagonal(0, axis1, axis2)
 
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.astype(dtype)
+
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.any(axes) if array.dtype.kind == "b" else array.sum(axes, array.dtype)
 
@@ -100,13 +103,16 @@ class CupyAdapter(NumpyAdapter):
         if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
 
+    def boxed(self, result: Any, dtype: str) -> Array:
+        return result
+
     def write(self, out: Array, result: Array) -> None:
         with out.device:
-            super().write(out, result)
+            self.xp.copyto(out, result, casting="unsafe")
 
     def add(self, total: Array, part: Array) -> Array:
         with total.device:
-            return super().add(total, part)
+            return self.xp.add(total, part, out=total)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         with self._device(device):
@@ -114,7 +120,9 @@ class CupyAdapter(NumpyAdapter):
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         with out.device:
-            return super().put(out, box, block)
+            place = (*box, ...)  # of an array, even where it has one element
+            self.xp.copyto(out[place], block, casting="unsafe")
+        return out
 
     def free_bytes(self, device: str) -> int | None:
         with self._device(device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
 from functools import cached_property
 from math import prod
@@ -10,11 +10,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.cost import slot_dtypes
 from einsumx.dtypes import Casting, kind
 from einsumx.errors import BackendError
-from einsumx.layout import contiguous, layout_class, memory_order
+from einsumx.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.memory import free_host_bytes
-from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum
+from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum, sources
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.registry import dropped
@@ -119,20 +120,22 @@ class NumpyAdapter(Adapter):
         return array.copy()
 
     def cast(self, array: Array, dtype: str) -> Array:
-        return array.astype(dtype)
+        with self.xp.errstate(all="ignore"):
+            return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._array(self._add(array, axes, array.dtype.type))  # the type, as a reduction swaps no bytes
+        total = self._add(array, axes, array.dtype.type)  # the type, as a reduction swaps no bytes
+        return self.boxed(total, array.dtype.name)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self._array(self.xp.multiply(lhs, rhs, order="C"))
+        return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.xp.matmul(lhs, rhs, order="C")
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":  # Python computes these, one at a time
-            return super().kernel(op, shapes, dtype)
+            return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)
         from einsumx.backends import numpy_integers as integers
         from einsumx.backends import numpy_kernels as kernels
 
@@ -153,6 +156,20 @@ class NumpyAdapter(Adapter):
                 return kernels.native(op.equation, shapes, dtype)
             case _:
                 return super().kernel(op, shapes, dtype)
+
+    def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+        """Matrix by matrix: numpy.matmul goes on with the next one after an error, which becomes a SystemError."""
+        np = self.xp
+        batch = broadcast(*(shape[:-2] for shape in shapes))
+
+        def product(lhs: Array, rhs: Array) -> Array:
+            lhs, rhs = (np.broadcast_to(side, (*batch, *side.shape[-2:])) for side in (lhs, rhs))
+            out = np.empty((*batch, lhs.shape[-2], rhs.shape[-1]), object)
+            for place in np.ndindex(batch):
+                np.matmul(lhs[place], rhs[place], out=out[place])
+            return out
+
+        return product
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         dtype = operands[0].dtype
@@ -176,22 +193,31 @@ class NumpyAdapter(Adapter):
 
         return NumpySpelling(self.module, "np")
 
-    def _array(self, found: Any) -> Array:
-        """What a ufunc gives; arrays of objects without axes come out as the object, which is boxed again."""
-        if isinstance(found, self.xp.ndarray | self.xp.generic):
-            return found
+    def boxed(self, result: Any, dtype: str) -> Array:
+        # Of an array of objects without axes, ufuncs give the object.
+        if dtype != "object" or isinstance(result, self.xp.ndarray):
+            return result
         array = self.xp.empty((), object)
-        array[()] = found
+        array[()] = result
         return array
 
     def element(self, array: Array) -> Any:
         return array[()]
 
     def prepare(self, run: Run, plan: Plan) -> Run:
-        if kind(plan.dtype) not in "fc" or not any(isinstance(op, Multiply | Matmul) for op in plan.ops):
-            return run
-        # Unlike ufuncs, numpy.einsum says nothing of infinities and nan on their way through; it also does the sums.
-        return self._quiet(run)
+        # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
+        return self._quiet(run) if any(self._can_warn(plan)) else run
+
+    def _can_warn(self, plan: Plan) -> Iterator[bool]:
+        """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
+        types = slot_dtypes(plan)
+        for op in plan.ops:
+            dtype = types[sources(op)[0]]
+            match op:
+                case Multiply() | Matmul():
+                    yield kind(dtype) in "fc"
+                case Cast():
+                    yield kind(dtype) != "O" and not self.can_cast(dtype, op.dtype, "safe")
 
     @cached_property
     def _quiet(self) -> Callable[[Run], Run]:
@@ -228,7 +254,11 @@ class NumpyAdapter(Adapter):
 
     def add(self, total: Array, part: Array) -> Array:
         with self.xp.errstate(all="ignore"):
-            return self._array(self.xp.add(total, part, out=total if total.ndim else None))
+            return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        place = (*box, ...)  # of an array, even of objects without axes
+        return array[place]
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         place = (*box, ...)  # of an array, even where it has one element
@@ -249,7 +279,11 @@ class NumpyAdapter(Adapter):
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
-        self.xp.copyto(out, result, casting="unsafe")
+        if out.dtype == getattr(result, "dtype", None):
+            self.xp.copyto(out, result)
+            return
+        with self.xp.errstate(all="ignore"):  # an error would come when a part is written
+            self.xp.copyto(out, result, casting="unsafe")
 
 
 def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int, ...] | None:

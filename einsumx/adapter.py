@@ -289,6 +289,10 @@ class Adapter:
         """A result without axes in the form in which the framework's own einsum gives it."""
         return array
 
+    def boxed(self, result: Any, dtype: str) -> Array:
+        """The result of a plan of ``dtype`` as a plain array again, where :meth:`element` gave something else."""
+        return self.plain(result)
+
     def arrange(self, array: Array, order: str) -> Array:
         """``array`` in memory order ``"C"`` or ``"F"``; asked only where the traits have memory order."""
         raise NotImplementedError

@@ -304,7 +304,7 @@ def contracting(plan: BlockedPlan, adapter: Adapter) -> Contract:
     def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
         options = Options(plan.compute_dtype, "unsafe", stage.path)
         prepared = prepare(adapter, stage.equation, arrays, options)
-        value = adapter.plain(prepared.run(*arrays))
+        value = adapter.boxed(prepared.run(*arrays), prepared.plan.dtype)
         # What is added up in its own memory must be no view of an operand.
         value = adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
         adapter.synchronize(value)  # what is only queued holds on to its blocks

@@ -27,7 +27,7 @@ from einsumx.outlets import Outlet, Permit
 from einsumx.pieces import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
 from einsumx.progress import Progress
 from einsumx.registry import get_backend
-from einsumx.sources import Source, host_array
+from einsumx.sources import Source, host_array, is_host_array
 from einsumx.worker import Job, compute_piece
 
 __all__ = ["Crew"]
@@ -205,7 +205,9 @@ class _DaskHands(_RemoteHands):
         held = self._scattered.get(part)
         if held is None or held.status in ("cancelled", "lost", "error"):
             number, box = part
-            block = host_array(self.work.operands[number].on_host()[tuple(slice(*axis) for axis in box)])
+            array, place = self.work.operands[number].on_host(), tuple(slice(*axis) for axis in box)
+            block = get_backend("numpy").part(array, place) if is_host_array(array) else array[place]
+            block = host_array(block)
             held = self._scattered[part] = self.executor._client.scatter(block, hash=False)
         return held
 

@@ -1,0 +1,125 @@
+"""Arrays of Python objects: the same values and types with and without a memory limit, and errors of their own."""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import einsumx
+
+NUMBERS = {
+    "int": lambda number: 10**20 + number,
+    "Fraction": lambda number: Fraction(number, 7),
+    "Decimal": lambda number: Decimal(number) / 4,
+    "float": float,
+    "complex": lambda number: complex(number, 1),
+    "float32": np.float32,
+    "bool": bool,
+}
+
+EQUATIONS = {
+    "i->": [(6,)],
+    "i->i": [(6,)],
+    "ij->j": [(4, 3)],
+    "ij->ji": [(4, 3)],
+    "ii->": [(4, 4)],
+    "i,i->": [(6,), (6,)],
+    "i,j->ij": [(4,), (3,)],
+    "ij,jk->ik": [(3, 4), (4, 2)],
+    "bij,bjk->bik": [(2, 3, 4), (2, 4, 2)],
+    "bij,jk->bik": [(2, 3, 4), (4, 2)],
+    "ij,jk,kl->": [(3, 4), (4, 2), (2, 3)],
+    ",->": [(), ()],
+    "->": [()],
+}
+
+
+def objects(make, shape, start=1):
+    found = np.empty(shape, object)
+    for number, place in enumerate(np.ndindex(shape), start):
+        found[place] = make(number % 5)
+    return found
+
+
+def plain_sum(equation, arrays):
+    """The plain sum in Python, of whatever the objects are."""
+    inputs, output = equation.split("->")
+    terms = inputs.split(",")
+    sizes = {label: size for term, array in zip(terms, arrays) for label, size in zip(term, array.shape)}
+    found = np.empty([sizes[label] for label in output], object)
+    labels = sorted(sizes)
+    for place in np.ndindex(*(sizes[label] for label in labels)):
+        at = dict(zip(labels, place))
+        product = None
+        for term, array in zip(terms, arrays):
+            factor = array[tuple(at[label] for label in term)]
+            product = factor if product is None else product * factor
+        where = tuple(at[label] for label in output)
+        found[where] = product if found[where] is None else found[where] + product
+    return found
+
+
+def smallest_limit(call):
+    try:
+        return call(1)
+    except einsumx.MemoryLimitError as error:
+        return call(int(re.search(r"smallest memory_limit= is (\d+)", str(error))[1]))
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_memory_limit_changes_neither_values_nor_types(kind, equation):
+    arrays = [objects(NUMBERS[kind], shape, start) for start, shape in enumerate(EQUATIONS[equation], 1)]
+    expected = plain_sum(equation, arrays)
+    results = [
+        einsumx.einsum(equation, *arrays),
+        einsumx.einsum(equation, *arrays, memory_limit="1MB"),
+        smallest_limit(lambda limit: einsumx.einsum(equation, *arrays, memory_limit=limit)),
+    ]
+    with np.errstate(all="ignore"):
+        for result in results:
+            if not expected.shape:
+                assert not isinstance(result, np.ndarray)
+                assert (type(result), result) == (type(expected[()]), expected[()])
+            else:
+                assert result.dtype == object
+                assert result.tolist() == expected.tolist()
+                assert list(map(type, result.flat)) == list(map(type, expected.flat))
+
+
+def test_out_under_a_memory_limit_gets_the_objects():
+    array = objects(lambda number: Fraction(number, 7), (4, 3))
+    out = np.zeros(3, object)
+    einsumx.einsum("ij->j", array, out=out, memory_limit=300)
+    assert out.tolist() == plain_sum("ij->j", [array]).tolist()
+    out = np.zeros((), object)
+    einsumx.einsum("ij->", array, out=out)
+    assert out[()] == plain_sum("ij->", [array])[()]
+
+
+@pytest.mark.parametrize("equation", [name for name in EQUATIONS if "," in name])
+@pytest.mark.parametrize("other", ["longdouble", "clongdouble", "str"])
+def test_objects_without_a_product_raise_their_own_error(equation, other):
+    """numpy.matmul goes on after an error, and then has a SystemError."""
+    first, *others = EQUATIONS[equation]
+    make = (lambda number: "text") if other == "str" else np.dtype(other).type
+    arrays = [objects(lambda number: Fraction(number, 7), first), *(objects(make, shape) for shape in others)]
+    for limit in (None, "1MB"):
+        with pytest.raises(TypeError, match=r"unsupported operand|can't multiply"):
+            einsumx.einsum(equation, *arrays, memory_limit=limit)
+
+
+def test_the_error_of_an_object_is_the_one_that_comes():
+    class Refusing:
+        def __mul__(self, other):
+            raise ZeroDivisionError("mine")
+
+        __rmul__ = __mul__
+
+    arrays = [objects(lambda number: Refusing(), (3, 2, 2)), objects(int, (3, 2, 2))]
+    out = np.zeros((3, 2, 2), object)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        einsumx.einsum("bij,bjk->bik", *arrays, out=out)
+    assert not out.any()
