@@ -251,6 +251,9 @@ class ArrayApiAdapter(Adapter):
         except TypeError:  # MLX has no such keyword
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), device=arrays[0].device)
+
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
 

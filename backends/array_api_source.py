@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from einsumx.dtypes import kind
@@ -52,6 +53,10 @@ class ArrayApiSpelling(Spelling):
         if kind(array.dtype) == "b":
             return f"{self.name}.any({', '.join(filter(None, (array.text, summed(axes, rank))))})"
         return f"{self.name}.sum({array.text}, {summed(axes, rank, f'dtype={self.dtype(array.dtype)}')})"
+
+    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
+        like = arrays[0].text
+        return f"{self.name}.zeros({numbers(shape)}, dtype={self.dtype(dtype)}, device={like}.device)"
 
     def multiply(self, lhs: Value, rhs: Value) -> str:
         function = "logical_and" if kind(lhs.dtype) == "b" else "multiply"

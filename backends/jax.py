@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache, reduce, wraps
 from importlib import import_module
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
@@ -139,6 +140,11 @@ class JaxAdapter(Adapter):
             return self.xp.any(array, axis=axes)
         # Asked for its own dtype, a sum of half precision accumulates in it too; it keeps it unasked.
         return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in _HALVES else array.dtype)
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        # A compiled program runs on the device of the arrays that it reads: this one reads no element of each.
+        read = reduce(or_, [self.xp.any(array[None][:0]) for array in arrays])
+        return self.xp.broadcast_to(read.astype(self.dtype(dtype)), shape)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         rank = lhs.ndim

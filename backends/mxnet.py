@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from math import prod
@@ -234,7 +234,7 @@ class MxnetAdapter(Adapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
-            case Reshape() if 0 not in op.shape:
+            case Reshape():
                 return self.calls.view(op.shape)
             case Transpose():
                 return self._transposing(op.axes, dtype)
@@ -242,7 +242,7 @@ class MxnetAdapter(Adapter):
                 return self.calls.diagonal(op.axis1, op.axis2)
             case Sum():
                 return self._summing(shapes[0], op.axes, dtype)
-            case Multiply() if not any(0 in shape for shape in shapes):
+            case Multiply():
                 return self.calls.multiply()
             case Matmul():
                 return self._multiplying(op, shapes, dtype)
@@ -299,8 +299,6 @@ class MxnetAdapter(Adapter):
 
     def _summing(self, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> Callable[..., Array]:
         kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-        if 0 in kept:  # MXNet 1 fails to sum what has no elements into what has none
-            return lambda array: self.reshape(array, kept)
         if dtype == "bool":
             return lambda array: self.xp.any(array, axis=axes)
         if prod(shape) >= _LARGE and axes[-1] - axes[0] + 1 == len(axes) and dtype in ("float32", "float64"):
@@ -324,17 +322,16 @@ class MxnetAdapter(Adapter):
         return summed
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        if 0 in lhs.shape or 0 in rhs.shape:
-            return self._empty_product(lhs, rhs)
         return self.calls.multiply()(lhs, rhs)
 
-    def _empty_product(self, lhs: Array, rhs: Array) -> Array:
-        """A product without elements, as a matmul: multiply would leave its operands' gradients unwritten."""
-        dtype = self.dtype_name(lhs.dtype)
-        shape = tuple(max(a, b) if 0 not in (a, b) else 0 for a, b in zip(lhs.shape, rhs.shape))
-        rows = self.reshape(self.cast(lhs, "float32"), (1, prod(lhs.shape), 1))
-        cols = self.reshape(self.cast(rhs, "float32"), (1, 1, prod(rhs.shape)))
-        return self.reshape(self.matmul(rows, cols, False, False), shape).astype(dtype)
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        context = self._context(self.device(arrays[0]))
+
+        def run() -> Array:
+            return self.xp.zeros(shape, dtype=dtype, ctx=context)
+
+        numbers = [number for number, array in enumerate(arrays) if self.records(array)]
+        return record(self, _Nothing(self, run), arrays, numbers) if numbers else run()
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.calls.batch_dot(transpose_lhs, transpose_rhs)(lhs, rhs)
@@ -467,6 +464,17 @@ class MxnetAdapter(Adapter):
 
     def synchronize(self, array: Array) -> None:
         array.wait_to_read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A sum over nothing, as autograd records it: its gradients are zeros."""
+
+    adapter: MxnetAdapter
+    run: Callable[[], Array]
+
+    def gradient(self, number: int, cotangent: Array, operands: Sequence[Any], beside: int) -> Array:
+        return self.adapter.xp.zeros_like(operands[number])
 
 
 class SymbolAdapter(MxnetAdapter):

@@ -1,4 +1,4 @@
-"""Gradients of contractions under a memory limit, as a function of MXNet's autograd.
+"""Gradients of contractions that give their own, such as those under a memory limit, as a function of MXNet's autograd.
 
 MXNet's own ``autograd.Function`` leaves gradients out where they are to be added (``grad_req="add"``), and all those
 after one that is not asked for; its callbacks are given here by the C interface that it uses.
@@ -7,18 +7,17 @@ after one that is not asked for; its callbacks are given here by the C interface
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, POINTER, byref, c_int, c_void_p, cast
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from einsumx.adapter import Array
 from einsumx.dtypes import itemsize
 
 if TYPE_CHECKING:
     from einsumx.backends.mxnet import MxnetAdapter
-    from einsumx.gradients import Recorded
 
 __all__ = ["record"]
 
@@ -32,7 +31,16 @@ _alive: dict[int, Any] = {}
 _numbers = count()
 
 
-def record(adapter: MxnetAdapter, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
+class Call(Protocol):
+    """A contraction that gives its own gradients, as :class:`einsumx.gradients.Recorded` does."""
+
+    @property
+    def run(self) -> Callable[[], Array]: ...
+
+    def gradient(self, number: int, cotangent: Array, operands: Sequence[Any], beside: int) -> Array: ...
+
+
+def record(adapter: MxnetAdapter, call: Call, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
     """The result of ``call``, recorded with its own gradients by the operands ``numbers``.
 
     Those cannot be differentiated again, as is so with most of MXNet's operators.

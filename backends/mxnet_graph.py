@@ -19,7 +19,22 @@ from einsumx.bind import SizedEquation
 from einsumx.cost import slot_dtypes
 from einsumx.lower import lower
 from einsumx.mxnet.tracing import Known, UnknownRankError, known
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import Written, parsed, sized_equation
 
@@ -174,7 +189,7 @@ class _Values:
                 self.put(op.out, self._same(op.src).astype(op.dtype), self.axes[op.src])
             case Copy():
                 self.put(op.out, self._same(op.src), self.axes[op.src])
-            case Expand() | First() | Native():
+            case Expand() | First() | Scale() | Native() | Zeros():
                 raise AssertionError(f"{op} is not planned for MXNet's graphs")
 
     def _same(self, slot: int) -> Array:

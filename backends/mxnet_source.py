@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from einsumx.dtypes import kind
 from einsumx.ops import Matmul
-from einsumx.spelling import Spelling, Value, listed, summed
+from einsumx.spelling import Spelling, Value, listed, numbers, summed
 
 __all__ = ["MxnetSpelling"]
 
@@ -34,8 +34,7 @@ class MxnetSpelling(Spelling):
         return self._through_int8(array, moved or f".transpose({listed(axes)})")
 
     def reshape(self, array: Value, shape: Axes) -> str:
-        # A view takes a size of 0 for "as before"; nothing is copied where there is nothing.
-        call = "reshape" if 0 in shape or not shape else "reshape_view"
+        call = "reshape_view" if shape else "reshape"
         return f"{array.text}.{call}({listed(shape)})"
 
     def diagonal(self, array: Value, axis1: int, axis2: int) -> str:
@@ -52,12 +51,12 @@ class MxnetSpelling(Spelling):
 
     def sum(self, array: Value, axes: Axes) -> str:
         rank = len(array.shape)
-        kept = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
-        if 0 in kept:  # MXNet 1 fails to sum what has no elements into what has none
-            return f"{array.text}.reshape({listed(kept)})"
         if kind(array.dtype) == "b":
             return f"mx.np.any({', '.join(filter(None, (array.text, summed(axes, rank))))})"
         return f"{array.text}.sum({summed(axes, rank)})"
+
+    def zeros(self, arrays: Sequence[Value], shape: Axes, dtype: str) -> str:
+        return f'mx.np.zeros({numbers(shape)}, dtype="{dtype}", ctx={arrays[0].text}.ctx)'
 
     def multiply(self, lhs: Value, rhs: Value) -> str:
         return f"mx.np.multiply({lhs.text}, {rhs.text})"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.cost import slot_dtypes
-from einsumx.dtypes import Casting, kind
+from einsumx.dtypes import Casting, kind, wrapped
 from einsumx.errors import BackendError
 from einsumx.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.memory import free_host_bytes
-from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Sum, sources
+from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum, sources
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
 from einsumx.registry import dropped
@@ -127,6 +127,22 @@ class NumpyAdapter(Adapter):
         total = self._add(array, axes, array.dtype.type)  # the type, as a reduction swaps no bytes
         return self.boxed(total, array.dtype.name)
 
+    def scale(self, array: Array, count: int) -> Array:
+        np, dtype = self.xp, array.dtype
+        if dtype.kind == "O":  # whatever their sum is, it is the sum that counts
+            return super().scale(array.reshape((1, *array.shape)), count)[0, ...]
+        out = np.empty(array.shape, dtype.name)
+        if dtype.kind == "c":
+            np.multiply(array.real, out.real.dtype.type(count), out=out.real)
+            np.multiply(array.imag, out.real.dtype.type(count), out=out.imag)
+        else:
+            factor = wrapped(count, dtype.name) if dtype.kind in "iu" else count
+            np.multiply(array, dtype.type(factor), out=out)
+        return out
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.zeros(shape, dtype)
+
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
 
@@ -214,7 +230,7 @@ class NumpyAdapter(Adapter):
         for op in plan.ops:
             dtype = types[sources(op)[0]]
             match op:
-                case Multiply() | Matmul():
+                case Multiply() | Matmul() | Scale():
                     yield kind(dtype) in "fc"
                 case Cast():
                     yield kind(dtype) != "O" and not self.can_cast(dtype, op.dtype, "safe")

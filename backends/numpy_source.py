@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from einsumx.dtypes import kind
+from collections.abc import Sequence
+
+from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.ops import Matmul, Multiply, Native, Op, Sum
 from einsumx.parse import symbol
-from einsumx.spelling import Spelling, Value, listed, summed
+from einsumx.spelling import Spelling, Value, listed, numbers, summed
 
 __all__ = ["CupySpelling", "JaxSpelling", "NumpySpelling"]
 
@@ -36,6 +38,18 @@ class _MethodSpelling(Spelling):
         own = [f"dtype={self.dtype(array.dtype)}"] if kind(array.dtype) in "iu" else []
         return f"{array.text}.sum({summed(axes, rank, *own)})"
 
+    def scale(self, array: Value, count: int) -> str:
+        text, np = array.text, self.name
+        match kind(array.dtype):
+            case "O":
+                repeated = f"{np}.broadcast_to({text}, {numbers((count, *array.shape))})"
+                return f"{np}.asarray({np}.add.reduce({repeated}), dtype=object)"
+            case "c":  # unlike einsumx, with nan beside an infinity, as NumPy multiplies by a complex number
+                return f"{np}.multiply({text}, {self.dtype(f'float{4 * itemsize(array.dtype)}')}({count:d}))"
+            case "i" | "u":
+                count = wrapped(count, array.dtype)
+        return f"{np}.multiply({text}, {self.dtype(array.dtype)}({count:d}))"
+
 
 class NumpySpelling(_MethodSpelling):
     """NumPy's calls, without the threads and the ways through floating-point BLAS that einsumx has for them."""
@@ -53,6 +67,10 @@ class NumpySpelling(_MethodSpelling):
 
     def sum(self, array: Value, axes: tuple[int, ...]) -> str:
         return self._array(super().sum(array, axes), array, len(axes) == len(array.shape))
+
+    def first(self, array: Value, axes: tuple[int, ...]) -> str:
+        text = super().first(array, axes)
+        return f"{text[:-1]}, ...]" if array.dtype == "object" else text  # an array, and no bare object
 
     def multiply(self, lhs: Value, rhs: Value) -> str:
         return self._array(super().multiply(lhs, rhs), lhs, not (lhs.shape or rhs.shape))
@@ -85,3 +103,8 @@ class JaxSpelling(_MethodSpelling):
             return f"{self.name}.matmul({left}, {right})"
         wide = f"preferred_element_type={self.dtype('float32')}"
         return f"{self.name}.matmul({left}, {right}, {wide}).astype({self.dtype(lhs.dtype)})"
+
+    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
+        # No element of an operand, as a compiled program runs on the device of what it reads.
+        read = f"{self.name}.any({arrays[0].text}[None][:0])"
+        return f"{self.name}.broadcast_to({read}.astype({self.dtype(dtype)}), {numbers(shape)})"

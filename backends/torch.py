@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.backends.torch_choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
+from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError
 from einsumx.layout import layout_class, memory_order
 from einsumx.memory import free_host_bytes
@@ -184,13 +185,28 @@ class TorchAdapter(Adapter):
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         dtype = array.dtype
         if dtype is self.xp.bool:
-            if not array.numel():
-                return array.any(axes)
             return array.view(self.xp.uint8).amax(axes).view(dtype)  # an or in a seventh of the time that any takes
         signed = self._signed.get(dtype)
         if signed is not None:
             return array.view(signed).sum(axes, dtype=signed).view(dtype)
         return array.sum(axes, dtype=dtype)
+
+    def scale(self, array: Array, count: int) -> Array:
+        torch, dtype = self.xp, array.dtype
+        signed = self._signed.get(dtype)
+        if signed is not None:
+            return self.scale(array.view(signed), count).view(dtype)
+        array = array.contiguous()
+        if dtype.is_complex:  # the parts apart, as an infinity times a complex number has nan in it
+            return torch.view_as_complex(torch.view_as_real(array.resolve_conj()) * float(count))
+        return array * (float(count) if dtype.is_floating_point else wrapped(count, self._names[dtype]))
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        result = arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
+        # What is recorded is a product of sums over nothing, which has derivatives of every order, all of them zero.
+        recorded = [array for array in arrays if kind(dtype) in "fc" and not self._kernels.is_plain(array)]
+        sums = [array[None].narrow(0, 0, 0).sum().to(result.dtype) for array in recorded]
+        return result + reduce(self.xp.mul, sums) if sums else result
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.mul(lhs, rhs).contiguous()  # it can come in the memory order of its operands

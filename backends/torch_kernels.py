@@ -15,7 +15,7 @@ from einsumx.backends.torch_choices import LARGEST, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
 from einsumx.layout import broadcast
 
-__all__ = ["copied", "integer_product", "is_recorded", "product"]
+__all__ = ["copied", "integer_product", "is_plain", "is_recorded", "product"]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[[Array, Array], Array]
@@ -64,7 +64,7 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     known = LARGEST.get(dtype)
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if known is None and not (_is_plain(lhs) and _is_plain(rhs)):
+        if known is None and not (is_plain(lhs) and is_plain(rhs)):
             return narrow(lhs, rhs)
         bound = known**2 if known is not None else _largest(lhs) * _largest(rhs)
         if bound * inner > 2**53:
@@ -133,7 +133,7 @@ def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
     last = len(batch) - 1
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if not (_is_plain(lhs) and _is_plain(rhs)):
+        if not (is_plain(lhs) and is_plain(rhs)):
             return _matmul(lhs, rhs)
         lhs, rhs = (side.expand(*batch, -1, -1).movedim(axis, last) for side in (lhs, rhs))
         result = lhs.new_empty(*lhs.shape[:-1], rhs.shape[-1])
@@ -159,7 +159,7 @@ def copied(array: Array) -> Array:
     torch walks along the rows of the result. Where each of their elements is in another cache line, or another page,
     a line must still be in the cache when the next row wants the rest of it.
     """
-    if array.numel() < 2 * _BLOCK or not _is_plain(array):
+    if array.numel() < 2 * _BLOCK or not is_plain(array):
         return array.clone(memory_format=torch.contiguous_format)
     result = array.new_empty(array.shape)
     strides = [(stride, axis) for axis, (size, stride) in enumerate(zip(array.shape, array.stride())) if size > 1]
@@ -182,7 +182,7 @@ def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
         _copy_blocks(out, part, axis + 1, limit)
 
 
-def _is_plain(array: Array) -> bool:
+def is_plain(array: Array) -> bool:
     """Whether the tensor is memory of the CPU, and nothing records or transforms what is done with it."""
     if type(array) not in _PLAIN or not array.is_cpu or is_recorded(array):
         return False

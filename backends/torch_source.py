@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from einsumx.backends.torch import SIGNED
-from einsumx.dtypes import kind
+from einsumx.dtypes import kind, wrapped
 from einsumx.ops import Matmul
 from einsumx.spelling import Spelling, Value, listed, numbers
 
@@ -46,6 +48,29 @@ class TorchSpelling(Spelling):
             return f"{array.text}.view({signed}).sum({arguments}).view({self.dtype(array.dtype)})"
         own = [f"dtype={self.dtype(array.dtype)}"] if kind(array.dtype) in "iu" else []
         return f"{array.text}.sum({', '.join((*dims, *own))})"
+
+    def scale(self, array: Value, count: int) -> str:
+        text = array.text
+        match kind(array.dtype):
+            case "c":  # the parts apart, as an infinity times a complex number has nan in it
+                parts = f"{self.name}.view_as_real({text}.resolve_conj())"
+                return f"{self.name}.view_as_complex({self.name}.mul({parts}, {float(count)!r}))"
+            case "f":
+                return f"{self.name}.mul({text}, {float(count)!r})"
+        if array.dtype not in SIGNED:
+            return f"{self.name}.mul({text}, {wrapped(count, array.dtype):d})"
+        signed = SIGNED[array.dtype]
+        product = f"{self.name}.mul({text}.view({self.dtype(signed)}), {wrapped(count, signed):d})"
+        return f"{product}.view({self.dtype(array.dtype)})"
+
+    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
+        text = f"{arrays[0].text}.new_zeros({numbers(shape)}, dtype={self.dtype(dtype)})"
+        if kind(dtype) not in "fc":
+            return text
+        # A product of sums over nothing, by which each operand has its derivatives, all of them zero.
+        parts = "".join(f"{array.text}[None][:0].sum(), " for array in arrays)
+        product = f"{self.name}.prod({self.name}.stack(({parts[:-1]})), dtype={self.dtype(dtype)})"
+        return f"{self.name}.add({text}, {product})"
 
     def _any(self, array: Value, axes: tuple[int, ...]) -> str:
         """One axis after the other, from the last: older versions take no more at once."""

@@ -14,7 +14,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, EinsumxError
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 from einsumx.plan import Operand, Plan
 from einsumx.traits import Traits
 
@@ -206,6 +221,31 @@ class Adapter:
         """The sum over ``axes`` in the array's own dtype: integers wrap, bools are or-ed."""
         raise NotImplementedError
 
+    def scale(self, array: Array, count: int) -> Array:
+        """The sum of ``count`` arrays that are all equal to ``array``; asked only where there are strides.
+
+        It is summed by doubling. Overridden where a product with the count gives the same: of complex numbers it is to
+        be taken of each part, as an infinity times a complex count would be nan.
+        """
+        total = None
+        while True:
+            if count & 1:
+                total = array if total is None else total + array
+            count >>= 1
+            if not count:
+                return total
+            array = array + array
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        """Zeros on the device of ``arrays``, whose gradients are zeros: the result where a label has size 0."""
+        numpy = import_module("numpy")
+        try:
+            known = numpy.dtype(dtype)
+        except TypeError:  # NumPy has no such dtype
+            known = numpy.dtype("float32")
+        array = self.from_numpy(numpy.zeros(shape, known), self.device(arrays[0]))
+        return array if known.name == dtype else self.cast(array, dtype)
+
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         """The elementwise product, broadcasting."""
         return self.xp.multiply(lhs, rhs)
@@ -241,7 +281,7 @@ class Adapter:
                 return lambda source: self.expand(source, op.shape)
             case First():
                 ranks = range(len(shapes[0]))
-                index = tuple(0 if axis in op.axes else slice(None) for axis in ranks)
+                index = (*(0 if axis in op.axes else slice(None) for axis in ranks), ...)  # an array, even without axes
                 return lambda source: source[index]
             case Diagonal():
                 return lambda source: self.diagonal(source, op.axis1, op.axis2)
@@ -251,6 +291,8 @@ class Adapter:
                 return lambda source: self.cast(source, op.dtype)
             case Sum():
                 return lambda source: self.sum(source, op.axes)
+            case Scale():
+                return lambda source: self.scale(source, op.count)
             case Multiply():
                 return self.multiply
             case Matmul():
@@ -258,6 +300,8 @@ class Adapter:
                 return lambda lhs, rhs: matmul(lhs, rhs, transpose_lhs, transpose_rhs)
             case Native():
                 return lambda *arrays: self.native(op.equation, arrays)
+            case Zeros():
+                return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result.

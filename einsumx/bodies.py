@@ -14,7 +14,7 @@ from einsumx.cost import result_strides, returns_view
 from einsumx.dtypes import itemsize
 from einsumx.layout import contiguous, layout_class
 from einsumx.lower import lower
-from einsumx.ops import Sum, sources
+from einsumx.ops import Scale, Sum, sources
 from einsumx.plan import Operand, Path, Plan
 from einsumx.prepare import sized_equation
 from einsumx.sketch import Amounts, Estimate, Sketch, amounts
@@ -119,7 +119,7 @@ class Outline:
     def _home(self, part: Amounts) -> frozenset[int]:
         """The value that an op is a part of the making of: a copy of another value is made for it."""
         own = part.operands
-        is_view_or_copy = len(sources(part.op)) == 1 and not isinstance(part.op, Sum)
+        is_view_or_copy = len(sources(part.op)) == 1 and not isinstance(part.op, Sum | Scale)
         return own if own in self._ops and not is_view_or_copy else self._taken.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:

@@ -8,7 +8,21 @@ from itertools import groupby
 from math import prod
 
 from einsumx.layout import contiguous, merged_stride
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+)
 from einsumx.traits import Traits
 
 __all__ = ["Builder", "Labels", "Term", "cut"]
@@ -33,6 +47,9 @@ class Term:
         return tuple(sorted(labels, key=lambda label: (-abs(self.stride(label)), self.labels.index(label))))
 
 
+_LARGEST_COUNT = 2**63 - 1
+
+
 class Builder:
     """Appends ops and keeps track of the layout that each gives.
 
@@ -47,7 +64,6 @@ class Builder:
         self.traits = traits
         self.ops: list[Op] = []
         self._slots = slots
-        self._has_empty = 0 in sizes
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""
@@ -144,6 +160,18 @@ class Builder:
         kept = tuple(label for summed, run in runs if not summed for label in run)
         return self.packed(self.reshape(out, self.shape(kept)), kept)
 
+    def scale(self, term: Term, labels: Sequence[int]) -> Term:
+        """The sum over ``labels``, which the term has not: all that is summed is equal."""
+        count = 1
+        for number, label in enumerate(labels, 1):
+            count *= self.sizes[label]
+            if number < len(labels) and count * self.sizes[labels[number]] <= _LARGEST_COUNT:
+                continue
+            slot = self.new_slot()
+            self.ops.append(Scale(slot, term.slot, count))
+            term, count = self.packed(slot, term.labels), 1
+        return term
+
     def cast(self, term: Term, dtype: str) -> Term:
         """Another dtype; the copy keeps the order of the axes in memory, without gaps."""
         slot = self.new_slot()
@@ -189,14 +217,10 @@ class Builder:
         """Whether ``labels``, all those of ``term``, lie C-contiguous in that order."""
         strides = tuple(term.stride(label) for label in labels)
         shape = self.shape(labels)
-        return 0 in shape or all(
-            size == 1 or found == wanted for size, found, wanted in zip(shape, strides, contiguous(shape))
-        )
+        return all(size == 1 or found == wanted for size, found, wanted in zip(shape, strides, contiguous(shape)))
 
     def merged(self, term: Term, labels: Labels) -> int | None:
         """The one stride of ``labels`` read as a single axis, None where they don't merge."""
-        if self._has_empty and 0 in self.shape(term.labels):
-            return 1
         return merged_stride(self.shape(labels), tuple(term.stride(label) for label in labels))
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:

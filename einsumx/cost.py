@@ -22,8 +22,10 @@ from einsumx.ops import (
     Native,
     Op,
     Reshape,
+    Scale,
     Sum,
     Transpose,
+    Zeros,
     sources,
 )
 from einsumx.plan import Operand, Plan
@@ -134,7 +136,7 @@ def slot_dtypes(plan: Plan) -> dict[int, str]:
     """The dtype of every slot."""
     types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
-        types[op.out] = op.dtype if isinstance(op, Cast) else types[sources(op)[0]]
+        types[op.out] = op.dtype if isinstance(op, Cast | Zeros) else types[sources(op)[0]]
     return types
 
 
@@ -214,7 +216,9 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
             return OpCost(0, nbytes, nbytes, workspace, shape, dtype)
         case Sum():
             return OpCost(prod(shapes[op.src]), 0, nbytes, workspace, shape, dtype)
-        case Multiply():
+        case Zeros():
+            return OpCost(0, 0, nbytes, workspace, shape, dtype)
+        case Scale() | Multiply():
             return OpCost(prod(shape), 0, nbytes, workspace, shape, dtype)
         case Matmul():
             inner = shapes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from einsumx.errors import BackendError
 
-__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind"]
+__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "wrapped"]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
@@ -99,6 +99,17 @@ def can_cast(source: str, target: str, casting: Casting = "safe") -> bool:
             return "O" not in (a, b) and (a, b) != ("i", "u") and _KIND_ORDER.index(a) <= _KIND_ORDER.index(b)
         case "unsafe":
             return True
+
+
+def wrapped(count: int, dtype: str) -> int:
+    """A whole number as an integer dtype holds it, which wraps.
+
+    >>> wrapped(300, "uint8"), wrapped(200, "int8"), wrapped(10**30, "int64")
+    (44, -56, 5076944270305263616)
+    """
+    span = 1 << 8 * itemsize(dtype)
+    count %= span
+    return count - span if kind(dtype) == "i" and 2 * count >= span else count
 
 
 def check_casting(casting: str) -> None:

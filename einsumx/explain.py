@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING
 from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
 from einsumx.log import log
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 from einsumx.plan import Plan
 
 if TYPE_CHECKING:
@@ -213,6 +228,8 @@ def call_text(op: Op) -> str:
             return f"cast %{op.src} {op.dtype}"
         case Sum():
             return f"sum %{op.src} over {_shape(op.axes)}"
+        case Scale():
+            return f"scale %{op.src} by {op.count}"
         case Multiply():
             return f"multiply %{op.lhs} %{op.rhs}"
         case Matmul():
@@ -221,6 +238,8 @@ def call_text(op: Op) -> str:
             return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}"
         case Native():
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
+        case Zeros():
+            return f"zeros {_shape(op.shape)} {op.dtype}"
 
 
 def remark_text(op: Op, cost: OpCost) -> str:
@@ -234,12 +253,16 @@ def remark_text(op: Op, cost: OpCost) -> str:
             return f"copy {quantity(cost.copied, 'B')}: computed in {op.dtype}"
         case Sum():
             return f"{quantity(cost.multiply_adds)} additions"
+        case Scale():
+            return f"{quantity(cost.multiply_adds)} multiplications: each sum is of {quantity(op.count)} equal terms"
         case Multiply():
             return f"{quantity(cost.multiply_adds)} multiplications"
         case Matmul():
             return f"{quantity(cost.multiply_adds)} multiply-adds"
         case Native():
             return f"{quantity(cost.multiply_adds)} multiply-adds in the framework's own kernel"
+        case Zeros():
+            return "a label has size 0"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

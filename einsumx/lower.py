@@ -9,7 +9,21 @@ from einsumx.bind import SizedEquation
 from einsumx.builder import Builder, Labels, Term
 from einsumx.contract import contract, native_equation
 from einsumx.layout import contiguous
-from einsumx.ops import Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 from einsumx.path import step_outputs
 from einsumx.plan import Operand, Path, Plan
 from einsumx.product import Aim
@@ -40,12 +54,17 @@ def lower(
         dtype: of the result; what is computed in follows from it and from the traits.
         device: recorded in the plan.
     """
-    lowered, result = _compute(equation, operands, path, traits, dtype)
-    ops, result = simplify(lowered, [operand.shape for operand in operands], result)
-    if _native_is_cheaper(equation, operands, traits, dtype, ops):
-        builder = Builder(equation.sizes, traits, len(operands))
-        result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
-        ops = tuple(builder.ops)
+    ops: tuple[Op, ...]
+    if 0 in equation.sizes:  # frameworks' kernels are not to be trusted with arrays without elements
+        result = len(operands)
+        ops = (Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
+    else:
+        lowered, result = _compute(equation, operands, path, traits, dtype)
+        ops, result = simplify(lowered, [operand.shape for operand in operands], result)
+        if _native_is_cheaper(equation, operands, traits, dtype, ops):
+            builder = Builder(equation.sizes, traits, len(operands))
+            result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
+            ops = tuple(builder.ops)
     plan = Plan(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
     verify(plan)
     return plan
@@ -64,7 +83,7 @@ def _compute(
 
 def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
     """Whether at most one op computes, and that one accumulates wide by itself."""
-    arithmetic = [op for op in ops if isinstance(op, Sum | Multiply | Matmul | Native)]
+    arithmetic = [op for op in ops if isinstance(op, Sum | Scale | Multiply | Matmul | Native)]
     if len(arithmetic) > 1:
         return False
     for op in arithmetic:
@@ -73,7 +92,7 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
                 return dtype in traits.wide_matmul
             case Sum():
                 return dtype in traits.wide_sum
-            case Native():
+            case Native() | Scale():  # a count can be more than a narrow type holds
                 return False
             case _:
                 return True
@@ -105,7 +124,7 @@ def _native_is_cheaper(
         return False
     rates = traits.rates
     saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
-    if not 0 < prod(equation.sizes) < rates.native * saved:
+    if not prod(equation.sizes) < rates.native * saved:
         return False
     if not traits.native_any_labels and not equation.sizes:
         return False
@@ -130,15 +149,14 @@ def _lower_in(
         _operand(builder, slot, labels, operand)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
     ]
-    terms, repeated = _without_repeats(builder, terms, equation.output)
+    terms, repeated, counted = _without_repeats(builder, terms, equation.output)
     terms = [
         builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
     ]
-    # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
-    empty = tuple(label for label, size in enumerate(equation.sizes) if size == 0 and label not in equation.output)
-    last = (*equation.output, *empty)
-    steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(last)))
-    for (step, keep), aim in zip(steps, _aims(steps, terms, last)):
+    scaled = None if compute == "bool" else _smallest(builder, terms, equation.output)
+    terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
+    steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
+    for (step, keep), aim in zip(steps, _aims(steps, terms, equation.output)):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
             (term,) = taken
@@ -147,7 +165,8 @@ def _lower_in(
             lhs, rhs = taken
             terms.append(contract(builder, lhs, rhs, keep, compute, aim))
     (term,) = terms
-    term = builder.sum(term, empty)
+    if scaled == len(operands):
+        term = builder.scale(term, counted)
     if compute != dtype:
         term = builder.cast(term, dtype)
     term = builder.expand(term, repeated)
@@ -163,36 +182,41 @@ def _lower_in(
     return builder.ops, term.slot
 
 
-def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels]:
-    """The terms without the axes along which they only repeat themselves (stride 0), and what the result lacks then.
+def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
+    """The terms without the axes along which they only repeat themselves (stride 0).
 
-    A label stays where an operand has data along it. Where none has, the result is repeated along it, or the smallest
-    operand keeps it to be summed.
+    A label stays where an operand has data along it. Where none has, the result is repeated along it, or is the sum of
+    as many equal terms: these labels of the output, and these that are summed, are returned too. A single operand keeps
+    those of the output, as its rearrangements are views.
     """
-    if len(terms) == 1 or not builder.traits.strided:
-        return terms, ()
+    if not builder.traits.strided:
+        return terms, (), ()
     flat = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride == 0}
     flat = {label for label in flat if builder.sizes[label] > 1}
+    if len(terms) == 1:
+        flat.difference_update(output)
     if not flat:
-        return terms, ()
+        return terms, (), ()
     real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
-    kept: list[set[int]] = [set() for _ in terms]
-    for label in sorted(flat - real - set(output)):
-        having = [place for place, term in enumerate(terms) if label in term.labels]
-        data = [builder.size([other for other in terms[place].labels if other not in flat]) for place in having]
-        kept[having[data.index(min(data))]].add(label)
     found = [
         builder.first(
-            term,
-            tuple(
-                label
-                for label, stride in zip(term.labels, term.strides)
-                if label in flat and stride == 0 and label not in keep
-            ),
+            term, tuple(label for label, stride in zip(term.labels, term.strides) if label in flat and stride == 0)
         )
-        for term, keep in zip(terms, kept)
+        for term in terms
     ]
-    return found, tuple(label for label in output if label in flat and label not in real)
+    repeated = tuple(label for label in output if label in flat and label not in real)
+    return found, repeated, tuple(sorted(flat - real - set(output)))
+
+
+def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
+    """The place of the term with the fewest elements; that after the last for the result, where none has fewer."""
+    kept = {label for term in terms for label in term.labels}
+    sizes = [builder.size(term.labels) for term in terms]
+    return (
+        len(sizes)
+        if builder.size([label for label in output if label in kept]) <= min(sizes)
+        else sizes.index(min(sizes))
+    )
 
 
 def _aims(steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels) -> list[Aim]:

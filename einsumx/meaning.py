@@ -32,8 +32,10 @@ from einsumx.ops import (
     Native,
     Op,
     Reshape,
+    Scale,
     Sum,
     Transpose,
+    Zeros,
     sources,
 )
 from einsumx.parse import parse_text
@@ -119,7 +121,9 @@ def _fits(op: Op, read: Sequence[Operand], traits: Traits) -> bool:
                 and len(labels) <= traits.native_max_labels
                 and (len(op.operands) <= max(traits.native_max_operands, 2))
             )
-        case Copy() | Cast() | Multiply():
+        case Scale():
+            return traits.strided and dtype not in ("bool", *dict(traits.widen))
+        case Copy() | Cast() | Multiply() | Zeros():
             return True
 
 
@@ -225,7 +229,9 @@ def _check_dtypes(plan: Plan) -> None:
                 if op.dtype not in takes:
                     raise _Refusal(f"{_said(op)} casts {dtype} to {op.dtype} on the way to {plan.dtype}")
                 found[op.out] = op.dtype, False
-            elif isinstance(op, Sum | Multiply | Matmul | Native):
+            elif isinstance(op, Zeros):
+                found[op.out] = op.dtype, False
+            elif isinstance(op, Sum | Scale | Multiply | Matmul | Native):
                 if dtype not in takes or dtype != found[sources(op)[0]][0]:
                     raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {plan.dtype}")
                 found[op.out] = dtype, False
@@ -296,6 +302,7 @@ class _Replay:
     def __init__(self, plan: Plan, equation: SizedEquation) -> None:
         self._plan, self._equation, self._sizes = plan, equation, equation.sizes
         self._kept, self._summed = frozenset(equation.output), set[int]()
+        self._count = 1  # of equal terms that are summed, all ops together
         self._values = [
             self._operand(term, operand.shape, operand.strides or contiguous(operand.shape))
             for term, operand in zip(equation.inputs, plan.operands)
@@ -320,9 +327,16 @@ class _Replay:
             # An axis that only repeats the array may stand for a label along which no operand varies.
             if axis not in ((label,) * (sizes[label] > 1), () if self._users[label] else (-sizes[label],)):
                 raise _Refusal(f"axis {output.index(label)} of the result is not that of the equation")
-        for label, size in enumerate(sizes):
-            if size > 1 and label not in self._kept and label not in self._summed:
+        there = self._kept | self._summed
+        left = [label for label, size in enumerate(sizes) if size > 1 and label not in there]
+        # Sums over labels along which no operand varies are counted; an or of equal terms is not.
+        is_counted = self._plan.dtype != "bool"
+        wanted = prod([sizes[label] for label in left if is_counted and not self._users[label]])
+        for label in left:
+            if self._users[label] or self._count % (sizes[label] if is_counted else 1):
                 raise _Refusal(f"nothing sums over label {label_names(self._equation)[label]!r}")
+        if self._count != wanted:
+            raise _Refusal(f"they sum {self._count} equal terms, not {wanted}")
 
     def _made(self, op: Op, read: Sequence[_Value]) -> _Value:
         value = read[0]
@@ -348,6 +362,13 @@ class _Replay:
                 over = set(op.axes)
                 kept = tuple(axis for place, axis in enumerate(axes) if place not in over)
                 return self._combined(read, kept, [axes[place] for place in op.axes])
+            case Scale():
+                self._count *= op.count
+                if self._count > _LARGE:
+                    raise _Refusal("sums more equal terms than any contraction has")
+                return value
+            case Zeros():
+                raise _Refusal("makes zeros where no label has size 0")
             case Multiply():
                 return self._combined(read, _aligned(axes, read[1].axes), ())
             case Matmul():

@@ -21,8 +21,10 @@ __all__ = [
     "Native",
     "Op",
     "Reshape",
+    "Scale",
     "Sum",
     "Transpose",
+    "Zeros",
     "renamed",
     "sources",
 ]
@@ -107,6 +109,20 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """The sum of ``count`` arrays, all equal to the source: ``count`` times it, in its dtype; integers wrap.
+
+    Planned where a label is summed along which no operand has data of its own: each operand that has it repeats itself
+    there (:class:`First`), and the sum is so many times one term. Counts of several labels are multiplied, up to
+    ``2**63 - 1`` in one op. Sums of bools need none: an or of equal terms is that term.
+    """
+
+    out: int
+    src: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Multiply:
     """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
 
@@ -141,7 +157,23 @@ class Native:
     equation: str
 
 
-Op: TypeAlias = Transpose | Reshape | Expand | First | Diagonal | Copy | Cast | Sum | Multiply | Matmul | Native
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """A contraction in which some label has size 0: sums over nothing, which are 0, or a result without elements.
+
+    It is the only op of its plan. The operands tell on which device the result is made, and get gradients of zeros;
+    their elements are not read.
+    """
+
+    out: int
+    operands: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+
+
+Op: TypeAlias = (
+    Transpose | Reshape | Expand | First | Diagonal | Copy | Cast | Sum | Scale | Multiply | Matmul | Native | Zeros
+)
 
 
 def sources(op: Op) -> tuple[int, ...]:
@@ -153,9 +185,9 @@ def sources(op: Op) -> tuple[int, ...]:
     match op:
         case Multiply() | Matmul():
             return (op.lhs, op.rhs)
-        case Native():
+        case Native() | Zeros():
             return op.operands
-        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum() | Scale():
             return (op.src,)
 
 
@@ -170,7 +202,7 @@ def renamed(op: Op, names: Mapping[int, int]) -> Op:
     match op:
         case Multiply() | Matmul():
             return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
-        case Native():
+        case Native() | Zeros():
             return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
-        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum():
+        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum() | Scale():
             return replace(op, src=names.get(op.src, op.src))

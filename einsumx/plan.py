@@ -244,6 +244,8 @@ _OPS: dict[str, type[Op]] = {
         _ops.Multiply,
         _ops.Matmul,
         _ops.Native,
+        _ops.Scale,
+        _ops.Zeros,
     )
 }
 

@@ -163,7 +163,7 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
     vectors = traits.strided and not traits.min_batch_axes and kind(dtype) in "fc"
     result_bytes = size(classes.kept) * nbytes
     is_matmul = bool(classes.contracted) and dtype in traits.matmul_dtypes
-    may_part = traits.inner_batch and is_matmul and 0 not in builder.sizes
+    may_part = traits.inner_batch and is_matmul
     for contracted, summed in _contracted(builder, lhs, rhs, classes):
         for shared, inner in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim, may_part):
             lefts = _readings(builder, lhs, shared, inner, classes.lhs_free, contracted, nbytes, aim)

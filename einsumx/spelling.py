@@ -7,7 +7,22 @@ from dataclasses import dataclass
 from operator import index
 
 from einsumx.errors import BackendError
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 
 __all__ = ["Spelling", "Value", "listed", "numbers", "summed"]
 
@@ -77,6 +92,8 @@ class Spelling:
                 return self.cast(values[0], op.dtype)
             case Sum():
                 return self.sum(values[0], op.axes)
+            case Scale():
+                return self.scale(values[0], op.count)
             case Multiply():
                 lhs, rhs = values
                 return self.multiply(lhs, rhs)
@@ -85,6 +102,8 @@ class Spelling:
                 return self.matmul(lhs, rhs, op)
             case Native():
                 return self.native(op.equation, values)
+            case Zeros():
+                return self.zeros(values, op.shape, op.dtype)
 
     def dtype(self, name: str) -> str:
         """A dtype by NumPy's name."""
@@ -122,6 +141,10 @@ class Spelling:
         """A subclass has to say it."""
         raise self._missing("sum")
 
+    def scale(self, array: Value, count: int) -> str:
+        """The sum of so many equal arrays; a subclass has to say it, if the framework has strides."""
+        raise self._missing("scale")
+
     def multiply(self, lhs: Value, rhs: Value) -> str:
         return f"{self.name}.multiply({lhs.text}, {rhs.text})"
 
@@ -131,6 +154,10 @@ class Spelling:
 
     def native(self, equation: str, arrays: Sequence[Value]) -> str:
         return f'{self.name}.einsum("{equation}", {", ".join(array.text for array in arrays)})'
+
+    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
+        """What a sum over nothing gives, where ``arrays`` lie."""
+        return f"{self.name}.zeros({numbers(shape)}, dtype={self.dtype(dtype)})"
 
     def element(self, array: Value, made_by: Op) -> str:
         """A result without axes in the form in which the framework's own einsum gives it."""

@@ -99,7 +99,9 @@ def tree(equation: SizedEquation, path: Path) -> Node:
     """The contraction as a tree."""
     leaves = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
     nodes = [Node(labels, operand=operand, below=labels) for operand, labels in enumerate(leaves)]
-    for number, (step, keep) in enumerate(step_outputs(path, leaves, frozenset(equation.output))):
+    # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
+    empty = [label for label, size in enumerate(equation.sizes) if size == 0]
+    for number, (step, keep) in enumerate(step_outputs(path, leaves, frozenset((*equation.output, *empty)))):
         taken = [nodes.pop(position) for position in sorted(step, reverse=True)][::-1]
         labels = frozenset[int]().union(*(child.labels for child in taken))
         below = frozenset[int]().union(*(child.below for child in taken))

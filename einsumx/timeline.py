@@ -31,8 +31,10 @@ from einsumx.ops import (
     Native,
     Op,
     Reshape,
+    Scale,
     Sum,
     Transpose,
+    Zeros,
     renamed,
     sources,
 )
@@ -263,7 +265,7 @@ def _kind(op: Op, cost: OpCost) -> Kind:
     match op:
         case Native():
             return "native"
-        case Sum() | Multiply() | Matmul():
+        case Sum() | Scale() | Multiply() | Matmul() | Zeros():
             return "work"
         case Copy() | Cast():
             return "copy"

@@ -20,8 +20,10 @@ from einsumx.ops import (
     Native,
     Op,
     Reshape,
+    Scale,
     Sum,
     Transpose,
+    Zeros,
     sources,
 )
 
@@ -112,6 +114,12 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
             gone = set(op.axes)
             need(len(gone) == len(op.axes) and gone <= set(range(len(shape))))
             return tuple(size for axis, size in enumerate(shape) if axis not in gone)
+        case Scale():
+            need(op.count > 0)
+            return shapes[0]
+        case Zeros():
+            need(any(0 in shape for shape in shapes))
+            return op.shape
         case Multiply():
             lhs, rhs = shapes
             rank = max(len(lhs), len(rhs))

@@ -59,6 +59,18 @@ def test_standin_results_are_those_of_numpy(standin, rng, equation, dtype):
     np.testing.assert_array_equal(standin.asnumpy(result), np.einsum(equation, *host))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int8", "float16", "bool"])
+def test_standin_arrays_that_repeat_themselves_are_counted(standin, dtype):
+    numbers = np.array([1, 2])
+    row = numbers.astype(dtype)
+    with standin.cuda.Device(1):
+        array = standin.StandinArray(np.broadcast_to(row, (1000, 2)), 1)
+    result = einsumx.einsum("ij->j", array)
+    assert result.device.id == 1
+    expected = row if dtype == "bool" else (numbers * 1000).astype(dtype)
+    np.testing.assert_array_equal(standin.asnumpy(result), expected)
+
+
 def test_standin_work_runs_on_the_operands_device(standin):
     with standin.cuda.Device(1):
         array = standin.asarray([[1.0, 2.0], [3.0, 4.0]])

@@ -17,7 +17,22 @@ from einsumx.errors import EinsumxError
 from einsumx.layout import layout_class
 from einsumx.lower import lower
 from einsumx.meaning import check_fits, check_plan
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+    sources,
+)
 from einsumx.parse import parse_text
 from einsumx.path import find_path
 from einsumx.registry import BUILTIN, get_backend
@@ -199,7 +214,7 @@ class Interpreter:
         values = dict(enumerate(operands))
         for op in plan.ops:
             found = np.asarray(self.value(op, [values[slot] for slot in sources(op)]))
-            if not self.traits.strided or isinstance(op, Copy | Sum | Multiply | Matmul | Native):
+            if not self.traits.strided or isinstance(op, Copy | Sum | Scale | Multiply | Matmul | Native):
                 found = np.asarray(found, order="C")
             values[op.out] = found
         return values[plan.result]
@@ -232,6 +247,14 @@ class Interpreter:
             case Sum():
                 wide = first.dtype.name in traits.wide_sum
                 return first.astype("f4").sum(op.axes).astype(first.dtype) if wide else first.sum(op.axes, first.dtype)
+            case Scale():
+                assert traits.strided
+                assert first.dtype != bool
+                assert first.dtype.name not in dict(traits.widen), "a count may be more than a narrow type holds"
+                return np.multiply(first, np.asarray(op.count).astype(first.dtype))
+            case Zeros():
+                assert any(array.size == 0 for array in arrays)
+                return np.zeros(op.shape, op.dtype)
             case Multiply():
                 assert arrays[0].dtype == arrays[1].dtype
                 return np.multiply(*arrays)
@@ -400,7 +423,7 @@ def test_plans_are_simple_already_and_survive_json(data, case):
 def reading(op, slot):
     """``op`` with ``slot`` in the place of the first slot that it reads."""
     match op:
-        case Native():
+        case Native() | Zeros():
             return dataclasses.replace(op, operands=(slot, *op.operands[1:]))
         case Multiply() | Matmul():
             return dataclasses.replace(op, lhs=slot)
@@ -420,6 +443,10 @@ def damaged(op):
             yield "makes more elements", dataclasses.replace(op, shape=(*shape, 2))
         case Sum(axes=axes):
             yield "sums an axis twice", dataclasses.replace(op, axes=(*axes, axes[0]))
+        case Scale():
+            yield "sums no terms", dataclasses.replace(op, count=0)
+        case Zeros(operands=operands):
+            yield "has zeros of operands that are not there", dataclasses.replace(op, operands=(*operands, 99))
         case Diagonal(axis1=axis):
             yield "takes the diagonal of one axis", dataclasses.replace(op, axis2=axis)
 

@@ -16,7 +16,21 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.suite import cases
-from einsumx.ops import Cast, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose, sources
+from einsumx.ops import (
+    Cast,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+    sources,
+)
 from einsumx.registry import BUILTIN
 
 EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
@@ -42,11 +56,15 @@ PLANS = {
     "mixed": einsumx.plan("ij,jk->ik", (30, 20), (20, 30), dtypes=["float32", "float64"]),
     "repeated": einsumx.plan("ij,ij->j", np.broadcast_to(np.ones(90), (90, 90)), np.ones((90, 90))),
     "spread": einsumx.plan("ij,i->ij", np.broadcast_to(np.ones(90), (95, 90)), np.broadcast_to(1.0, 95)),
+    "counted": einsumx.plan("ij,ik->jk", *[np.broadcast_to(np.ones((1, 90)), (70, 90))] * 2),
     "empty": einsumx.plan("ij,jk->ik", (3, 0), (0, 4)),
     "chain": einsumx.plan("ab,bc,cd->da", (3, 3), (3, 3), (3, 3), optimize=False),
     "matrices": einsumx.plan("bij,bjk->bik", (5, 6, 7), (5, 7, 8), backend="mxnet", dtypes="float32"),
     "half": einsumx.plan("ij,jk,k->i", (4, 5), (5, 6), (6,), dtypes="float16"),
 }
+
+
+SCALED = next(place for place, op in enumerate(PLANS["counted"].ops) if isinstance(op, Scale))
 
 
 def data_of(name):
@@ -66,7 +84,7 @@ def arrays_for(plan, seed=0):
 
 def test_the_examples_have_every_op_but_those_that_no_plan_for_numpy_has():
     kinds = {type(op) for plan in PLANS.values() for op in plan.ops}
-    assert kinds >= {Transpose, Reshape, Expand, First, Diagonal, Cast, Sum, Multiply, Matmul}
+    assert kinds >= {Transpose, Reshape, Expand, First, Diagonal, Cast, Sum, Scale, Multiply, Matmul, Zeros}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -211,6 +229,12 @@ FIELDS = {
     "a slot that is true": replaced("product", True, "ops", 1, "rhs"),
     "a slot that is no integer": replaced("product", 1.0, "ops", 1, "lhs"),
     "a negative slot": replaced("product", -1, "ops", 1, "lhs"),
+    "a count that is true": replaced("counted", True, "ops", SCALED, "count"),
+    "a count that is text": replaced("counted", CODE, "ops", SCALED, "count"),
+    "a negative count": replaced("counted", -7, "ops", SCALED, "count"),
+    "a count beyond 64 bits": replaced("counted", 2**63, "ops", SCALED, "count"),
+    "zeros of a dtype that there is not": replaced("empty", f"float32){CODE}", "ops", 0, "dtype"),
+    "zeros of a negative shape": replaced("empty", [-3, 4], "ops", 0, "shape"),
     "a flag that is a number": replaced("product", 0, "ops", 1, "transpose_lhs"),
     "a flag that is text": replaced("product", "no", "ops", 1, "transpose_rhs"),
     "a weak operand that is null": replaced("product", None, "operands", 0, "weak"),
@@ -297,6 +321,36 @@ MEANINGS = {
     "the first element for a sum of equal ones": chain(
         First(1, 0, (1,)), equation="ij->i", shape=(3, 3), result=(3,), strides=(1, 0)
     ),
+    "another number of equal terms": replaced("counted", 71, "ops", SCALED, "count"),
+    "no equal terms": replaced("counted", 0, "ops", SCALED, "count"),
+    "equal terms of which there are none": chain(Scale(1, 0, 2), equation="i->i", shape=(3,), result=(3,)),
+    "equal terms counted twice": chain(
+        *(First(1, 0, (1,)), Scale(2, 1, 3), Scale(3, 2, 3)),
+        equation="ij->i",
+        shape=(3, 3),
+        result=(3,),
+        strides=(1, 0),
+    ),
+    "terms counted that may differ": chain(
+        *(First(1, 0, (1,)), Scale(2, 1, 3)), equation="ij->i", shape=(3, 3), result=(3,)
+    ),
+    "terms counted and summed": chain(
+        *(Sum(1, 0, (1,)), Scale(2, 1, 3)), equation="ij->i", shape=(3, 3), result=(3,), strides=(1, 0)
+    ),
+    "equal terms of an or": chain(
+        *(First(1, 0, (1,)), Scale(2, 1, 3)),
+        equation="ij->i",
+        shape=(3, 3),
+        result=(3,),
+        strides=(1, 0),
+        dtype="bool",
+        given="bool",
+    ),
+    "zeros for a sum": chain(Zeros(1, (0,), (3,), "float64"), equation="ij->i", shape=(3, 3), result=(3,)),
+    "zeros of one operand": pair(
+        *(Zeros(2, (0,), (), "float32"), Multiply(3, 2, 1)), equation="i,j->j", shapes=((0,), (3,)), result=(3,)
+    ),
+    "zeros of another dtype": chain(Zeros(1, (0,), (3,), "int8"), equation="ij->i", shape=(3, 0), result=(3,)),
     "an axis cut where no label ends": chain(
         *(Reshape(1, 0, (3, 2)), Transpose(2, 1, (1, 0))), equation="ij->ij", shape=(2, 3), result=(2, 3)
     ),
@@ -541,6 +595,10 @@ def meant(op, arrays):
             return first.astype(op.dtype)
         case Sum():
             return first.sum(op.axes, first.dtype)
+        case Scale():
+            return np.multiply(first, np.asarray(op.count).astype(first.dtype))
+        case Zeros():
+            return np.zeros(op.shape, op.dtype)
         case Multiply():
             return np.multiply(*arrays)
         case Matmul():
@@ -679,6 +737,9 @@ def mutants(op, data, slots):
             yield dataclasses.replace(op, axis1=data.draw(st.integers(0, 3)))
         case Cast():
             yield dataclasses.replace(op, dtype=data.draw(st.sampled_from(["int8", "float32", "float64", "bool"])))
+        case Scale():
+            yield dataclasses.replace(op, count=data.draw(st.integers(0, 30)))
+            yield dataclasses.replace(op, src=data.draw(slot))
         case Multiply():
             yield Multiply(op.out, data.draw(slot), op.rhs)
             yield Matmul(op.out, op.lhs, op.rhs)

@@ -178,7 +178,7 @@ def test_an_integer_sum_one_beyond_float64_is_exact():
     assert result.eq(2**53 + 79).all()
 
 
-@pytest.mark.parametrize(("shape", "axes"), [((4, 5, 6), (0, 2)), ((4, 5), (0,)), ((0, 5), (0,)), ((4, 0), (0,))])
+@pytest.mark.parametrize(("shape", "axes"), [((4, 5, 6), (0, 2)), ((4, 5), (0,))])
 def test_a_sum_of_bools_is_an_or(shape, axes):
     array = torch.rand(shape) > 0.7
     assert torch.equal(ADAPTER.sum(array, axes), array.any(axes))

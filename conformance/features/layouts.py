@@ -59,6 +59,26 @@ _ORDERS = examples("""
 """)
 
 
+_REPEATED = examples("""
+    i->         300
+    ij->j       300,3
+    i,j->       300 3
+    i,i->       300 300
+    i,ij->j     300 300,3
+    i,ij,jk->k  300 300,3 3,2
+    ij,ik->jk   300,2 300,3
+    i,j,k->     30 20 10
+""")
+"""Sums of equal terms, more than int8 counts to, where operands have a stride of 0 along the first axis."""
+
+_REPEATED_VALUES = (
+    *(("float32", "positive"), ("int8", "range"), ("uint8", "range"), ("int64", "range"), ("bool", "normal")),
+    *(("float16", "positive"), ("float16", "zero"), ("bfloat16", "positive"), ("complex64", "normal")),
+    *(("float64", fill) for fill in ("inf", "-inf", "nan")),
+    ("float16", "inf"),
+)
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     check = gives_the_plain_sum
@@ -80,6 +100,11 @@ def cases() -> Iterator[Case]:
         for equation, shapes in _EQUATIONS:
             quick = equation in ("ij->ji", "ij,jk->ik", "ij->i")
             yield Case("layouts", check, equation, operands(*shapes, dtype=dtype, layout=layout), full=not quick)
+    for equation, shapes in _REPEATED:
+        for dtype, fill in _REPEATED_VALUES:
+            repeated = operands(*shapes, dtype=dtype, layout="broadcast", fill=fill)
+            full = equation not in ("i->", "i,ij->j") and (dtype, fill) not in _REPEATED_VALUES[:2]
+            yield Case("layouts", check, equation, repeated, about="equal terms", full=full)
     mixed = (Operand((2, 4, 3, 5), layout="F"), Operand((2, 6, 3, 5), layout="broadcast"))
     yield Case("layouts", check, "bind,bjnd->bnij", mixed)
     for equation, shapes in _ORDERS:

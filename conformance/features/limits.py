@@ -81,6 +81,14 @@ def cases() -> Iterator[Case]:
         yield Case("memory limit", check, "i,i->", operands((3000,), (3000,), dtype=half, fill="positive"))
         mixed = (Operand((6, 5), half), Operand((5, 7), "float32"))
         yield Case("memory limit", check, "ij,jk->ik", mixed, full=True)
+    for fill in ("inf", "nan"):
+        beside = (Operand((4,), fill=fill), Operand((3,), fill=fill))
+        yield Case("memory limit", check, "i,j,k->", (Operand((0,)), *beside))
+    for dtype in ("float32", "int8", "float16"):
+        repeated = operands(
+            (300,), (300, 3), dtype=dtype, layout="broadcast", fill="positive" if "f" in dtype else "range"
+        )
+        yield Case("memory limit", check, "i,ij->j", repeated, about="equal terms")
     check = gives_the_gradients_under_the_smallest_limit
     for place, (equation, shapes) in enumerate(_EQUATIONS):
         full = place not in _DIFFERENTIATED

@@ -101,6 +101,8 @@ _EMPTY_SUMS = examples("""
     ik,jk->j    0,3 4,3
     ij,jk->ik   2,0 0,4
     i,j,j->     0 4 4
+    i,j,k->     0 4 3
+    ij,jk,kl->  0,2 2,3 3,4
 """)
 """Sums over nothing, which are 0 also beside operands that hold an infinity or nan."""
 
@@ -144,6 +146,9 @@ def cases() -> Iterator[Case]:
         for fill in ("inf", "nan"):
             beside = tuple(Operand(shape, fill=fill) for shape in others)
             yield Case("zero sizes", check, equation, (Operand(empty), *beside))
+    for equation, shapes in (("ab->b", ((4, 0),)), ("ab->", ((4, 0),)), ("ij,jk->ik", ((4, 0), (0, 6)))):
+        for layout in ("F", "sliced", "broadcast"):
+            yield Case("zero sizes", check, equation, operands(*shapes, layout=layout))
     for equation, shapes in _SCALARS:
         for dtype in ("float32", "int64", "bool", "complex64", "float16"):
             full = dtype != "float32" and equation not in (",->", ",i->i", "ij->")

@@ -45,6 +45,8 @@ class StandinArray:
         self._host, self.device = host, _StandinDevice(device)
 
     shape = property(lambda self: self._host.shape)
+    real = property(lambda self: self._like(self._host.real))
+    imag = property(lambda self: self._like(self._host.imag))
     strides = property(lambda self: self._host.strides)
     dtype = property(lambda self: self._host.dtype)
     flags = property(lambda self: StandinFlags(self._host.flags))
@@ -82,6 +84,9 @@ class StandinArray:
     def any(self, axis):
         return self._like(np.asarray(self._here().any(axis)))
 
+    def __getitem__(self, index):
+        return self._like(self._host[index])
+
 
 ndarray = StandinArray
 
@@ -97,8 +102,19 @@ def asnumpy(array):
     return array._host.copy()
 
 
-def multiply(lhs, rhs):
-    return lhs._like(np.asarray(np.multiply(lhs._here(), rhs._here())))
+def empty(shape, dtype):
+    return StandinArray(np.empty(shape, dtype), current_device())
+
+
+def zeros(shape, dtype):
+    return StandinArray(np.zeros(shape, dtype), current_device())
+
+
+def multiply(lhs, rhs, out=None):
+    if out is None:
+        return lhs._like(np.asarray(np.multiply(lhs._here(), rhs._here())))
+    np.multiply(lhs._here(), rhs, out=out._here())
+    return out
 
 
 def matmul(lhs, rhs):

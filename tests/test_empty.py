@@ -1,0 +1,190 @@
+"""Sums over nothing, and results without elements: no framework's kernel sees them, and they are right everywhere."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from backends_under_test import INSTALLED
+
+import einsumx
+from einsumx.ops import Zeros
+from einsumx.registry import BUILTIN
+
+EQUATIONS = {
+    "i->": [(0,)],
+    "i->i": [(0,)],
+    "ab->b": [(4, 0)],
+    "ab->a": [(4, 0)],
+    "ab->ba": [(4, 0)],
+    "aab->b": [(0, 0, 3)],
+    "i,i->": [(0,), (0,)],
+    "i,i->i": [(0,), (1,)],
+    "i,j->j": [(0,), (4,)],
+    "i,j->ij": [(0,), (4,)],
+    "ij,jk->ik": [(2, 0), (0, 3)],
+    "ij,jk->k": [(0, 2), (2, 3)],
+    "bij,bjk->bik": [(0, 2, 3), (1, 3, 4)],
+    "bind,bjnd->bnij": [(2, 4, 0, 3), (2, 5, 0, 3)],
+    "ij,jk,kl->il": [(2, 3), (3, 0), (0, 2)],
+    "i,j,k->": [(0,), (4,), (5,)],
+}
+
+
+def result_shape(equation, shapes):
+    inputs, output = equation.split("->")
+    sizes = {}
+    for term, shape in zip(inputs.split(","), shapes):
+        sizes.update((label, size) for label, size in zip(term, shape) if size != 1 or label not in sizes)
+    return tuple(sizes[label] for label in output)
+
+
+@pytest.mark.parametrize("backend", BUILTIN)
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_no_op_of_a_plan_reads_arrays_without_elements(backend, equation):
+    (op,) = einsumx.plan(equation, *EQUATIONS[equation], dtypes="float32", backend=backend).ops
+    assert isinstance(op, Zeros)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "longdouble", "clongdouble", "float16", "int8", "bool", "object", ">f8"])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_every_dtype_of_numpy_gives_zeros_of_itself(dtype, equation):
+    shapes = EQUATIONS[equation]
+    arrays = [np.ones((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2] for shape in shapes]
+    result = np.asarray(einsumx.einsum(equation, *arrays))
+    assert result.shape == result_shape(equation, shapes)
+    assert not result.any()
+    assert result.dtype == (np.dtype(dtype).newbyteorder("=") if dtype != "object" or result.ndim else int)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+@pytest.mark.parametrize("limit", [None, 64])
+def test_infinities_beside_a_sum_over_nothing_are_not_seen(backend, limit):
+    many = backend.array(np.full(50, np.inf), "float32")
+    nothing = backend.array(np.ones(0), "float32")
+    assert backend.values(einsumx.einsum("i,j,k->", nothing, many, many, memory_limit=limit)) == 0
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_an_expression_with_a_constant_gives_zeros(backend):
+    constant = backend.array(np.ones((0, 3)), "float32")
+    expression = einsumx.expression("ij,jk->k", constant, (3, 2))
+    assert backend.values(expression(backend.array(np.ones((3, 2)), "float32"))).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_the_source_and_the_stored_form_of_a_plan_give_zeros(backend):
+    arrays = [backend.array(np.ones(shape), "float32") for shape in ((0, 3), (3, 2))]
+    plan = einsumx.plan("ij,jk->k", *arrays)
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    names = {}
+    exec(plan.source(), names)
+    for run in (plan, names["contraction"]):
+        assert backend.values(run(*arrays)).tolist() == [0, 0]
+
+
+def test_out_is_filled_with_zeros():
+    out = np.ones(3)
+    einsumx.einsum("ij->j", np.ones((0, 3)), out=out)
+    assert out.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+def test_a_result_without_elements_takes_any_order(order):
+    assert einsumx.einsum("ij,jk->ik", np.ones((0, 3)), np.ones((3, 2)), order=order).shape == (0, 2)
+
+
+HEAP = """
+import einsumx, numpy as np
+array = np.ones((8, 1), "clongdouble")[::2, :0]
+for equation in ("ab->b", "ab->", "ab->a", "ab,ab->b"):
+    for _ in range(2000):
+        einsumx.einsum(equation, *[array] * len(equation.split(",")))
+    [np.ones(size, "clongdouble") for size in range(1, 300)]
+"""
+
+
+def test_the_memory_beside_a_result_without_elements_is_not_written_to():
+    """NumPy's einsum writes a partial sum there, which corrupts the heap."""
+    subprocess.run([sys.executable, "-c", HEAP], check=True, timeout=300)
+
+
+# -- what frameworks record -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", [name for name in EQUATIONS if "," in name])
+@pytest.mark.parametrize("limit", [None, "1MB"])
+def test_torch_has_gradients_of_zeros(equation, limit):
+    torch = pytest.importorskip("torch")
+    arrays = [torch.full(shape, torch.inf, requires_grad=True) for shape in EQUATIONS[equation]]
+    result = einsumx.einsum(equation, *arrays, memory_limit=limit)
+    assert result.requires_grad
+    result.sum().backward()
+    for array in arrays:
+        assert array.grad.shape == array.shape
+        assert not array.grad.any()
+
+
+def test_torch_has_second_derivatives_of_zeros():
+    torch = pytest.importorskip("torch")
+    operands = [torch.full(shape, torch.inf, requires_grad=True) for shape in ((0,), (3,), (2,))]
+    for equation, given in (("i,j->j", operands[:2]), ("i,j,k->", operands)):
+        first = torch.autograd.grad(einsumx.einsum(equation, *given).sum(), given, create_graph=True)
+        second = torch.autograd.grad(sum(found.sum() for found in first), given)
+        assert [found.tolist() for found in second] == [[0] * len(array) for array in given]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # which torch itself calls
+def test_torch_maps_and_differentiates_sums_over_nothing():
+    torch = pytest.importorskip("torch")
+    nothing, vectors = torch.ones(0), torch.ones(4, 3)
+
+    def call(vector):
+        return einsumx.einsum("i,j->j", nothing, vector)
+
+    assert torch.func.vmap(call)(vectors).tolist() == [[0] * 3] * 4
+    assert torch.func.grad(lambda vector: call(vector).sum())(vectors[0]).tolist() == [0] * 3
+    assert torch.func.jvp(call, (vectors[0],), (vectors[0],))[1].tolist() == [0] * 3
+
+
+def test_torch_compile_takes_sums_over_nothing():
+    torch = pytest.importorskip("torch")
+    compiled = torch.compile(lambda *arrays: einsumx.einsum("i,j->j", *arrays), fullgraph=True, backend="aot_eager")
+    vector = torch.ones(3, requires_grad=True)
+    result = compiled(torch.ones(0), vector)
+    result.sum().backward()
+    assert (result.tolist(), vector.grad.tolist()) == ([0] * 3, [0] * 3)
+
+
+def test_jax_traces_sums_over_nothing():
+    jax = pytest.importorskip("jax")
+    nothing, vectors = jax.numpy.ones(0), jax.numpy.ones((4, 3))
+
+    def call(vector):
+        return einsumx.einsum("i,j->j", nothing, vector)
+
+    assert jax.jit(call)(vectors[0]).tolist() == [0] * 3
+    assert jax.vmap(call)(vectors).tolist() == [[0] * 3] * 4
+    assert jax.grad(lambda vector: call(vector).sum())(vectors[0]).tolist() == [0] * 3
+
+
+def test_jax_has_the_result_on_the_device_of_the_operands():
+    jax = pytest.importorskip("jax")
+    there = jax.devices()[1]
+    operands = [jax.device_put(jax.numpy.ones(shape), there) for shape in ((0,), (3,))]
+    result = einsumx.einsum("i,j->j", *operands)
+    assert result.committed
+    assert result.devices() == {there}
+    assert jax.jit(lambda *arrays: einsumx.einsum("i,j->j", *arrays))(*operands).devices() == {there}
+
+
+def test_mxnet_has_gradients_of_zeros():
+    mx = pytest.importorskip("mxnet")
+    with mx.util.np_shape(True):
+        nothing, vector = mx.np.ones((0, 2)), mx.np.ones((3,)) * float("inf")
+        vector.attach_grad()
+        vector.grad[:] = 7
+        with mx.autograd.record():
+            result = einsumx.einsum("ij,k->k", nothing, vector)
+        result.backward()
+        assert vector.grad.tolist() == [0, 0, 0]
