@@ -14,7 +14,22 @@ from einsumx.adapter import Adapter, Array, Signature
 from einsumx.bind import known_sizes
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError, EinsumxError, SizeError
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
+from einsumx.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
 from einsumx.rates import Rates
 from einsumx.traits import Traits
 from einsumx.verify import result_shape
@@ -252,7 +267,7 @@ class ArrayApiAdapter(Adapter):
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        return self.xp.zeros(shape, dtype=self.dtype(dtype), device=arrays[0].device)
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self._placed(self.device(arrays[0])))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
@@ -351,7 +366,9 @@ def _needed(op: Op, dtype: str) -> tuple[str, ...]:
             return ("logical_and" if dtype == "bool" else "multiply",)
         case Matmul():
             return "matmul", *(["matrix_transpose"] if op.transpose_lhs or op.transpose_rhs else [])
-        case First() | Native():
+        case Zeros():
+            return ("zeros",)
+        case First() | Scale() | Native():
             return ()
 
 
