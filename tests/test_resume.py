@@ -620,6 +620,7 @@ def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork")  # of other libraries' threads; the child only waits
 def test_a_child_that_outlives_a_run_does_not_hold_its_journal(tmp_path: Path) -> None:
     children = []
 
