@@ -135,8 +135,10 @@ class MxnetAdapter(Adapter):
     def records(self, array: Array) -> bool:
         return bool(self.mx.autograd.is_recording()) and self._in_graph(array)
 
-    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
-        return record(self, call, operands, numbers)
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return record(self, call, run, operands, numbers)
 
     def embed_diagonal(self, array: Array) -> Array:
         size = array.shape[-1]
@@ -331,7 +333,7 @@ class MxnetAdapter(Adapter):
             return self.xp.zeros(shape, dtype=dtype, ctx=context)
 
         numbers = [number for number, array in enumerate(arrays) if self.records(array)]
-        return record(self, _Nothing(self, run), arrays, numbers) if numbers else run()
+        return record(self, _Nothing(self), run, arrays, numbers) if numbers else run()
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.calls.batch_dot(transpose_lhs, transpose_rhs)(lhs, rhs)
@@ -471,10 +473,9 @@ class _Nothing:
     """A sum over nothing, as autograd records it: its gradients are zeros."""
 
     adapter: MxnetAdapter
-    run: Callable[[], Array]
 
-    def gradient(self, number: int, cotangent: Array, operands: Sequence[Any], beside: int) -> Array:
-        return self.adapter.xp.zeros_like(operands[number])
+    def value(self, place: int, arrays: Sequence[Any], beside: int) -> Array:
+        return self.adapter.xp.zeros_like(arrays[place])
 
 
 class SymbolAdapter(MxnetAdapter):

@@ -34,21 +34,20 @@ _numbers = count()
 class Call(Protocol):
     """A contraction that gives its own gradients, as :class:`einsumx.gradients.Recorded` does."""
 
-    @property
-    def run(self) -> Callable[[], Array]: ...
-
-    def gradient(self, number: int, cotangent: Array, operands: Sequence[Any], beside: int) -> Array: ...
+    def value(self, place: int, arrays: Sequence[Any], beside: int) -> Array: ...
 
 
-def record(adapter: MxnetAdapter, call: Call, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
-    """The result of ``call``, recorded with its own gradients by the operands ``numbers``.
+def record(
+    adapter: MxnetAdapter, call: Call, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+) -> Array:
+    """The result of ``run``, recorded with the gradients by the operands ``numbers`` that ``call`` gives.
 
     Those cannot be differentiated again, as is so with most of MXNet's operators.
     """
     mx = adapter.mx
     new_handle, key = mx.base.NDArrayHandle, next(_numbers)
     with mx.autograd.pause():
-        result = call.run()
+        result = run()
         if any(result is operand for operand in operands):
             result = adapter.copy(result)
 
@@ -60,7 +59,7 @@ def record(adapter: MxnetAdapter, call: Call, operands: Sequence[Any], numbers: 
                 for number, gradient, request in zip(numbers, arrays[outputs:], requests):
                     if request == _NOT:
                         continue
-                    found = call.gradient(number, arrays[0], operands, beside)
+                    found = call.value(number, (*operands, arrays[0]), beside)
                     if request == _ADD:
                         adapter.add(gradient, adapter.cast(found, adapter.dtype_name(gradient.dtype)))
                     else:

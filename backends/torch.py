@@ -96,8 +96,10 @@ class TorchAdapter(Adapter):
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
 
-    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
-        return import_module("einsumx.backends.torch_gradients").Within.apply(call, *operands)
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return import_module("einsumx.backends.torch_gradients").within(call, run, operands)
 
     def embed_diagonal(self, array: Array) -> Array:
         return self.xp.diag_embed(array)

@@ -110,8 +110,10 @@ class Adapter:
         """Whether a derivative by ``array`` may be asked for of what is computed of it now."""
         return self.needs_gradient(array)
 
-    def recorded(self, call: Recorded, operands: Sequence[Any], numbers: Sequence[int]) -> Array:
-        """The result of ``call``, whose gradients by the operands ``numbers`` are those that it gives itself."""
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        """The result of ``run``, whose gradients by the operands ``numbers`` are those that ``call`` gives."""
         raise NotImplementedError
 
     def embed_diagonal(self, array: Array) -> Array:

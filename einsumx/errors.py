@@ -52,7 +52,15 @@ class JournalError(EinsumxError, ValueError):
 
 
 class MemoryLimitError(EinsumxError, MemoryError):
-    """A contraction that fits in no way under the memory limit."""
+    """A contraction that fits in no way under the memory limit.
+
+    Attributes:
+        smallest: the smallest ``memory_limit=`` under which the call works, in bytes; None where there is none to name.
+    """
+
+    def __init__(self, *args: object, smallest: int | None = None) -> None:
+        super().__init__(*args)
+        self.smallest = smallest
 
 
 def caret(text: str, start: int, length: int = 1) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
 from einsumx.adapter import Adapter
+from einsumx.bind import SizedEquation
 from einsumx.blocked import BlockedPlan
 from einsumx.blocking import Blocking, Landing
 from einsumx.bodies import Bodies, Outline
@@ -19,7 +21,7 @@ from einsumx.rates import calibrated
 from einsumx.search import Search
 from einsumx.ways import along_paths
 
-__all__ = ["MemoryLimit", "blocked_plan", "limit_bytes"]
+__all__ = ["MemoryLimit", "blocked_plan", "least_limit", "limit_bytes", "too_small"]
 
 MemoryLimit: TypeAlias = int | float | str
 """Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
@@ -117,12 +119,7 @@ def _blocked_plan(
     together: int,
     pieces: int,
 ) -> BlockedPlan:
-    sized = sized_equation(written, [operand.shape for operand in operands])
-    dtype = result_dtype(adapter, operands, options)
-    traits = calibrated(adapter, device)
-    compute = dict(traits.widen).get(dtype, dtype)
-    rates = read_rates or (traits.rates.copy,) * len(operands)
-    bodies = Bodies(sized, operands, lies_there, rates, adapter, traits, device, compute)
+    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
     within = landing._replace(cut=landing.cut - beside)
@@ -136,13 +133,66 @@ def _blocked_plan(
                 return ahead, True
         return serial, fits
 
+    sized = bodies.equation
     found, fits = along_paths(bodies, options.optimize, blocked)
     if not fits:
-        raise MemoryLimitError(
-            f"this contraction cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
-            f"{found.peak_bytes * together + beside} bytes\n  {sized.text}"
-        )
-    return BlockedPlan(sized, adapter.name, device, operands, dtype, compute, limit, lies_there, landing, found)
+        raise too_small(limit, found.peak_bytes * together + beside, sized)
+    dtype = result_dtype(adapter, operands, options)
+    return BlockedPlan(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
+
+
+@lru_cache(maxsize=256)
+def least_limit(
+    adapter: Adapter,
+    written: Written,
+    operands: tuple[Operand, ...],
+    device: str,
+    options: Options,
+    limit: int,
+    lies_there: tuple[bool, ...],
+    landing: Landing,
+    read_rates: tuple[float, ...],
+) -> int:
+    """The smallest limit for which :func:`blocked_plan` finds something; any that is enough, where ``limit`` is.
+
+    It does not look for what is fastest, and so is the quicker answer to whether there is anything.
+    """
+    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
+
+    def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
+        found, fits = Search(bodies, outline, landing).block(limit, fastest=False)
+        return (replace(found, seconds=0.0), True) if fits else (found, False)
+
+    return along_paths(bodies, options.optimize, blocked)[0].peak_bytes
+
+
+def too_small(limit: int, smallest: int, sized: SizedEquation, what: str = "this contraction") -> MemoryLimitError:
+    """The error of a limit that cannot be kept."""
+    return MemoryLimitError(
+        f"{what} cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
+        f"{smallest} bytes\n  {sized.text}",
+        smallest=smallest,
+    )
+
+
+def _bodies(
+    adapter: Adapter,
+    written: Written,
+    operands: tuple[Operand, ...],
+    device: str,
+    options: Options,
+    lies_there: tuple[bool, ...],
+    read_rates: tuple[float, ...],
+) -> Bodies:
+    """What the blocks of a contraction cost."""
+    sized = sized_equation(written, [operand.shape for operand in operands])
+    dtype = result_dtype(adapter, operands, options)
+    traits = calibrated(adapter, device)
+    rates = read_rates or (traits.rates.copy,) * len(operands)
+    return Bodies(
+        sized, operands, lies_there, rates, adapter, traits, device, dict(traits.widen).get(dtype, dtype)
+    )  # fmt: skip
 
 
 CACHES["blocks"] = _blocked_plan
+CACHES["limits"] = least_limit

@@ -15,6 +15,7 @@ from einsumx.adapter import Adapter, Array
 from einsumx.backing import check_whole, name_of
 from einsumx.bind import SizedEquation
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
+from einsumx.derivatives import Passes
 from einsumx.devices import Devices, find_devices
 from einsumx.dtypes import check_casting, itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
@@ -23,8 +24,9 @@ from einsumx.explain import tell_blocks
 from einsumx.fingerprints import fingerprint
 from einsumx.hands import Values, Work
 from einsumx.journal import Journal
-from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
+from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes, too_small
 from einsumx.log import log
+from einsumx.plan import Operand
 from einsumx.prepare import Options, Written, check_operand, result_dtype, result_order, sized_equation
 from einsumx.progress import Ledger, Progress, reported
 from einsumx.rates import calibrated
@@ -50,6 +52,9 @@ class Limited:
         resume: the name of the journal, in which the blocks that are done are written down; None where there is none.
         crew: who computes blocks: an executor or several devices; None for the caller alone.
         room: bytes of the limit that the result leaves.
+        operands: as the framework takes them.
+        numbers: of the operands by which gradients may be asked for.
+        passes: their contractions; None where the framework records nothing.
     """
 
     plan: BlockedPlan
@@ -60,6 +65,9 @@ class Limited:
     resume: str | os.PathLike[str] | None = None
     crew: Crew | Devices | None = None
     room: int = 0
+    operands: Sequence[Any] = ()
+    numbers: Sequence[int] = ()
+    passes: Passes | None = None
 
 
 def plan_within(
@@ -76,8 +84,15 @@ def plan_within(
     executor: Executor | None = None,
     devices: Sequence[str] = (),
     beside: int = 0,
+    as_copies: bool = False,
 ) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written.
+
+    Where the framework records it, the limit is enough for its gradients, too.
+
+    Args:
+        beside: bytes that are there meanwhile, and count.
+        as_copies: whether blocks of the framework's own arrays are copied, so that it does not matter how these lie.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does.
@@ -94,7 +109,8 @@ def plan_within(
     asked = options(adapter)
     check_casting(asked.casting)
     places = find_devices(adapter, devices or [device] if devices or device else [])
-    found, device = sources(operands, adapter, places[0] if places else "")
+    found, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
+    read = found
     if len(places) > 1:
         crew = Devices(places, (found, *(sources(operands, adapter, name)[0] for name in places[1:])))
         found = crew.operands()
@@ -109,27 +125,41 @@ def plan_within(
     computed = dict(traits.widen).get(dtype, dtype)
     copied_for = "K" if _has_any_order(sized) else order
     lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
-    plan = blocked_plan(
-        adapter,
-        written,
-        described,
-        device,
-        asked,
-        limit_bytes(limit, lambda: _free_bytes(adapter, places or (device,))),
-        [source.lies_there for source in found],
-        lands._replace(beside=beside, waiting=crew.waiting * itemsize(computed) if crew is not None else 0),
-        [source.read_rate or traits.rates.copy for source in found],
-        together=crew.together if crew is not None else 1,
-        pieces=crew.pieces if crew is not None else 1,
-    )
+    limit_in_bytes = limit_bytes(limit, lambda: _free_bytes(adapter, places or (device,)))
+    numbers = [number for number, array in enumerate(operands) if owner(array) is adapter and adapter.records(array)]
+    passes = None
+    if numbers:
+        if out is not None:
+            raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
+        passes = _passes(adapter, sized, operands, read, device, Options(dtype, "unsafe", asked.optimize), limit_in_bytes)
+    least = 0 if passes is None else passes.smallest(numbers)
+    try:
+        plan = blocked_plan(
+            adapter,
+            written,
+            described,
+            device,
+            asked,
+            limit_in_bytes,
+            [source.lies_there for source in found],
+            lands._replace(beside=beside, waiting=crew.waiting * itemsize(computed) if crew is not None else 0),
+            [source.read_rate or traits.rates.copy for source in found],
+            together=crew.together if crew is not None else 1,
+            pieces=crew.pieces if crew is not None else 1,
+        )
+    except MemoryLimitError as error:
+        if least <= (error.smallest or 0):
+            raise
+    if least > limit_in_bytes:
+        raise too_small(limit_in_bytes, least, sized, "this contraction with its gradients")
     goes = target(plan, adapter, given, out, order, asked.casting, late)
     within = partial(
         plan_within, written, given, options, backend=backend, device="" if devices else device, devices=devices,
-        out=out, order=asked_order, executor=executor, beside=beside,
+        out=out, order=asked_order, executor=executor, beside=beside, as_copies=as_copies,
     )  # fmt: skip
     room = plan.limit - lands.cut
     if resume is None:
-        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room)
+        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room, operands, numbers, passes)
     if late or not goes.outlives:
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
@@ -142,6 +172,33 @@ def _has_any_order(equation: SizedEquation) -> bool:
     """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
     is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
     return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
+
+
+def _passes(
+    adapter: Adapter,
+    sized: SizedEquation,
+    operands: Sequence[Any],
+    read: Sequence[Source],
+    device: str,
+    options: Options,
+    limit: int,
+) -> Passes:
+    """The backward passes of a contraction of these operands, read so."""
+    traits, dtype = calibrated(adapter, device), options.dtype or ""
+    if not isinstance(options.optimize, str | bool):  # a path is one for the contraction itself
+        options = options._replace(optimize="auto")
+    return Passes(
+        adapter,
+        device,
+        sized,
+        (*(source.operand for source in read), Operand(sized.shape, dtype)),
+        (*(source.lies_there for source in read), adapter.cpu.strided),
+        (*(source.read_rate or traits.rates.copy for source in read), traits.rates.copy),
+        (*(owner(array) is adapter for array in operands), True),
+        options,
+        dict(traits.widen).get(dtype, dtype),
+        limit,
+    )
 
 
 def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:

@@ -75,7 +75,13 @@ class Search:
         self._work_done = self._enough = 0  # how many stages were costed, and may be
 
     def block(
-        self, limit: float, *, read_ahead: bool = False, pieces: int = 1, seconds: float = inf
+        self,
+        limit: float,
+        *,
+        read_ahead: bool = False,
+        pieces: int = 1,
+        seconds: float = inf,
+        fastest: bool = True,
     ) -> tuple[Blocking, bool]:
         """The fastest blocking that is found to stay within ``limit`` bytes, or else the smallest; and whether it fits.
 
@@ -87,6 +93,7 @@ class Search:
             read_ahead: whether the blocks for the next run of a stage are read during one.
             pieces: into how many the contraction is cut at least, where its sizes allow it.
             seconds: that another blocking takes; the search is given up where this one would take far longer.
+            fastest: False for any that fits.
         """
         self._use(Work.about, read_ahead)
         self._enough = self._work_done + _ENOUGH
@@ -107,6 +114,8 @@ class Search:
                 break
             best = min(steps, key=lambda step: _price(best, step))
             smallest = min(smallest, best, key=lambda found: found.peak_bytes)
+        if not fastest:
+            return self._exactly(best), True
         best = self._fastest(self._exactly(best), limit)
         while best.pieces < pieces:
             found = [step for step in self._finer(best, every=True) if step.pieces > best.pieces]

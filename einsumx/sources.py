@@ -132,6 +132,18 @@ class _Mapped(_OnDevice):
         _will_need(self.stored[box])
 
 
+class _Copied(_OnDevice):
+    """An array of the framework whose blocks are copied to be contiguous, so that it does not matter how it lies."""
+
+    def __init__(self, array: Array, adapter: Adapter) -> None:
+        super().__init__(array, adapter)
+        self.operand = replace(self.operand, strides=None)
+        self.lies_there = False
+
+    def read(self, box: Box) -> Array:
+        return self._adapter.copy(super().read(box))
+
+
 class _Elsewhere(_OnDevice):
     """An array of the framework on another device than that on which it is computed."""
 
@@ -232,13 +244,16 @@ def framework_of(given: Sequence[Any], wanted: Adapter | None) -> tuple[Adapter,
     return wanted, operands
 
 
-def sources(arrays: Sequence[Any], adapter: Adapter, device: str) -> tuple[list[Source], str]:
+def sources(
+    arrays: Sequence[Any], adapter: Adapter, device: str, *, as_copies: bool = False
+) -> tuple[list[Source], str]:
     """How each operand is read, and where it is computed.
 
     Args:
         arrays: as :func:`framework_of` gives them.
         adapter: of the framework that computes.
         device: where it computes; empty where the framework's arrays lie.
+        as_copies: whether blocks of the framework's own arrays are copied even where these lie on the device.
 
     Raises:
         BackendError: an operand cannot be read; the error names it.
@@ -247,7 +262,12 @@ def sources(arrays: Sequence[Any], adapter: Adapter, device: str) -> tuple[list[
         own = [array for array in arrays if owner(array) is adapter]
         device = one_device(adapter, map(adapter.signature, own))
     ring = adapter.ring(device)
-    return [_source(number, array, adapter, device, ring) for number, array in enumerate(arrays)], device
+    found = [_source(number, array, adapter, device, ring) for number, array in enumerate(arrays)]
+    if as_copies:
+        for number, array in enumerate(arrays):
+            if owner(array) is adapter and found[number].lies_there:
+                found[number] = _Copied(array, adapter)
+    return found, device
 
 
 def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None) -> Source:

@@ -55,4 +55,6 @@ _BOTH = {
 def as_mxnet_error(error: errors.EinsumxError) -> errors.EinsumxError:
     """The same error, of the class that is also ``mx.base.MXNetError``."""
     kind = next(_BOTH[base] for base in type(error).__mro__ if base in _BOTH)
-    return kind(*error.args).with_traceback(error.__traceback__)
+    found = kind(*error.args).with_traceback(error.__traceback__)
+    found.__dict__.update(error.__dict__)
+    return found
