@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,9 @@ _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "floa
 
 _LARGE = 1 << 16
 """Elements from which a sum by matmul pays for its further calls."""
+
+_MOST_SLICED = 5
+"""The most axes of an array that MXNet reads slices of, or writes to."""
 
 _LAYER = 1 << 20
 """Multiply-adds from which MXNet 1 computes a single product faster as a layer of a network."""
@@ -141,13 +145,14 @@ class MxnetAdapter(Adapter):
         return record(self, call, run, operands, numbers)
 
     def embed_diagonal(self, array: Array) -> Array:
-        size = array.shape[-1]
+        shape, size = array.shape, array.shape[-1]
         with self.mx.util.np_shape(True):
-            wide = self.reshape(array, (*array.shape, 1))
             if not array.size:
-                return self.xp.zeros((*array.shape, size), dtype=array.dtype, ctx=self._context(self.device(array)))
+                return self.xp.zeros((*shape, size), dtype=array.dtype, ctx=self._context(self.device(array)))
+            rows = self.reshape(array, (array.size // size, size, 1))  # of many axes, it broadcasts none
             diagonal = self.from_numpy(import_module("numpy").eye(size, dtype=bool), self.device(array))
-            return self.xp.where(diagonal, wide, self.xp.zeros_like(wide))
+            zero = self.xp.zeros((1, 1, 1), dtype=array.dtype, ctx=self._context(self.device(array)))
+            return self.reshape(self.xp.where(diagonal, rows, zero), (*shape, size))
 
     # -- describing arrays ------------------------------------------------------------------------------
 
@@ -413,8 +418,38 @@ class MxnetAdapter(Adapter):
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         if array.dtype == bool:  # which MXNet neither slices nor writes slices of
             return self.from_numpy(self._memory(array)[box], self.device(array))
+        sizes, ranges = _fused(array.shape, box)
+        shape = tuple(stop - start for start, stop in map(_range, box, array.shape))
         with self.mx.util.np_shape(True):
-            return array[box]
+            if 0 in shape:
+                return self.empty(shape, self.dtype_name(array.dtype), self.device(array))
+            if len(sizes) <= _MOST_SLICED:
+                return self.reshape(self.reshape(array, sizes)[tuple(slice(*ends) for ends in ranges)], shape)
+            found = self.empty(shape, self.dtype_name(array.dtype), self.device(array))
+            for source, target, ends in self._slabs(array, found, sizes, ranges):
+                begin, end = zip(*ends)
+                self.mx.nd.slice(source.as_nd_ndarray(), begin, end, out=target.as_nd_ndarray())
+            return found
+
+    def _slabs(
+        self, whole: Array, block: Array, sizes: tuple[int, ...], ranges: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[Array, Array, Sequence[tuple[int, int]]]]:
+        """Views of ``whole`` and of a block that lies in it, of no more axes than MXNet slices, and the block's place.
+
+        Where these are not enough, there is a view for each index of the first of the axes.
+        """
+        outer = max(len(sizes) - _MOST_SLICED, 0)
+        counts = tuple(stop - start for start, stop in ranges)
+        if not outer:
+            yield self.reshape(whole, sizes), self.reshape(block, counts), ranges
+            return
+        wide = self.reshape(whole, (prod(sizes[:outer]), *sizes[outer:]))
+        narrow = self.reshape(block, (prod(counts[:outer]), *counts[outer:]))
+        for number, index in enumerate(product(*(range(*ends) for ends in ranges[:outer]))):
+            at = 0
+            for size, place in zip(sizes, index):
+                at = at * size + place
+            yield wide[at], narrow[number], ranges[outer:]
 
     def add(self, total: Array, part: Array) -> Array:
         if total.dtype == bool:  # whose logical_or MXNet 1 lacks
@@ -435,7 +470,10 @@ class MxnetAdapter(Adapter):
             self._memory(out)[box] = block.asnumpy()
             return out
         with self.mx.util.np_shape(True):
-            out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
+            block = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
+            if block.size:
+                for target, source, ends in self._slabs(out, block, *_fused(out.shape, box)):
+                    target[tuple(slice(*each) for each in ends)] = source
         out.wait_to_read()
         return out
 
@@ -517,6 +555,32 @@ def _swaps(axes: tuple[int, ...], is_first: bool) -> list[tuple[int, int]]:
             found.append((place, other))
             order[place], order[other] = order[other], order[place]
     return found
+
+
+def _range(part: slice, size: int) -> tuple[int, int]:
+    """Where a part of an axis begins and ends."""
+    return part.start or 0, size if part.stop is None else part.stop
+
+
+def _fused(shape: Sequence[int], box: Sequence[slice]) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """The sizes of a C-contiguous array with as few axes as a box in it can be told by, and its range along each.
+
+    >>> _fused((2, 3, 4, 5, 1), (slice(0, 2), slice(0, 3), slice(1, 2), slice(0, 5), slice(0, 1)))
+    ((6, 20), [(0, 6), (5, 10)])
+    """
+    sizes: list[int] = []
+    ranges: list[tuple[int, int]] = []
+    for size, part in zip(shape, box):
+        start, stop = _range(part, size)
+        if sizes and stop - start == size:  # it goes on where the axis before it does
+            sizes[-1] *= size
+            ranges[-1] = (ranges[-1][0] * size, ranges[-1][1] * size)
+        elif sizes and sizes[-1] == 1:
+            sizes[-1], ranges[-1] = size, (start, stop)
+        else:
+            sizes.append(size)
+            ranges.append((start, stop))
+    return tuple(sizes), ranges
 
 
 def _untraced() -> BackendError:
