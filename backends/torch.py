@@ -266,13 +266,25 @@ class TorchAdapter(Adapter):
     # -- blocks -----------------------------------------------------------------------------------------
 
     def check_eager(self, array: Array) -> None:
+        self.signature(array)  # which says what is wrong with a tensor that is not dense
         try:
             array.data_ptr()
-        except RuntimeError as error:
+            is_traced = self.needs_gradient(array) and self.xp._C._are_functorch_transforms_active()
+        except RuntimeError:
+            is_traced = True
+        if is_traced:
             raise BackendError(
                 "memory_limit= is kept for tensors that have memory, and not where torch.func, torch.export or make_fx "
                 f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
-            ) from error
+            )
+        if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
+            raise BackendError(
+                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; leave "
+                "memory_limit= away, or use those of backward()"
+            )
+
+    def is_lazy(self, array: Array) -> bool:
+        return bool(array.is_conj() or array.is_neg())  # kernels make a copy of what is only marked so
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         return array.detach()[box]  # other threads, in which torch records, compute blocks too

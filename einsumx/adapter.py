@@ -369,6 +369,10 @@ class Adapter:
     def check_eager(self, array: Array) -> None:
         """Raise BackendError for an operand that has no memory, but is traced: no limit can be kept for it."""
 
+    def is_lazy(self, array: Array) -> bool:
+        """Whether its elements are computed where it is read, so that blocks of it are copied to be views of memory."""
+        return False
+
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         """What lies in ``box``, a range of each axis: a view, where there are views."""
         return array[box]

@@ -263,10 +263,9 @@ def sources(
         device = one_device(adapter, map(adapter.signature, own))
     ring = adapter.ring(device)
     found = [_source(number, array, adapter, device, ring) for number, array in enumerate(arrays)]
-    if as_copies:
-        for number, array in enumerate(arrays):
-            if owner(array) is adapter and found[number].lies_there:
-                found[number] = _Copied(array, adapter)
+    for number, array in enumerate(arrays):
+        if found[number].lies_there and owner(array) is adapter and (as_copies or adapter.is_lazy(array)):
+            found[number] = _Copied(array, adapter)
     return found, device
 
 
