@@ -55,11 +55,14 @@ def record(
         try:
             with mx.autograd.pause(), mx.util.np_shape(True):
                 arrays = [mx.np.ndarray(cast(handles[k], new_handle), writable=True) for k in range(outputs + inputs)]
+                cotangent, dtype = arrays[0], call.dtype(call.places - 1)
+                if adapter.dtype_name(cotangent.dtype) != dtype:  # MXNet takes any
+                    cotangent = adapter.cast(cotangent, dtype)
                 beside = 0
                 for number, gradient, request in zip(numbers, arrays[outputs:], requests):
                     if request == _NOT:
                         continue
-                    found = call.value(number, (*operands, arrays[0]), beside)
+                    found = call.value(number, (*operands, cotangent), beside)
                     if request == _ADD:
                         adapter.add(gradient, adapter.cast(found, adapter.dtype_name(gradient.dtype)))
                     else:

@@ -7,9 +7,10 @@ gradients have the same places again, so that what is planned here goes for deri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from einsumx.adapter import Adapter
 from einsumx.bind import SizedEquation
@@ -22,6 +23,11 @@ from einsumx.prepare import Options, Written
 from einsumx.rates import calibrated
 
 __all__ = ["Backward", "Passes", "backward"]
+
+Asked: TypeAlias = tuple[
+    Adapter, Written, tuple[Operand, ...], str, Options, int, tuple[bool, ...], Landing, tuple[float, ...]
+]
+"""What :func:`~einsumx.limit.blocked_plan` is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class Passes:
         options: what is asked of the contractions.
         computed: the dtype of their blocks.
         limit: in bytes.
+        numbers: of the operands by which gradients may be asked for.
     """
 
     adapter: Adapter
@@ -96,28 +103,27 @@ class Passes:
     options: Options
     computed: str
     limit: int
+    numbers: tuple[int, ...]
 
-    def smallest(self, numbers: Sequence[int]) -> int:
-        """The smallest limit under which gradients by these operands can be computed, one beside those before it.
+    def smallest(self) -> int:
+        """The smallest limit under which the gradients can be computed, one beside those before it.
 
         They then can be however the arrays lie by that time, and so can gradients of the gradients, each by itself.
         Where the limit is enough, the number is no larger, but need not be the smallest.
         """
         least = self._least(len(self.arrays) - 1, 0)
         beside = 0
-        for number in numbers:
+        for number in self.numbers:
             least = max(least, self._least(number, beside))
             beside += self.arrays[number].nbytes
         return least
 
-    def plan(self, numbers: Sequence[int]) -> None:
+    def plan(self) -> None:
         """Plan the gradients as they are computed where all lies as it does now, and the cotangent in C order."""
         beside = 0
-        for number in numbers:
-            try:
+        for number in self.numbers:
+            with suppress(MemoryLimitError):  # else it is computed with copies of the blocks, for which there is room
                 blocked_plan(*self._asked(number, beside, as_copies=False))
-            except MemoryLimitError:  # then it is computed with copies of the blocks, for which there is room
-                pass
             beside += self.arrays[number].nbytes
 
     def beside(self, step: Backward, array: Operand) -> int:
@@ -143,11 +149,7 @@ class Passes:
     def _least(self, place: int, beside: int) -> int:
         return least_limit(*self._asked(place, beside, as_copies=True))
 
-    def _asked(
-        self, place: int, beside: int, *, as_copies: bool
-    ) -> tuple[
-        Adapter, Written, tuple[Operand, ...], str, Options, int, tuple[bool, ...], Landing, tuple[float, ...]
-    ]:
+    def _asked(self, place: int, beside: int, *, as_copies: bool) -> Asked:
         """What is asked of the planner for one place."""
         step, dtype = backward(self.equation, place), self.options.dtype or ""
         there, copy = self.adapter.cpu.strided, calibrated(self.adapter, self.device).rates.copy

@@ -126,5 +126,5 @@ def recorded(
     run = partial(run_blocks, limited, progress)
     if limited.passes is None:
         return run()
-    limited.passes.plan(limited.numbers)
-    return limited.adapter.recorded(Recorded(limited.passes), run, limited.operands, limited.numbers)
+    limited.passes.plan()
+    return limited.adapter.recorded(Recorded(limited.passes), run, limited.operands, limited.passes.numbers)

@@ -159,9 +159,9 @@ def least_limit(
     """
     bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
 
-    def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
+    def blocked(outline: Outline, _: float) -> tuple[Blocking, bool]:
         found, fits = Search(bodies, outline, landing).block(limit, fastest=False)
-        return (replace(found, seconds=0.0), True) if fits else (found, False)
+        return (replace(found, seconds=0.0), True) if fits else (found, False)  # no other path can be faster
 
     return along_paths(bodies, options.optimize, blocked)[0].peak_bytes
 

@@ -53,8 +53,7 @@ class Limited:
         crew: who computes blocks: an executor or several devices; None for the caller alone.
         room: bytes of the limit that the result leaves.
         operands: as the framework takes them.
-        numbers: of the operands by which gradients may be asked for.
-        passes: their contractions; None where the framework records nothing.
+        passes: the backward passes; None where the framework records nothing.
     """
 
     plan: BlockedPlan
@@ -66,7 +65,6 @@ class Limited:
     crew: Crew | Devices | None = None
     room: int = 0
     operands: Sequence[Any] = ()
-    numbers: Sequence[int] = ()
     passes: Passes | None = None
 
 
@@ -131,8 +129,9 @@ def plan_within(
     if numbers:
         if out is not None:
             raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
-        passes = _passes(adapter, sized, operands, read, device, Options(dtype, "unsafe", asked.optimize), limit_in_bytes)
-    least = 0 if passes is None else passes.smallest(numbers)
+        computing = Options(dtype, "unsafe", asked.optimize)
+        passes = _passes(adapter, sized, operands, read, device, computing, limit_in_bytes, numbers)
+    least = 0 if passes is None else passes.smallest()
     try:
         plan = blocked_plan(
             adapter,
@@ -159,7 +158,7 @@ def plan_within(
     )  # fmt: skip
     room = plan.limit - lands.cut
     if resume is None:
-        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room, operands, numbers, passes)
+        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room, operands, passes)
     if late or not goes.outlives:
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
@@ -182,6 +181,7 @@ def _passes(
     device: str,
     options: Options,
     limit: int,
+    numbers: Sequence[int],
 ) -> Passes:
     """The backward passes of a contraction of these operands, read so."""
     traits, dtype = calibrated(adapter, device), options.dtype or ""
@@ -198,6 +198,7 @@ def _passes(
         options,
         dict(traits.widen).get(dtype, dtype),
         limit,
+        tuple(numbers),
     )
 
 

@@ -363,7 +363,7 @@ def cache_info() -> dict[str, CacheInfo]:
     ``calls`` has the calls of an equation as text and arrays alone, ``options`` those with keywords, sublists or lists.
 
     >>> sorted(cache_info())
-    ['blocks', 'calls', 'equations', 'options', 'plans', 'sizes', 'stored']
+    ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored']
     """
     found = {}
     for name, cache in CACHES.items():

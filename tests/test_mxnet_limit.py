@@ -1,0 +1,142 @@
+"""Memory limits on MXNet: arrays of more axes than it slices, in blocks."""
+
+import random
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import einsumx
+import einsumx.mxnet
+from einsumx import MemoryLimitError, einsum
+from einsumx.conformance.oracle import expect, expect_gradient, judge
+
+if not find_spec("mxnet"):
+    pytest.skip("MXNet is not installed", allow_module_level=True)
+
+from einsumx.backends.mxnet import ADAPTER
+
+mx = einsumx.mxnet.load()
+
+EQUATIONS = {
+    "six axes": ("abc,def->fadbec", [(2, 3, 2), (2, 1, 3)]),
+    "six axes of one operand": ("abcdef->fedcba", [(2, 1, 3, 2, 2, 2)]),
+    "six axes from a sum": ("abcg,gdef->adbecf", [(2, 2, 2, 3), (3, 2, 2, 2)]),
+    "seven axes": ("abcd,efg->gafbecd", [(2, 2, 2, 2), (2, 3, 2)]),
+    "seven axes and a batch": ("zabc,zdef->zfaebdc", [(2, 2, 2, 2), (2, 2, 2, 2)]),
+    "eight axes": ("abcd,efgh->haebfcgd", [(2, 2, 2, 1), (2, 2, 2, 2)]),
+    "eight axes in their order": ("abcd,efgh->abcdefgh", [(2, 2, 2, 2), (2, 2, 2, 2)]),
+    "seven axes that are summed": ("abcdefg,abcdefg->", [(2, 2, 1, 2, 2, 2, 2)] * 2),
+    "six axes and a diagonal": ("aabcde,e->cabd", [(2, 2, 2, 2, 2, 2), (2,)]),
+    "broadcast": ("abcdef,ghabcd->hgfedc", [(1, 2, 2, 1, 2, 2), (2, 2, 2, 1, 2, 2)]),
+    "no elements": ("abc,def->fadbec", [(2, 0, 2), (2, 1, 3)]),
+}
+
+
+def numbers(shapes, dtype):
+    rng = np.random.default_rng(0)
+    return [rng.integers(-2, 3, shape).astype(dtype) for shape in shapes]
+
+
+def array(values):
+    return ADAPTER.from_numpy(values)
+
+
+def smallest(call):
+    try:
+        call(1)
+    except MemoryLimitError as error:
+        return error.smallest
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype", "has_out"),
+    [
+        *((case, "float32", has_out) for case in EQUATIONS for has_out in (False, True)),
+        *((case, dtype, True) for case in ("seven axes", "broadcast") for dtype in ("float16", "int32", "bool")),
+    ],
+)
+def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
+    equation, shapes = EQUATIONS[case]
+    hosts = numbers(shapes, dtype)
+    expected = expect(equation, *hosts)
+    operands = [array(host) for host in hosts]
+
+    def call(limit):
+        out = ADAPTER.empty(expected.values.shape, dtype, "cpu") if has_out else None
+        return einsum(equation, *operands, out=out, memory_limit=limit)
+
+    limit = smallest(call)
+    for more in (0, limit // 3):
+        found = call(limit + more)
+        verdict = judge(ADAPTER.to_numpy(found), expected)
+        assert verdict, verdict.wrong
+
+
+@pytest.mark.parametrize(("equation", "shapes"), EQUATIONS.values(), ids=EQUATIONS)
+@pytest.mark.parametrize(("request_", "dtype"), [("write", "float32"), ("add", "float64")])
+def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, shapes, request_, dtype):
+    hosts = numbers(shapes, "float32")
+    operands = [array(host) for host in hosts]
+    with mx.util.np_shape(True):
+        for operand in operands:
+            operand.attach_grad(request_)
+            operand.grad[()] = 1
+
+    def call(limit):
+        with mx.autograd.record():
+            return einsum(equation, *operands, memory_limit=limit)
+
+    result = call(smallest(call))
+    (cotangent,) = numbers([result.shape], dtype)
+    with mx.util.np_shape(True):
+        result.backward(array(cotangent))
+    for number, operand in enumerate(operands):
+        expected = expect_gradient(number, cotangent, equation, *hosts)
+        verdict = judge(ADAPTER.to_numpy(operand.grad) - (request_ == "add"), expected)
+        assert verdict, verdict.wrong
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool"])
+@pytest.mark.parametrize("rank", [1, 2, 4, 5, 6, 7, 9, 12])
+def test_a_part_of_an_array_of_any_rank_is_read_and_written(rank, dtype):
+    draw = random.Random(f"{rank} {dtype}")
+    for _ in range(6):
+        shape = tuple(draw.choice([1, 2, 2, 3] if rank < 8 else [1, 2, 2]) for _ in range(rank))
+        ends = [sorted(draw.sample(range(size + 1), 2)) if draw.random() < 0.7 else (0, size) for size in shape]
+        box = tuple(slice(*each) for each in ends)
+        (host,) = numbers([shape], dtype)
+        whole = array(host)
+        np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.part(whole, box)), host[box])
+        (block,) = numbers([host[box].shape], "int8" if dtype == "bool" else dtype)
+        written = host.copy()
+        written[box] = block
+        assert ADAPTER.put(whole, box, array(block.astype(dtype))) is whole
+        np.testing.assert_array_equal(ADAPTER.to_numpy(whole), written)
+
+
+@pytest.mark.parametrize("box", [(slice(0, 0), slice(0, 3)), (slice(1, 2), slice(3, 3)), (slice(0, 2), slice(0, 0))])
+def test_a_part_without_elements_is_read_and_written(box):
+    whole = array(np.ones((2, 3), "float32"))
+    part = ADAPTER.part(whole, box)
+    assert part.shape == np.ones((2, 3))[box].shape
+    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.put(whole, box, part)), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4, 5, 6, 8])
+def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
+    (host,) = numbers([(2,) * (rank - 1) + (3,)], "float32")
+    host[..., 1] = np.nan
+    expected = np.zeros((*host.shape, 3), "float32")
+    for place in range(3):
+        expected[..., place, place] = host[..., place]
+    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.embed_diagonal(array(host))), expected)
+
+
+def test_the_limit_that_is_named_is_also_in_the_error_of_mxnets_own_name():
+    from einsumx.mxnet.errors import as_mxnet_error
+
+    error = as_mxnet_error(MemoryLimitError("too small", smallest=7))
+    assert isinstance(error, mx.base.MXNetError)
+    assert error.smallest == 7
