@@ -58,9 +58,7 @@ class MemoryLimitError(EinsumxError, MemoryError):
         smallest: the smallest ``memory_limit=`` under which the call works, in bytes; None where there is none to name.
     """
 
-    def __init__(self, *args: object, smallest: int | None = None) -> None:
-        super().__init__(*args)
-        self.smallest = smallest
+    smallest: int | None = None
 
 
 def caret(text: str, start: int, length: int = 1) -> str:

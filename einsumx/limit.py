@@ -168,11 +168,12 @@ def least_limit(
 
 def too_small(limit: int, smallest: int, sized: SizedEquation, what: str = "this contraction") -> MemoryLimitError:
     """The error of a limit that cannot be kept."""
-    return MemoryLimitError(
+    error = MemoryLimitError(
         f"{what} cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
-        f"{smallest} bytes\n  {sized.text}",
-        smallest=smallest,
+        f"{smallest} bytes\n  {sized.text}"
     )
+    error.smallest = smallest
+    return error
 
 
 def _bodies(

@@ -137,6 +137,8 @@ def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
 def test_the_limit_that_is_named_is_also_in_the_error_of_mxnets_own_name():
     from einsumx.mxnet.errors import as_mxnet_error
 
-    error = as_mxnet_error(MemoryLimitError("too small", smallest=7))
-    assert isinstance(error, mx.base.MXNetError)
-    assert error.smallest == 7
+    error = MemoryLimitError("too small")
+    error.smallest = 7
+    found = as_mxnet_error(error)
+    assert isinstance(found, mx.base.MXNetError)
+    assert found.smallest == 7
