@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from einsumx import api
 from einsumx.api import einsum as _einsum
 
 __all__ = ["eager_einsum", "einsum", "patched_einsum"]
@@ -33,6 +32,3 @@ def eager_einsum(*operands: Any, **options: Any) -> Any:
 
 for node in (einsum, patched_einsum):
     import_module("torch").compiler.allow_in_graph(node)
-
-# Where the graph breaks, PyTorch calls einsum as it is, and would look into each function that is called under it.
-vars(api)["recorded"] = import_module("torch").compiler.disable(api.recorded)
