@@ -50,12 +50,13 @@ def record(
         result = run()
         if any(result is operand for operand in operands):
             result = adapter.copy(result)
+    dtype = adapter.dtype_name(result.dtype)
 
     def backward(outputs: int, inputs: int, handles: Any, requests: Any, *_: Any) -> int:
         try:
             with mx.autograd.pause(), mx.util.np_shape(True):
                 arrays = [mx.np.ndarray(cast(handles[k], new_handle), writable=True) for k in range(outputs + inputs)]
-                cotangent, dtype = arrays[0], call.dtype(call.places - 1)
+                cotangent = arrays[0]
                 if adapter.dtype_name(cotangent.dtype) != dtype:  # MXNet takes any
                     cotangent = adapter.cast(cotangent, dtype)
                 beside = 0
