@@ -42,13 +42,26 @@ class BlockError(errors.BlockError, MXNetError):
     """:class:`einsumx.errors.BlockError`, raised by ``mx.np.einsum``."""
 
 
+class JournalError(errors.JournalError, MXNetError):
+    """:class:`einsumx.errors.JournalError`, raised by ``mx.np.einsum``."""
+
+
 class MemoryLimitError(errors.MemoryLimitError, MXNetError):
     """:class:`einsumx.MemoryLimitError`, raised by ``mx.np.einsum``."""
 
 
 _BOTH = {
     kind.__bases__[0]: kind
-    for kind in (EquationError, SublistError, SizeError, PathError, BackendError, BlockError, MemoryLimitError)
+    for kind in (
+        EquationError,
+        SublistError,
+        SizeError,
+        PathError,
+        BackendError,
+        BlockError,
+        JournalError,
+        MemoryLimitError,
+    )
 }
 
 
