@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, wraps
-from inspect import Parameter, signature
+from inspect import Parameter, currentframe, signature
 from logging import INFO
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from einsumx.adapter import Adapter
 from einsumx.api import einsum
+from einsumx.caller import opens_block
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.log import log
 from einsumx.prepare import split
@@ -20,7 +22,7 @@ from einsumx.registry import get_backend, is_builtin, serving
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Function", "Name", "Names", "Replacement", "behind", "own", "patch", "say_native"]
+__all__ = ["Function", "Name", "Names", "Replacement", "behind", "own", "patch", "replacement", "say_native"]
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -91,10 +93,20 @@ class Names:
 
     def release(self, where: int) -> None:
         """One holds less."""
+        if where not in self._held:  # it was another thread's before a fork
+            return
         self._held[where] -= 1
         if not self._held[where]:
             del self._held[where]
         self._put()
+
+    def keep_own(self) -> None:
+        """Nothing holds any more in other threads than this one, which a process has alone after a fork."""
+        others = self._held.keys() - {_EVERYWHERE, get_ident()}
+        for where in others:
+            del self._held[where]
+        if others:
+            self._put()
 
     def _put(self) -> None:
         """Put under each name what belongs there now."""
@@ -132,28 +144,42 @@ class Names:
 
 
 class Replacement:
-    """What :func:`patch` returns: undoes it, at the end of a ``with`` block or when told to."""
+    """What :func:`patch` returns: undoes it, at the end of a ``with`` block or when told to.
 
-    def __init__(self, names: Names) -> None:
+    Args:
+        names: the names that it replaces.
+        begins: whether it holds from now on, everywhere; if not, only in the block that enters it.
+    """
+
+    def __init__(self, names: Names, begins: bool) -> None:
         self._names = names
-        self._where: int | None = _EVERYWHERE
-        with _lock:
-            names.hold(_EVERYWHERE)
+        self._where: int | None = None
+        self._is_spent = False
+        if begins:
+            with _lock:
+                names.hold(_EVERYWHERE)
+                self._where = _EVERYWHERE
 
     def undo(self) -> None:
         """End this replacement; the framework has its own functions back when every other has ended too."""
         with _lock:
-            where, self._where = self._where, None
-            if where is not None:
-                self._names.release(where)
+            self._is_spent = True
+            self._leave()
+
+    def _leave(self) -> None:
+        where, self._where = self._where, None
+        if where is not None:
+            self._names.release(where)
 
     def __enter__(self) -> Self:
         with _lock:
-            if self._where != _EVERYWHERE:
+            if self._is_spent:
                 raise RuntimeError("this replacement was entered or undone before; make another one")
-            self._where = get_ident()
-            self._names.hold(self._where)
-            self._names.release(_EVERYWHERE)
+            self._is_spent = True
+            here = get_ident()
+            self._names.hold(here)
+            self._leave()
+            self._where = here
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,9 +199,11 @@ def patch(framework: str) -> Replacement:
     ``numpy.einsum`` whatever is not NumPy's), a limit of elements in NumPy's ``optimize=`` that no path keeps.
 
     The plain call holds in all threads until ``undo()`` of what it returns. ``with patch("numpy"):`` holds in that
-    block, for the thread that entered it. Replacements nest, in any order; when the last has ended, the framework has
-    the very functions back that it had. Names bound before (``from numpy import einsum``) stay what they are, but for
-    MXNet's. What ``jax.jit`` compiled keeps what it recorded.
+    block, for the thread that entered it; other threads never see it. A replacement that reaches a ``with`` block by
+    way of a variable, a function of yours or an ``ExitStack`` is a plain call until it is entered. Replacements nest,
+    in any order; when the last has ended, the framework has the very functions back that it had. Names bound before
+    (``from numpy import einsum``) stay what they are, but for MXNet's. What ``jax.jit`` compiled keeps what it
+    recorded.
 
     Args:
         framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``.
@@ -188,7 +216,12 @@ def patch(framework: str) -> Replacement:
     ...     np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
     (2, 3)
     """
-    return Replacement(names_of(get_backend(framework)))
+    return replacement(framework, opens_block(currentframe()))
+
+
+def replacement(framework: str, opens: bool) -> Replacement:
+    """As :func:`patch`; where the call opens a ``with`` block, nothing holds before the block does."""
+    return Replacement(names_of(get_backend(framework)), begins=not opens)
 
 
 _known: WeakKeyDictionary[Adapter, Names] = WeakKeyDictionary()
@@ -210,6 +243,18 @@ def names_of(adapter: Adapter) -> Names:
                 raise BackendError(f"{adapter.name} has no einsum of its own to be replaced; call einsumx.einsum")
             _known[adapter] = Names(adapter.names)
         return _known[adapter]
+
+
+def _after_fork() -> None:
+    """In the child of a fork, nobody releases a lock that another thread held, or ends its replacements."""
+    global _lock  # noqa: PLW0603
+    _lock = RLock()
+    for names in _known.values():
+        names.keep_own()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def own(function: Function) -> Function:

@@ -107,6 +107,18 @@ def test_nothing_is_replaced_before_and_the_very_functions_are_back_after(calls)
     assert is_native()
 
 
+def test_no_other_thread_sees_a_block_also_not_before_it_begins(monkeypatch, calls):
+    def asked_before(self):
+        found.append(in_a_thread(is_einsumx, calls))
+        return enter(self)
+
+    found, enter = [], replacing.Replacement.__enter__
+    monkeypatch.setattr(replacing.Replacement, "__enter__", asked_before)
+    with replace_einsum():
+        found.append(in_a_thread(is_einsumx, calls))
+    assert found == [False, False]
+
+
 def test_it_is_what_patch_does(calls):
     with einsumx.patch("mxnet"):
         assert is_einsumx(calls)

@@ -1,17 +1,20 @@
 """``einsumx.patch``: code that calls a framework's own einsum gets einsumx, where and for as long as it should."""
 
+import asyncio
 import inspect
 import logging
 import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from runpy import run_path
-from threading import Thread, get_ident
+from threading import Event, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -240,6 +243,183 @@ def test_patching_numpy_imports_no_other_framework():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+# -- when it begins ---------------------------------------------------------------------------------------------
+
+BLOCKS = {
+    "a block": "with patch(name):\n    body()",
+    "a block with a name": "with patch(name) as found:\n    body()",
+    "a keyword": "with patch(framework=name):\n    body()",
+    "arguments in a tuple and a dict": "with patch(*(name,), **{}):\n    body()",
+    "two in one block": "with patch(name), patch(name):\n    body()",
+    "after another manager": "with nullcontext(), patch(name) as found:\n    body()",
+    "in parentheses": "with (patch(name)):\n    body()",
+    "if asked": "with patch(name) if name else nullcontext():\n    body()",
+    "unless not asked": "with nullcontext() if not name else patch(name) as found:\n    body()",
+    "in a loop": "for number in range(20):\n    with patch(name):\n        body()",
+    "in a block": "with patch(name):\n    with patch(name):\n        body()",
+    "in a function": "def call():\n    with patch(name):\n        body()\ncall()",
+    "in a generator": "def call():\n    with patch(name):\n        yield body()\nlist(call())",
+    "in a coroutine": "async def call():\n    with patch(name):\n        body()\nasyncio.run(call())",
+    "in a manager of the user's": (
+        "@contextmanager\ndef own():\n    with patch(name):\n        yield\nwith own():\n    body()"
+    ),
+    "partial": "with partial(patch, name)():\n    body()",
+    "a block that fails": (
+        "try:\n    with patch(name):\n        body()\n        1 / 0\nexcept ZeroDivisionError:\n    pass"
+    ),
+    "a long block": "with patch(name):\n    body()\n" + "    found = [number for number in (1, 2)]\n" * 90,
+    "under a debugger": "sys.settrace(lambda *_: None)\nwith patch(name):\n    body()\nsys.settrace(None)",
+}
+"""Ways to write a block."""
+
+CALLS = {
+    "alone": "patch(name)",
+    "with a name": "found = patch(name)",
+    "with two names": "found = other = patch(name)",
+    "in a list": "found = [patch(name)]",
+    "in an item": "found = {}\nfound[0] = patch(name)",
+    "if asked": "found = patch(name) if name else None",
+    "asserted": "assert patch(name)",
+    "a function": "def begin():\n    return patch(name)\nfound = begin()",
+    "lambda": "found = (lambda: patch(name))()",
+    "map": "found = list(map(patch, [name]))",
+    "partial": "found = partial(patch, name)()",
+    "in a class": "class Settings:\n    found = patch(name)",
+    "in a loop": "for number in range(20):\n    patch(name)",
+    "beside a block": "with nullcontext(patch(name)):\n    pass",
+    "in a block": "with nullcontext():\n    patch(name)",
+    "in another thread": "thread = Thread(target=patch, args=(name,))\nthread.start()\nthread.join()",
+}
+"""Ways to write the plain call."""
+
+
+def written(text, **names):
+    """Execute a piece of code."""
+    namespace = {
+        "Thread": Thread,
+        "asyncio": asyncio,
+        "contextmanager": contextmanager,
+        "nullcontext": nullcontext,
+        "partial": partial,
+        "patch": einsumx.patch,
+        "sys": sys,
+        **names,
+    }
+    exec(compile(text, "<written>", "exec"), namespace)
+
+
+@pytest.fixture
+def others(monkeypatch, calls):
+    """Whether another thread got einsumx, asked whenever a block is about to begin."""
+    found = []
+    enter = patching.Replacement.__enter__
+
+    def asked_before(self):
+        found.append(in_a_thread(is_einsumx, "numpy", calls))
+        return enter(self)
+
+    monkeypatch.setattr(patching.Replacement, "__enter__", asked_before)
+    return found
+
+
+@pytest.mark.parametrize("way", BLOCKS)
+def test_no_other_thread_sees_a_block_also_not_before_it_begins(way, calls, others):
+    def body():
+        inside.append(is_einsumx("numpy", calls))
+        outside.append(in_a_thread(is_einsumx, "numpy", calls))
+
+    inside, outside = [], []
+    written(BLOCKS[way], name="numpy", body=body)
+    assert others
+    assert not any(others)
+    assert inside
+    assert all(inside)
+    assert not any(outside)
+    assert is_native()
+
+
+@pytest.mark.parametrize("way", CALLS)
+def test_a_plain_call_holds_in_other_threads_at_once(way, calls):
+    try:
+        written(CALLS[way], name="numpy")
+        assert in_a_thread(is_einsumx, "numpy", calls)
+        assert is_einsumx("numpy", calls)
+    finally:
+        names = patching.names_of(get_backend("numpy"))
+        while 0 in names._held:
+            names.release(0)
+
+
+@pytest.mark.parametrize("way", ["a variable", "a stack", "a function"])
+def test_what_is_entered_later_is_a_plain_call_until_then(way, calls, others):
+    def body():
+        assert not in_a_thread(is_einsumx, "numpy", calls)
+
+    text = {
+        "a variable": "found = patch(name)\nwith found:\n    body()",
+        "a stack": "with ExitStack() as stack:\n    stack.enter_context(patch(name))\n    body()",
+        "a function": "def begin():\n    return patch(name)\nwith begin():\n    body()",
+    }[way]
+    written(text, name="numpy", body=body, ExitStack=ExitStack)
+    assert others == [True]
+    assert is_native()
+
+
+def test_threads_that_call_all_the_time_never_see_blocks_of_another(calls):
+    def work():
+        while not ended.is_set():
+            counted.append(float(np.einsum("i,i->", lhs, lhs)))
+
+    ended, counted, lhs = Event(), [], np.array([1.0, 2.0])
+    threads = [Thread(target=work) for _ in range(3)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(1000):
+            with einsumx.patch("numpy"):
+                np.einsum("i,i->", lhs, lhs)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    assert set(counted) == {5}
+    assert calls == [get_ident()] * 1000
+
+
+def test_nothing_is_left_where_a_block_is_interrupted_before_it_begins(monkeypatch, calls):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(patching.Replacement, "__enter__", interrupted)
+    with pytest.raises(KeyboardInterrupt), einsumx.patch("numpy"):
+        pass
+    assert not is_einsumx("numpy", calls)
+    assert is_native()
+
+
+def test_tasks_of_one_thread_share_its_blocks(calls):
+    async def block():
+        with einsumx.patch("numpy"):
+            began.set()
+            await ended.wait()
+
+    async def other():
+        await began.wait()
+        found.append((is_einsumx("numpy", calls), await asyncio.to_thread(is_einsumx, "numpy", calls)))
+        ended.set()
+
+    async def both():
+        await asyncio.gather(block(), other())
+
+    began, ended, found = asyncio.Event(), asyncio.Event(), []
+    asyncio.run(both())
+    assert found == [(True, False)]
+    assert is_native()
 
 
 # -- what it takes ----------------------------------------------------------------------------------------------

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial, wraps
+from inspect import currentframe
 from typing import Any
 from warnings import warn
 
 from einsumx.api import einsum
+from einsumx.caller import opens_block
 from einsumx.errors import EinsumxError
 from einsumx.mxnet.importing import load
 from einsumx.mxnet.tracing import UnknownRankError, with_known_inputs
-from einsumx.patching import Function, Name, Replacement, patch
+from einsumx.patching import Function, Name, Replacement, replacement
 
 __all__ = ["Replacement", "names", "replace_einsum"]
 
@@ -25,8 +27,8 @@ def replace_einsum() -> Replacement:
     ``mx.base.MXNetError`` too.
 
     The plain call holds in all threads until ``undo()`` of what it returns. ``with replace_einsum():`` holds in that
-    block, for the thread that entered it. Replacements nest, in any order; when the last has ended, MXNet has the very
-    functions back that it had.
+    block, for the thread that entered it; other threads never see it. Replacements nest, in any order; when the last
+    has ended, MXNet has the very functions back that it had.
 
     Raises:
         BackendError: MXNet cannot be imported.
@@ -35,7 +37,7 @@ def replace_einsum() -> Replacement:
     >>> replaced = replace_einsum()  # doctest: +SKIP
     >>> replaced.undo()  # doctest: +SKIP
     """
-    return patch("mxnet")
+    return replacement("mxnet", opens_block(currentframe()))
 
 
 def names() -> Iterator[Name]:
