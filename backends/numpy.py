@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib import import_module
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,12 @@ TRAITS = Traits(
     native_any_labels=True,
     rates=Rates(call=1e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
 )
+
+
+@lru_cache(maxsize=256)
+def _name(dtype: Any) -> str:
+    """The name of a dtype; kept, as NumPy imports a module to make it, which fails while the interpreter ends."""
+    return str(dtype.name)
 
 
 class NumpyAdapter(Adapter):
@@ -90,7 +97,7 @@ class NumpyAdapter(Adapter):
         found = self.dtype(dtype)
         if found.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {found}")
-        return str(found.name)
+        return _name(found)
 
     def dtype(self, name: Any) -> Any:
         try:
@@ -152,26 +159,35 @@ class NumpyAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":  # Python computes these, one at a time
             return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)
-        from einsumx.backends import numpy_integers as integers
-        from einsumx.backends import numpy_kernels as kernels
-
+        kernels = self._kernels
+        made: Callable[..., Array]
         match op:
             case Matmul() if dtype in _INTEGERS:
-                return integers.matmul(shapes, dtype)
+                made = self._integers.matmul(shapes, dtype)
             case Matmul():
-                return kernels.matmul(shapes, dtype)
+                made = kernels.matmul(shapes, dtype)
             case Multiply():
-                return kernels.multiply(shapes, dtype)
+                made = kernels.multiply(shapes, dtype)
             case Sum():
-                return kernels.total(shapes[0], op.axes, dtype)
+                made = kernels.total(shapes[0], op.axes, dtype)
             case Copy():
-                return kernels.copy(shapes[0], dtype)
+                made = kernels.copy(shapes[0], dtype)
             case Cast():
-                return kernels.cast(shapes[0], dtype, op.dtype)
+                made = kernels.cast(shapes[0], dtype, op.dtype)
             case Native():
-                return kernels.native(op.equation, shapes, dtype)
+                made = kernels.native(op.equation, shapes, dtype)
             case _:
-                return super().kernel(op, shapes, dtype)
+                made = super().kernel(op, shapes, dtype)
+        return made
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Our kernels, in a module that imports NumPy; kept, as nothing is imported while the interpreter ends."""
+        return import_module("einsumx.backends.numpy_kernels")
+
+    @cached_property
+    def _integers(self) -> Any:
+        return import_module("einsumx.backends.numpy_integers")
 
     def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
         """Matrix by matrix: numpy.matmul goes on with the next one after an error, which becomes a SystemError."""
@@ -191,16 +207,12 @@ class NumpyAdapter(Adapter):
         dtype = operands[0].dtype
         match op:
             case Matmul() if dtype in _INTEGERS:
-                from einsumx.backends import numpy_integers
-
-                return numpy_integers.workspace([operand.shape for operand in operands], dtype)
+                return int(self._integers.workspace([operand.shape for operand in operands], dtype))
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:
                 # ndarray.dot reads no matrix with gaps.
                 return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
             case Sum() if dtype != "object":
-                from einsumx.backends import numpy_kernels
-
-                return numpy_kernels.total_workspace(operands[0].shape, op.axes, dtype)
+                return int(self._kernels.total_workspace(operands[0].shape, op.axes, dtype))
             case _:
                 return 0
 

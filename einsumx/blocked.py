@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -36,6 +37,14 @@ Place: TypeAlias = dict[int, int]
 
 Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
 """Runs a stage on blocks of its inputs."""
+
+
+@lru_cache(maxsize=1)
+def _run() -> Callable[..., Any]:
+    """What runs a plan; kept, as nothing can be imported any more while the interpreter ends."""
+    from einsumx.limited import run_plan
+
+    return run_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,7 @@ class BlockedPlan:
         >>> einsumx.plan("ij->i", (2, 3), dtypes="int64", memory_limit=40)(np.arange(6).reshape(2, 3))
         array([ 3, 12])
         """
-        from einsumx.limited import run_plan
-
-        return run_plan(self, operands, out)
+        return _run()(self, operands, out)
 
     def __str__(self) -> str:
         """What runs, and how often.

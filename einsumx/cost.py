@@ -29,6 +29,7 @@ from einsumx.ops import (
     sources,
 )
 from einsumx.plan import Operand, Plan
+from einsumx.registry import get_backend
 from einsumx.verify import replay
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
     (24, 0, 208)
     """
     if adapter is None:
-        from einsumx.registry import get_backend
-
         with suppress(BackendError):
             adapter = get_backend(plan.backend)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])

@@ -7,10 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, Protocol, TypeAlias
+from weakref import finalize
 
 from einsumx import files
 from einsumx.backing import reserve
@@ -20,6 +23,10 @@ from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
 
 __all__ = ["Lender", "Lent", "file_of"]
+
+
+Folder: TypeAlias = "finalize[[], Lender]"
+"""Removes a folder when it is called, when its lender is gone, or when the process ends."""
 
 
 class Lent(Protocol):
@@ -116,6 +123,20 @@ def _address(array: Any) -> int:
     return address
 
 
+_folders: set[Folder] = set()
+"""What removes the folders of files that are lent."""
+
+
+def _leave_to_the_caller() -> None:
+    """In the child of a fork: folders are removed by the caller alone."""
+    while _folders:
+        _folders.pop().detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_caller)
+
+
 class Lender:
     """Lends operands to processes: those in memory are written to a file each, once, until :meth:`close`.
 
@@ -130,7 +151,7 @@ class Lender:
     def __init__(self, local: bool) -> None:
         self._local = local
         self._memory: list[int] = []
-        self._folders: list[TemporaryDirectory[str]] = []
+        self._folders: list[Folder] = []
         self._spilled: dict[tuple[Any, ...], Mapped] = {}
 
     def lend(self, source: Source) -> Lent:
@@ -165,15 +186,19 @@ class Lender:
         if free is not None and free > 2 * size:
             self._memory.append(files.keep(os.memfd_create("einsumx")))
             return f"/proc/{os.getpid()}/fd/{self._memory[-1]}"
-        self._folders.append(TemporaryDirectory(prefix=f"einsumx-{os.getpid()}-"))
-        return str(Path(self._folders[-1].name, "operand"))
+        path = mkdtemp(prefix=f"einsumx-{os.getpid()}-")
+        self._folders.append(finalize(self, partial(rmtree, path, ignore_errors=True)))
+        _folders.add(self._folders[-1])
+        return str(Path(path, "operand"))
 
     def close(self) -> None:
         """Remove what was written. Workers that have it open go on reading."""
         while self._memory:
             files.close(self._memory.pop())
         while self._folders:
-            self._folders.pop().cleanup()
+            folder = self._folders.pop()
+            _folders.discard(folder)
+            folder()
 
 
 def _packed_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

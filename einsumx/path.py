@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from importlib import import_module
 from math import prod
 from operator import index
 from typing import Any, TypeAlias
@@ -123,16 +125,20 @@ def _by_name(name: str) -> Callable[..., Any]:
     library, _, preset = name.partition(":")
     if library == "cotengra":
         return _cotengra(preset or "auto")
-    from opt_einsum import paths
-
     try:
-        optimizer: Callable[..., Any] = paths.get_path_fn(name)
+        optimizer: Callable[..., Any] = _paths().get_path_fn(name)
     except KeyError:
         raise PathError(
             f"no optimizer is called {name!r}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', 'cotengra', "
             "a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
         ) from None
     return optimizer
+
+
+@lru_cache(maxsize=1)
+def _paths() -> Any:
+    """opt_einsum's optimizers; kept, as nothing is imported while the interpreter ends."""
+    return import_module("opt_einsum.paths")
 
 
 def _cotengra(preset: str) -> Callable[..., Any]:
@@ -207,10 +213,8 @@ def _split(
     equation: SizedEquation,
 ) -> Iterator[tuple[int, int]]:
     """One step over many operands, as pairs in the numbering of the whole list."""
-    from opt_einsum import paths
-
     sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
-    inner = paths.get_path_fn("auto")(taken, result, sizes, None)
+    inner = _paths().get_path_fn("auto")(taken, result, sizes, None)
     # Where each inner term stands in the whole list, which shrinks by two and grows by one at its end.
     where = list(positions)
     for step in inner:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import prod
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["Operand", "Path", "Plan"]
 
 Path = tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=1)
+def _run() -> Callable[..., Any]:
+    """What runs a plan; kept, as nothing can be imported any more while the interpreter ends."""
+    from einsumx.prepare import run_plan
+
+    return run_plan
+
 
 FORMAT = 1  # of the JSON form; raised when an old reader would misread a new plan
 
@@ -106,9 +117,7 @@ class Plan:
         >>> einsumx.plan("ij->i", (2, 3), dtypes="int64")(np.arange(6).reshape(2, 3))
         array([ 3, 12])
         """
-        from einsumx.prepare import run_plan
-
-        return run_plan(self, operands)
+        return _run()(self, operands)
 
     def draw(self) -> Drawing:
         """The plan as a picture: the contraction tree, what each op takes and copies, and memory over time.

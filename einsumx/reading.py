@@ -43,8 +43,12 @@ class Reader:
 
     def __enter__(self) -> Callable[[int, Box], Array]:
         if self._reads is not None and (self._ahead or any(source.can_expect for source in self._sources)):
-            self._thread = threading.Thread(target=self._run, args=(self._reads,), name="einsumx-reader", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, args=(self._reads,), name="einsumx-reader", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads are to be had, or the interpreter ends: nothing is read ahead
+                return self.read
+            self._thread = thread
         return self.read
 
     def __exit__(

@@ -1,0 +1,285 @@
+"""A process as a whole: that it ends without a word, however it ends, and that the child of a fork never hangs."""
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+START = """\
+import os, signal, sys, threading, time
+import numpy as np
+import einsumx
+small, batch = np.ones((4, 4)), np.ones((4, 40, 40))
+stored = np.memmap("stored", "float64", "w+", shape=(60, 60))
+einsumx.set_num_threads(3)
+"""
+
+
+def ended(script, folder, **environment):
+    """The exit status and what was said by a process that ran a script, where each warning is an error."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", START + dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr
+
+
+# -- its end ----------------------------------------------------------------------------------------------------
+
+ENDS = {
+    "with the pool alive": "einsumx.einsum('bij,bjk->bik', batch, batch)",
+    "with objects alive": """
+        kept = einsumx.expression("ij,jk->ik", small, (4, 4)), einsumx.plan("ij,jk->ik", (4, 4), (4, 4))
+        kept[0](small), kept[1](small, small), kept[1].draw().svg
+        replaced = einsumx.patch("numpy")
+        sys.kept = np.einsum("ij,jk->ik", small, small), kept
+    """,
+    "while threads compute": """
+        def work(*operands, **options):
+            while True:
+                einsumx.einsum(*operands, **options)
+        for arguments in (("bij,bjk->bik", batch, batch), ("ij,jk->ik", small, small)):
+            threading.Thread(target=work, args=arguments, daemon=True).start()
+        arguments = "ij,jk->ik", stored, stored
+        threading.Thread(target=work, args=arguments, kwargs={"memory_limit": "40kB"}, daemon=True).start()
+        time.sleep(0.3)
+    """,
+    "while a thread is in a block": """
+        def work():
+            with einsumx.patch("numpy"):
+                began.set()
+                time.sleep(100)
+        began = threading.Event()
+        threading.Thread(target=work, daemon=True).start()
+        began.wait()
+    """,
+    "in a callback": """
+        def leave(done, total):
+            if done == 2:
+                sys.exit(0)
+        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB", progress=leave)
+    """,
+    "with an interruption kept": """
+        def leave(done, total):
+            if done == 2:
+                raise KeyboardInterrupt
+        try:
+            einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB", progress=leave)
+        except KeyboardInterrupt as error:
+            sys.kept = error
+    """,
+    "by a signal": """
+        signal.signal(signal.SIGALRM, lambda *_: sys.exit(0))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        while True:
+            einsumx.einsum("bij,bjk->bik", batch, batch)
+            einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB")
+    """,
+    "with an executor alive": """
+        from concurrent.futures import ThreadPoolExecutor
+        kept = ThreadPoolExecutor(2)
+        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="100kB", executor=kept)
+    """,
+    "while memory is lent in files": """
+        from multiprocessing import get_context
+        from concurrent.futures import ProcessPoolExecutor
+        from einsumx import lending
+        lending.free_host_bytes = lambda: None  # memory is scarce, and so a folder takes its place
+        def leave(done, total):
+            began.set()
+            time.sleep(100)
+        def work():
+            options = {"memory_limit": "100kB", "executor": kept, "progress": leave}
+            einsumx.einsum("ij,jk->ik", np.ones((60, 60)), np.ones((60, 60)), **options)
+        kept, began = ProcessPoolExecutor(1, mp_context=get_context("forkserver")), threading.Event()
+        threading.Thread(target=work, daemon=True).start()
+        began.wait()
+    """,
+    "and computes meanwhile": """
+        import atexit
+        def last():
+            einsumx.einsum("bij,bjk->bik", batch, batch)
+            einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB")
+        atexit.register(last)
+        threading.Thread(target=lambda: (time.sleep(0.2), last())).start()
+    """,
+    "and objects compute in their last moment": """
+        def contract(array, einsumx=einsumx, plan=einsumx.plan("ij,jk->ik", (4, 4), (4, 4))):
+            plan(array[:4, :4], array[:4, :4])
+            einsumx.einsum("ij,jk,kl->il", array, array, array)
+            einsumx.einsum("ij,jk->ik", array, array, dtype="complex128")
+            einsumx.einsum("ij,jk->ik", array, array, memory_limit="1MB")
+            einsumx.expression("ij,jk->ik", array.shape, array.shape)(array, array)
+        class Last:
+            def __init__(self, array):
+                self.array, self.contract = array, contract
+            def __del__(self):
+                self.contract(self.array)
+        last = Last(np.ones((9, 9)))
+        contract(small)
+    """,
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has other signals")
+@pytest.mark.parametrize("way", ENDS)
+def test_a_process_ends_without_a_word(way, tmp_path):
+    assert ended(ENDS[way], tmp_path, TMPDIR=str(tmp_path)) == (0, "")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("einsumx")] == []
+
+
+# -- fork -------------------------------------------------------------------------------------------------------
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+
+FORK = """
+import warnings
+warnings.simplefilter("ignore")  # Python warns of any fork beside threads
+
+def forked(work, seconds=30):
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(seconds)  # what hangs is killed
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+BUSY = {
+    "on the pool": "einsumx.einsum('bij,bjk->bik', batch, batch)",
+    "planning": "einsumx.cache_clear(); einsumx.einsum('ij,jk->ik', small, small)",
+    "replacing": "replaced()",
+    "changing threads": "einsumx.set_num_threads(2); einsumx.set_num_threads(3)",
+    "in blocks": "einsumx.einsum('ij,jk->ik', stored, stored, memory_limit='40kB')",
+}
+"""What other threads do while a process forks."""
+
+
+@needs_fork
+@pytest.mark.parametrize("busy", BUSY)
+def test_the_child_of_a_fork_computes_whatever_other_threads_were_doing(busy, tmp_path):
+    # BLAS libraries with threads of their own hang in such a child by themselves.
+    script = f"""
+def replaced():
+    with einsumx.patch("numpy"):
+        np.einsum("ij,jk->ik", small, small)
+def everything():
+    replaced()
+    einsumx.cache_clear()
+    einsumx.set_num_threads(2)
+    assert einsumx.einsum("bij,bjk->bik", batch, batch).sum() == 4 * 40 ** 3
+    assert einsumx.einsum("ij,jk->ik", small, small).sum() == 64
+    einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB")
+def work():
+    while True:
+        {BUSY[busy]}
+everything()
+sys.setswitchinterval(1e-5)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+failed = [number for number in range(25) if forked(everything)]
+print(failed, file=sys.stderr)
+os._exit(0)
+"""
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    assert ended(FORK + script, tmp_path, **limits) == (0, "[]\n")
+
+
+@needs_fork
+def test_the_child_of_a_fork_takes_no_lock_and_no_block_over_from_other_threads(tmp_path):
+    script = """
+from einsumx import patching
+native = np.einsum
+def hold():
+    with einsumx.patch("numpy"), patching._lock:
+        held.set()
+        time.sleep(100)
+def checked():
+    assert np.einsum is native
+    with einsumx.patch("numpy"):
+        assert np.einsum is not native
+    assert np.einsum is native
+    outer.undo()
+    assert patching.names_of(einsumx.registry.get_backend("numpy"))._held == {}
+held = threading.Event()
+outer = einsumx.patch("numpy")
+outer.undo()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+assert np.einsum is not native
+print(forked(checked), file=sys.stderr)
+os._exit(0)
+"""
+    assert ended(FORK + script, tmp_path) == (0, "0\n")
+
+
+@needs_fork
+def test_the_child_of_a_fork_keeps_the_blocks_of_its_own_thread(tmp_path):
+    script = """
+native = np.einsum
+def checked():
+    assert np.einsum is not native
+    replaced.undo()
+    assert np.einsum is native
+with einsumx.patch("numpy") as replaced:
+    print(forked(checked), file=sys.stderr)
+"""
+    assert ended(FORK + script, tmp_path) == (0, "0\n")
+
+
+@needs_fork
+def test_the_child_of_a_fork_leaves_what_its_parent_lends(tmp_path):
+    script = """
+from einsumx import lending
+from einsumx.sources import sources
+from einsumx.registry import get_backend
+from pathlib import Path
+lending.free_host_bytes = lambda: None
+lender = lending.Lender(True)
+found, _ = sources([np.ones(5)], get_backend("numpy"), "")
+lent = lender.lend(found[0])
+pid = os.fork()
+if not pid:
+    sys.exit()
+os.waitpid(pid, 0)
+assert lent.open().sum() == 5
+lender.close()
+assert not Path(lent.path).exists()
+"""
+    assert ended(FORK + script, tmp_path) == (0, "")
+
+
+def test_hostile_threads_leave_the_caches_right(tmp_path):
+    script = """
+def work(start):
+    for number in range(start, start + 40):
+        size = number % 7 + 1
+        lhs, rhs = np.full((size, 3), 2.0), np.ones((3, size))
+        labels = chr(97 + number % 20), chr(65 + number % 20)
+        equation = f"{labels[0]}x,x{labels[1]}->{labels[0]}{labels[1]}"
+        if einsumx.einsum(equation, lhs, rhs).tolist() != [[6.0] * size] * size:
+            wrong.append(equation)
+        if not number % 5:
+            einsumx.cache_clear()
+        einsumx.cache_info()
+wrong = []
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work, args=(40 * number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert wrong == []
+"""
+    assert ended(script, tmp_path) == (0, "")
