@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = [
     "OpCost",
     "PlanCost",
-    "alive",
     "freed",
+    "in_use",
     "last_uses",
     "layouts",
     "op_cost",
@@ -228,15 +228,15 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
             return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, workspace, shape, dtype)
 
 
-def alive(plan: Plan, makes: Sequence[bool]) -> Iterator[tuple[int, ...]]:
-    """When each op has run, the slots whose memory is in use; the arguments are those of :func:`freed`."""
-    there: dict[int, None] = {}
-    for op, is_own, gone in zip(plan.ops, makes, freed(plan, makes)):
-        if is_own:
-            there[op.out] = None
-        yield tuple(there)
-        for slot in gone:
-            there.pop(slot, None)
+def in_use(plan: Plan, costs: Sequence[OpCost]) -> Iterator[int]:
+    """When each op has run, the bytes of memory that ops have made and that is in use."""
+    there: dict[int, int] = {}
+    total = 0
+    for op, cost, gone in zip(plan.ops, costs, freed(plan, [cost.allocated > 0 for cost in costs])):
+        there[op.out] = cost.allocated
+        total += cost.allocated
+        yield total
+        total -= sum(there.pop(slot, 0) for slot in gone)
 
 
 def freed(plan: Plan, makes: Sequence[bool]) -> Iterator[list[int]]:
@@ -264,6 +264,4 @@ def freed(plan: Plan, makes: Sequence[bool]) -> Iterator[list[int]]:
 
 def _peak(plan: Plan, costs: list[OpCost]) -> int:
     """The most bytes of memory made by ops that are alive at once."""
-    size = {op.out: cost.allocated for op, cost in zip(plan.ops, costs)}
-    living = alive(plan, [cost.allocated > 0 for cost in costs])
-    return max((sum(map(size.__getitem__, slots)) + cost.workspace for slots, cost in zip(living, costs)), default=0)
+    return max((there + cost.workspace for there, cost in zip(in_use(plan, costs), costs)), default=0)

@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from html import escape
-from itertools import count, groupby
+from itertools import groupby
 from math import ceil, prod
 from pathlib import Path
 from typing import TypeAlias
@@ -364,13 +365,19 @@ def _lanes(rows: Sequence[Row]) -> list[int]:
     """The place of each row's node from left to right: a value keeps its lane until the last that takes it."""
     last = {source: place for place, row in enumerate(rows) for source in row.sources}
     taken: dict[int, int] = {}
+    free: list[int] = []  # a heap; with those that are taken, these are all lanes so far
     found = []
     for place, row in enumerate(rows):
         done = [taken.pop(source) for source in dict.fromkeys(row.sources) if last[source] == place]
-        free = next(lane for lane in count() if lane not in taken.values())
-        lane = min(done, default=free)
+        lane = min(done) if done else heappop(free) if free else len(taken)
+        left = [other for other in done if other != lane]
         if last.get(row.number, -1) > place:
+            left += [taken[row.number]] if row.number in taken else []
             taken[row.number] = lane
+        else:
+            left.append(lane)
+        for other in left:
+            heappush(free, other)
         found.append(lane)
     return found
 
@@ -389,7 +396,7 @@ def _has_times(found: Timeline) -> bool:
 
 def _cells(found: Timeline, groups: Iterable[Sequence[Row]]) -> Iterator[list[Cell]]:
     """What each row says, column by column, with the views that stand in it; memory where it is not that above."""
-    above = -1
+    above, peak, has_times = -1, found.peak_bytes, _has_times(found)
     for row, *views in groups:
         style = {"work": "text strong", "native": "native strong"}.get(row.kind, "text")
         call: Cell = [(line, style) for line in _calls([row, *views])]
@@ -401,9 +408,9 @@ def _cells(found: Timeline, groups: Iterable[Sequence[Row]]) -> Iterator[list[Ce
         nbytes = quantity(prod(size for _, size in row.axes) * itemsize(row.dtype), "B")
         array = ("view", "quiet") if row.kind == "view" else (nbytes, "text" if row.made else "quiet")
         alive = found.base + row.held
-        is_peak = row.kind != "view" and alive == found.peak_bytes
+        is_peak = row.kind != "view" and alive == peak
         yield [
-            [(f"{row.times}×" if _has_times(found) else "", "quiet")],
+            [(f"{row.times}×" if has_times else "", "quiet")],
             call,
             [(line, "text") for line in _wrapped(axes, _AXES)],
             [(quantity(row.multiply_adds) if row.multiply_adds else "", "text")],
@@ -475,7 +482,7 @@ def _fitting(width: float, size: float = SIZE) -> int:
 
 def _width(text: str) -> int:
     """How many letters wide a text is; letters of East Asia are two."""
-    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+    return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -484,15 +491,20 @@ def _wrapped(text: str, width: int) -> list[str]:
     >>> _wrapped("transpose %0 (0,2,1,3)", 17), _wrapped("abcdefgh", 3)
     (['transpose %0 (0,', '2,1,3)'], ['abc', 'def', 'gh'])
     """
-    lines = [""]
+    lines, line, there = [], "", 0  # the last line, and how wide it is
     for piece in re.findall(r"[^\s,]+,?|,|\s+", text):
-        if _width(lines[-1]) + _width(piece.rstrip()) > width and _width(piece) <= width:
-            lines.append("")
-        for letter in piece if _width(lines[-1]) + _width(piece.rstrip()) > width else [piece]:
-            if _width(lines[-1]) + _width(letter.rstrip()) > width:
-                lines.append("")
-            lines[-1] += " " if letter.isspace() else letter
-    return [stripped for stripped in map(str.strip, lines) if stripped] or [""]
+        wide, least = _width(piece), _width(piece.rstrip())
+        if there + least > width >= wide:
+            lines.append(line)
+            line, there = "", 0
+        for part in piece if there + least > width else [piece]:
+            if there + _width(part.rstrip()) > width:
+                lines.append(line)
+                line, there = "", 0
+            written = " " if part.isspace() else part
+            line += written
+            there += _width(written)
+    return [stripped for stripped in map(str.strip, [*lines, line]) if stripped] or [""]
 
 
 # -- how it is written ------------------------------------------------------------------------------------------

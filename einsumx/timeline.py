@@ -15,7 +15,7 @@ from einsumx.bind import label_names
 from einsumx.blocked import BlockedPlan
 from einsumx.blocking import Cost, Step
 from einsumx.bodies import Bodies, Work
-from einsumx.cost import OpCost, PlanCost, alive, plan_cost
+from einsumx.cost import OpCost, PlanCost, in_use, plan_cost
 from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError
 from einsumx.explain import call_text, duration, quantity, remark_text, stage_lines, summary
@@ -235,12 +235,8 @@ def _amount(shape: Sequence[int], dtype: str) -> str:
 
 def _moments(plan: Plan, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
     """Each op with its cost, the bytes of what ops have made while it runs, and the same before it."""
-    size = {op.out: cost.allocated for op, cost in zip(plan.ops, costs)}
-    last: set[int] = set()
-    for op, cost, slots in zip(plan.ops, costs, alive(plan, [cost.allocated > 0 for cost in costs])):
-        now = sum(size[slot] for slot in slots)
-        yield op, cost, now + cost.workspace, sum(size[slot] for slot in slots if slot in last)
-        last = set(slots)
+    for op, cost, now in zip(plan.ops, costs, in_use(plan, costs)):
+        yield op, cost, now + cost.workspace, now - cost.allocated
 
 
 def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:

@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -478,3 +479,57 @@ def test_explain_says_where_it_cannot_write(tmp_path, capsys):
     path = tmp_path / "no folder" / "a.svg"
     assert main(["explain", "ij->ij", "2,3", "--svg", str(path)]) == 2
     assert f"{path} cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+# -- many ops ---------------------------------------------------------------------------------------------------
+
+
+def a_chain(count, path):
+    """The product of so many matrices, from left to right or in pairs."""
+    terms = ",".join(symbol(number) + symbol(number + 1) for number in range(count))
+    steps = [(0, max(count - 1 - step, 1)) if path == "left to right" else (0, 1) for step in range(count - 1)]
+    steps[0] = (0, 1)
+    return plan(f"{terms}->{symbol(0)}{symbol(count)}", *[(3, 3)] * count, optimize=steps)
+
+
+def steps_of(work):
+    """How many functions are called, and generators gone on with."""
+    found = 0
+
+    def count(frame, event, argument):
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("path", ["left to right", "in pairs"])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda made: made.draw().svg,
+        lambda made: made.draw().html,
+        str,
+        lambda made: made.peak_bytes,
+        lambda made: made.source(),
+        lambda made: made.from_json(made.to_json()),
+    ],
+    ids=["svg", "html", "text", "peak_bytes", "source", "json"],
+)
+def test_a_plan_of_twice_the_ops_takes_twice_the_steps_to_show(shown, path):
+    small, large = a_chain(250, path), a_chain(500, path)
+    for made in (small, large):
+        shown(made)
+    assert steps_of(lambda: shown(large)) < 2.2 * steps_of(lambda: shown(small))
+
+
+def test_steps_that_grow_by_the_square_are_noticed():
+    def work(count):
+        return [max(range(count)) for _ in range(count) for _ in range(count)]
+
+    assert steps_of(lambda: work(40)) > 3 * steps_of(lambda: work(20))
