@@ -11,7 +11,7 @@ START = """\
 import os, signal, sys, threading, time
 import numpy as np
 import einsumx
-small, batch = np.ones((4, 4)), np.ones((4, 40, 40))
+small, batch = np.ones((4, 4)), np.ones((2000, 20, 20))  # a large batch is the pool's
 stored = np.memmap("stored", "float64", "w+", shape=(60, 60))
 einsumx.set_num_threads(3)
 """
@@ -34,7 +34,10 @@ def ended(script, folder, **environment):
 # -- its end ----------------------------------------------------------------------------------------------------
 
 ENDS = {
-    "with the pool alive": "einsumx.einsum('bij,bjk->bik', batch, batch)",
+    "with the pool alive": """
+        einsumx.einsum("bij,bjk->bik", batch, batch)
+        assert threading.active_count() == 3
+    """,
     "with objects alive": """
         kept = einsumx.expression("ij,jk->ik", small, (4, 4)), einsumx.plan("ij,jk->ik", (4, 4), (4, 4))
         kept[0](small), kept[1](small, small), kept[1].draw().svg
@@ -178,13 +181,14 @@ def everything():
     replaced()
     einsumx.cache_clear()
     einsumx.set_num_threads(2)
-    assert einsumx.einsum("bij,bjk->bik", batch, batch).sum() == 4 * 40 ** 3
+    assert einsumx.einsum("bij,bjk->bik", batch, batch).sum() == 2000 * 20 ** 3
     assert einsumx.einsum("ij,jk->ik", small, small).sum() == 64
     einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB")
 def work():
     while True:
         {BUSY[busy]}
 everything()
+assert any(thread.name.startswith("einsumx") for thread in threading.enumerate())
 sys.setswitchinterval(1e-5)
 for _ in range(3):
     threading.Thread(target=work, daemon=True).start()
