@@ -15,8 +15,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapter import Array, Run, Signature
-from einsumx.bind import SizedEquation
+from einsumx.bind import EllipsisAxis, SizedEquation
 from einsumx.cost import slot_dtypes
+from einsumx.errors import excerpt
 from einsumx.lower import lower
 from einsumx.mxnet.tracing import Known, UnknownRankError, known
 from einsumx.ops import (
@@ -64,7 +65,7 @@ def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...
         if about.shape is None and ... in term:
             raise UnknownRankError(
                 f"operand {number} is a symbol without a shape, so how many axes its ellipsis stands for is not known; "
-                f"write labels in its place, or declare the shape of the variable\n  {written}"
+                f"write labels in its place, or declare the shape of the variable\n  {excerpt(str(written))}"
             )
     shapes = [(None,) * len(term) if about.shape is None else about.shape for term, about in zip(terms, found)]
     axes = list(map(_axes, terms, shapes))
@@ -83,9 +84,9 @@ def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...
 def _axes(term: Sequence[Any], shape: Sequence[int | None]) -> tuple[Any, ...]:
     """What tells the axes of a symbol apart: labels, and places from the right in what an ellipsis stands for."""
     if ... not in term:
-        return (*term, *range(len(term), len(shape)))  # where the rank does not fit, binding says so
+        return (*term, *map(EllipsisAxis, range(len(term), len(shape))))  # where the rank does not fit, binding says so
     place, span = term.index(...), max(len(shape) - len(term) + 1, 0)
-    return (*term[:place], *((..., k) for k in range(span, 0, -1)), *term[place + 1 :])
+    return (*term[:place], *(EllipsisAxis(-k) for k in range(span, 0, -1)), *term[place + 1 :])
 
 
 def _dtype(about: Known, others: Sequence[Known]) -> str:

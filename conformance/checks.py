@@ -22,6 +22,13 @@ def gives_the_plain_sum(case: Case, subject: Subject) -> None:
     subject.untouched(arrays, hosts)
 
 
+def gives_the_plain_sum_in_einsumx(case: Case, subject: Subject) -> None:
+    """The same for what einsumx alone promises."""
+    if not subject.is_einsumx:
+        raise NotApplicable("this is promised by einsumx alone")
+    gives_the_plain_sum(case, subject)
+
+
 def needs_gradients(case: Case, subject: Subject) -> None:
     """Raise NotApplicable where the framework does not differentiate by a case's operands."""
     framework = subject.framework

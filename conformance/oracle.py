@@ -243,7 +243,7 @@ def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[A
 
 
 def _letters(subscript: str) -> list[Any]:
-    return [... if found == "..." else found for found in re.findall(r"\.\.\.|\S", subscript)]
+    return [... if found == "..." else found for found in re.findall(r"\.\.\.|[^\x00-\x20\x85\xa0]", subscript)]
 
 
 def _spelled(term: list[Any], width: int, rank: int) -> list[Any]:

@@ -8,10 +8,21 @@ from itertools import count
 from operator import index
 from typing import Any
 
-from einsumx.errors import SizeError
+from einsumx.errors import SizeError, excerpt, shown
 from einsumx.parse import Equation, Label, parse_text, symbol
 
-__all__ = ["SizedEquation", "bind", "known_sizes", "label_names"]
+__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class EllipsisAxis:
+    """The label of an axis that an ellipsis stands for, of a class of its own: no label of a user's is equal to it.
+
+    Attributes:
+        place: from the left among the axes of the longest ellipsis.
+    """
+
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
         found: list[int] = []
         for label in term:
             if label is ...:
-                found.extend(number((..., k)) for k in range(span - axes, span))
+                found.extend(number(EllipsisAxis(k)) for k in range(span - axes, span))
             else:
                 found.append(number(label))
         return tuple(found)
@@ -117,7 +128,8 @@ def label_names(equation: SizedEquation) -> tuple[str, ...]:
             at = term.index(...)
             del own[at : at + len(labels) - len(term) + 1]
         names.update(zip(own, (str(label) for label in term if label is not ...)))
-    free = (letter for letter in map(symbol, count()) if letter not in names.values())
+    taken = set(names.values())
+    free = (letter for letter in map(symbol, count()) if letter not in taken)
     return tuple([names[label] if label in names else next(free) for label in range(len(equation.sizes))])
 
 
@@ -128,7 +140,8 @@ def _ellipsis_span(equation: Equation, operand: int, term: tuple[Label, ...], sh
         axes = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
         wants = f"{named} label{'' if named == 1 else 's'}" + (" and an ellipsis" if ... in term else "")
         raise SizeError(
-            f"operand {operand} has {axes}, shape {shape}, but its subscript has {wants}\n  {equation.text}"
+            f"operand {operand} has {axes}, shape {shown(shape)}, but its subscript has {wants}\n"
+            f"  {excerpt(equation.text)}"
         )
     return len(shape) - named if ... in term else 0
 
@@ -147,7 +160,7 @@ def _sizes(
             if label in first and shape[first[label]] != size:
                 raise SizeError(
                     f"{_named(names[label])} has size {shape[first[label]]} (axis {first[label]}) and size {size} "
-                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {equation.text}"
+                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {excerpt(equation.text)}"
                 )
             first[label] = axis
             if size == 1:
@@ -156,7 +169,7 @@ def _sizes(
                 other, other_axis = seen[label]
                 raise SizeError(
                     f"{_named(names[label])} has size {sizes[label]} in operand {other} (axis {other_axis}) "
-                    f"but size {size} in operand {operand} (axis {axis})\n  {equation.text}"
+                    f"but size {size} in operand {operand} (axis {axis})\n  {excerpt(equation.text)}"
                 )
             sizes[label] = size
             seen.setdefault(label, (operand, axis))
@@ -164,8 +177,4 @@ def _sizes(
 
 
 def _named(label: Label) -> str:
-    match label:
-        case (first, int(k)) if first is ...:
-            return f"ellipsis axis {k}"
-        case _:
-            return f"label {label!r}"
+    return f"ellipsis axis {label.place}" if isinstance(label, EllipsisAxis) else f"label {shown(label)}"

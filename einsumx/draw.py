@@ -19,7 +19,7 @@ from typing import TypeAlias
 from unicodedata import east_asian_width
 
 from einsumx.dtypes import itemsize
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, shown, visible
 from einsumx.explain import quantity
 from einsumx.files import write_text
 from einsumx.timeline import Kind, Names, Row, Timeline
@@ -182,7 +182,7 @@ class Drawing:
             case ".html":
                 write_text(target, self.html)
             case _:
-                raise EinsumxError(f"pictures are saved as .svg or .html, and {str(target)!r} ends in neither")
+                raise EinsumxError(f"pictures are saved as .svg or .html, and {shown(str(target))} ends in neither")
 
 
 _NUMBER, _NUMBERS = ' class="number"', ("times", "multiply-adds", "makes", "alive")
@@ -649,13 +649,10 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def _safe(text: str) -> str:
-    """A text that XML and HTML take for text; what XML cannot hold at all is replaced.
+    """A text that XML and HTML take for text; characters that nobody would see, or XML cannot hold, are escaped.
 
     >>> _safe('a<b & "c"')
     'a&lt;b &amp; &quot;c&quot;'
     """
-    return escape(_NO_XML.sub("\ufffd", text))
+    return escape("\n".join(map(visible, text.split("\n"))))

@@ -3,6 +3,8 @@
 Each is also the built-in exception that NumPy's users already catch.
 """
 
+from unicodedata import category
+
 __all__ = [
     "BackendError",
     "BlockError",
@@ -13,6 +15,10 @@ __all__ = [
     "PathError",
     "SizeError",
     "SublistError",
+    "caret",
+    "excerpt",
+    "shown",
+    "visible",
 ]
 
 
@@ -61,11 +67,74 @@ class MemoryLimitError(EinsumxError, MemoryError):
     smallest: int | None = None
 
 
+_LONGEST = 200
+"""Characters of one thing in a message: of what a user passed, or of an equation."""
+
+_AROUND = 60
+"""Characters on either side of the place that a caret points to, in an equation that is longer."""
+
+_CUT = "[...]"
+
+_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Characters that count as printable, and show nothing."""
+
+
+def visible(text: str) -> str:
+    r"""Text in which every character can be seen by itself; the others are escaped.
+
+    Escaped are control characters and blanks other than the usual one, those that turn text around (bidi), surrogates,
+    and marks that combine with the character before.
+
+    >>> visible("ij\n\u202e\u0301é")
+    'ij\\n\\u202e\\u0301é'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if _is_visible(letter) else ascii(letter)[1:-1] for letter in text)
+
+
+def _is_visible(letter: str) -> bool:
+    return letter.isprintable() and letter not in _BLANK_LETTERS and not category(letter).startswith("M")
+
+
+def shown(value: object) -> str:
+    """What a user passed, for a message: its repr in one line, shortened where it is long.
+
+    >>> shown("ij"), shown([7] * 1000)[-20:]
+    ("'ij'", '7, 7, 7, 7, 7, 7, 7]')
+    """
+    try:
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except Exception:  # noqa: BLE001  of a class of the user's
+        text = f"<{type(value).__qualname__}>"
+    return visible(_shortened(text))
+
+
+def excerpt(text: str) -> str:
+    """An equation for a line of its own, shortened where it is long."""
+    return visible(_shortened(text))
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    end = _LONGEST // 4
+    return f"{text[: _LONGEST - end]} {_CUT} {text[-end:]}"
+
+
 def caret(text: str, start: int, length: int = 1) -> str:
     """Two lines: ``text`` indented, and carets under ``length`` places from ``start``.
+
+    Of a long text there is what stands around that place.
 
     >>> print(caret("ij,j!->i", 4))
       ij,j!->i
           ^
     """
-    return f"  {text}\n  {' ' * start}{'^' * max(length, 1)}"
+    first, last = 0, len(text)
+    if last > _LONGEST:
+        first, last = max(start - _AROUND, 0), min(start + length + _AROUND, last)
+    before = f"{_CUT} " * (first > 0) + visible(text[first:start])
+    marked = visible(text[start : start + length])
+    after = visible(text[start + length : last]) + f" {_CUT}" * (last < len(text))
+    return f"  {before}{marked}{after}\n  {' ' * len(before)}{'^' * max(len(marked), 1)}"

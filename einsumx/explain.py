@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from einsumx.bind import label_names
 from einsumx.cost import OpCost, PlanCost, plan_cost
+from einsumx.errors import excerpt, visible
 from einsumx.log import log
 from einsumx.ops import (
     Cast,
@@ -64,25 +65,24 @@ def plan_text(plan: Plan) -> str:
     lines.append((f"result %{plan.result}", f"{_shape(plan.shape)} {plan.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    return f"{plan.equation}  {shapes}  {types} on {where}\n{body}"
+    return f"{visible(plan.equation)}  {shapes}  {types} on {where}\n{body}"
 
 
 def tell_plan(plan: Plan) -> None:
     """Log a plan that was made, in a line; and where it takes the framework's own einsum kernel."""
     if log.isEnabledFor(DEBUG):
-        log.debug("plan %.200s: %s", plan.equation, _plan_line(plan))
+        log.debug("plan %s: %s", excerpt(plan.equation), _plan_line(plan))
     if log.isEnabledFor(INFO):
         for op in plan.ops:
             if isinstance(op, Native):
-                log.info(
-                    "plan %.200s takes the own einsum kernel of %s for %s", plan.equation, plan.backend, op.equation
-                )
+                text = excerpt(plan.equation)
+                log.info("plan %s takes the own einsum kernel of %s for %s", text, plan.backend, op.equation)
 
 
 def tell_blocks(plan: BlockedPlan) -> None:
     """Log how a contraction is cut that begins to run, in a line; nothing of one that is neither cut nor read."""
     if log.isEnabledFor(INFO) and (plan.cuts or sum(plan.read_bytes)):
-        log.info("blocks of %.200s: %s", plan.equation.text, _blocks_line(plan))
+        log.info("blocks of %s: %s", excerpt(plan.equation.text), _blocks_line(plan))
 
 
 def _blocks_line(plan: BlockedPlan) -> str:
@@ -92,7 +92,7 @@ def _blocks_line(plan: BlockedPlan) -> str:
     >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
     'k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
     """
-    cuts = ", ".join(f"{label} into {count}" for label, count in plan.cuts.items()) or "one"
+    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in plan.cuts.items()) or "one"
     return (
         f"{cuts}; {quantity(sum(plan.read_bytes), 'B')} to read, "
         f"peak {quantity(plan.peak_bytes, 'B')} of {quantity(plan.limit, 'B')}, on {plan.backend}"
@@ -125,7 +125,7 @@ def _plan_line(plan: Plan) -> str:
 def blocked_text(plan: BlockedPlan) -> str:
     """How a contraction is cut: a header, a line a loop, a line a stage from the first to run, a line an operand."""
     equation, cut = plan.equation, plan.blocking
-    names = label_names(equation)
+    names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(_shape(operand.shape) for operand in plan.operands)
     where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
     lines = []
@@ -147,7 +147,7 @@ def blocked_text(plan: BlockedPlan) -> str:
     lines.append(("time", f"{duration(plan.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{equation.text}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

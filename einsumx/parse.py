@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
-from einsumx.errors import EquationError, SublistError, caret
+from einsumx.errors import EquationError, SublistError, caret, excerpt, shown
+from einsumx.scalars import as_python
 
-__all__ = ["Equation", "Label", "parse_sublists", "parse_text", "symbol"]
+__all__ = ["Equation", "Label", "implicit_output", "misread", "parse_sublists", "parse_text", "symbol"]
 
 Label: TypeAlias = Hashable
-"""A letter in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
+"""A character in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
+
+_FIRST = "\u00c0"
+"""The first character from which on every one is a label, whether or not it is a letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +39,23 @@ class Equation:
 
 
 def symbol(index: int) -> str:
-    """The letter for label number ``index``: a-z, A-Z, then other alphabets.
+    """The character for label number ``index``: a-z, A-Z, then those from U+00C0 on, without the surrogates.
 
-    >>> symbol(0), symbol(26), symbol(52)
-    ('a', 'A', 'À')
+    >>> symbol(0), symbol(26), symbol(52), symbol(75)
+    ('a', 'A', 'À', '×')
+
+    Raises:
+        EquationError: there are no more characters.
     """
     if index < 26:
         return chr(ord("a") + index)
     if index < 52:
         return chr(ord("A") + index - 26)
-    return _more_letters()[index - 52]
-
-
-@lru_cache(maxsize=1)
-def _more_letters() -> str:
-    points = [*range(192, 0xD800), *range(0xE000, 0x30000)]
-    return "".join(letter for letter in map(chr, points) if letter.isalpha())
+    point = ord(_FIRST) + index - 52
+    point += 0x800 * (point >= 0xD800)  # surrogates end at 0xDFFF
+    if point > sys.maxunicode:
+        raise EquationError(f"the equation has more labels than the {index} that there are characters for")
+    return chr(point)
 
 
 def parse_text(text: str, count: int) -> Equation:
@@ -68,9 +74,14 @@ def parse_text(text: str, count: int) -> Equation:
         inputs.append(_read_subscript(text, start, subscript))
         start += len(subscript) + 1
     if len(inputs) != count:
+        hint = misread(text)
+        if count == 1:
+            hint = hint or "; each array is an operand of its own: einsum(equation, *arrays)"
+        elif any(len(subscript.split()) > 1 for subscript in left.split(",")):
+            hint = hint or "; commas separate subscripts, and blanks mean nothing"
         raise EquationError(
             f"the equation has {_count(len(inputs), 'subscript')} but {_count(count, 'operand')} "
-            f"{'was' if count == 1 else 'were'} given\n  {text}"
+            f"{'was' if count == 1 else 'were'} given{hint}\n  {excerpt(text)}"
         )
     output = _read_subscript(text, right_start, right) if arrow else implicit_output(inputs)
     if arrow:
@@ -96,10 +107,10 @@ def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | 
         result = _read_sublist(output, "of the output")
         for label, times in Counter(result).items():
             if times > 1:
-                raise EquationError(f"label {label!r} stands twice in the output sublist {list(output)!r}")
+                raise EquationError(f"label {shown(label)} stands twice in the output sublist {shown(list(result))}")
             if label not in known and label is not ...:
                 raise EquationError(
-                    f"label {label!r} of the output sublist {list(output)!r} stands in no operand's sublist"
+                    f"label {shown(label)} of the output sublist {shown(list(result))} stands in no operand's sublist"
                 )
     letters: dict[Label, str] = {...: "..."}
     for label in (label for term in terms for label in term):
@@ -119,32 +130,70 @@ def implicit_output(inputs: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
     """
     times = Counter(label for term in inputs for label in term)
     once: list[Any] = [label for label in times if times[label] == 1 and label is not ...]
-    with suppress(TypeError):
-        once.sort()
+    with suppress(Exception):  # of labels that have no order, which keep that of their appearance
+        once = sorted(once)
     return (..., *once) if ... in times else tuple(once)
+
+
+_MEANT = {"→": "->", "⟶": "->", "⇒": "->", "…": "...", "×": ",", "，": ",", "、": ",", "；": ",", "－": "-"}
+"""Characters that are labels, with what they look like."""
+
+
+def misread(text: str) -> str:
+    """What a person may have meant by an equation that does not fit, as the end of a message; often empty.
+
+    >>> misread("ij,jk→ik")
+    "; '→' is a label, as every character from U+00C0 on is: write '->'"
+    """
+    labels = {letter for letter in text if letter >= _FIRST} if not text.isascii() else set()
+    looks = [letter for letter in text if letter in _MEANT]
+    if looks and labels <= set(_MEANT):
+        return f"; {looks[0]!r} is a label, as every character from U+00C0 on is: write {_MEANT[looks[0]]!r}"
+    words = re.search(r"(?<![A-Za-z])[A-Za-z]{3,}[ \t]+[A-Za-z]{3,}", text)
+    if words is None:
+        return ""
+    first, second = words[0].split()
+    return (
+        "; blanks mean nothing, and each letter is a label: labels that are words are given in lists, "
+        f"einsum(a, [{shown(first)}, {shown(second)}], ...)"
+    )
 
 
 def _split_arrow(text: str) -> tuple[str, bool, str, int]:
     """The parts before and after ``->``, whether there is one, and where the second part starts."""
     left, arrow, right = text.partition("->")
-    for place, letter in enumerate(text):
-        in_arrow = bool(arrow) and place in (len(left), len(left) + 1)
-        if letter in "->" and not in_arrow:
-            wrong = "a second '->'" if arrow and place > len(left) else f"{letter!r} that is not part of '->'"
-            raise EquationError(f"the equation has {wrong}\n{caret(text, place)}")
+    if text.count("-") + text.count(">") > len(arrow):
+        arrows = (len(left), len(left) + 1) if arrow else ()
+        place = next(place for place, letter in enumerate(text) if letter in "->" and place not in arrows)
+        stray = f"{text[place]!r} that is not part of '->'"
+        wrong = "a second '->'" if arrow and place > len(left) else stray
+        raise EquationError(f"the equation has {wrong}\n{caret(text, place)}")
     if "," in right:
         place = text.index(",", len(left))
         raise EquationError(f"the output has a comma, but there is one result\n{caret(text, place)}")
     return left, bool(arrow), right, len(left) + len(arrow)
 
 
+_IN_LISTS = "numbers and names are labels in lists, einsum(a, ['row', 1], b, [1, 'column'])"
+
+_INSTEAD = {
+    **dict.fromkeys(";|*+&/", "commas separate subscripts"),
+    **dict.fromkeys("=~:", "'->' stands before the output's"),
+    **dict.fromkeys("()[]{}<", "subscripts stand without brackets"),
+    **dict.fromkeys("'\"`", "an equation has no quotes in it"),
+}
+"""What is to be done about a character that is no label."""
+
+
 def _read_subscript(text: str, start: int, subscript: str) -> tuple[Label, ...]:
     """The labels of one subscript, which stands at ``start`` in the equation ``text``."""
+    if subscript.isalpha():
+        return tuple(subscript)
     labels: list[Label] = []
     place = 0
     while place < len(subscript):
         letter = subscript[place]
-        if letter.isalpha():
+        if letter >= _FIRST or letter.isalpha():
             labels.append(letter)
         elif subscript.startswith("...", place):
             if ... in labels:
@@ -155,7 +204,7 @@ def _read_subscript(text: str, start: int, subscript: str) -> tuple[Label, ...]:
             raise EquationError(f"'.' that is not part of '...'\n{caret(text, start + place)}")
         elif not letter.isspace():
             raise EquationError(
-                f"{letter!r} is no label: labels are letters; more than letters can name are given as sublists\n"
+                f"{shown(letter)} is no label: labels are letters; {_INSTEAD.get(letter, _IN_LISTS)}\n"
                 f"{caret(text, start + place)}"
             )
         place += 1
@@ -171,14 +220,17 @@ def _check_output(
 ) -> None:
     known = {label for term in inputs for label in term}
     for label, times in Counter(output).items():
-        if label is ...:
+        if label is ... or (times == 1 and label in known):
             continue
         place = start + subscript.index(str(label))
         if times > 1:
             second = start + subscript.index(str(label), place - start + 1)
-            raise EquationError(f"label {label!r} stands twice in the output\n{caret(text, second)}")
-        if label not in known:
-            raise EquationError(f"label {label!r} of the output stands in no operand's subscript\n{caret(text, place)}")
+            raise EquationError(
+                f"label {shown(label)} stands twice in the output{misread(text)}\n{caret(text, second)}"
+            )
+        raise EquationError(
+            f"label {shown(label)} of the output stands in no operand's subscript{misread(text)}\n{caret(text, place)}"
+        )
 
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
@@ -188,20 +240,34 @@ def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
         or not hasattr(labels, "__iter__")
         or (shape is not None and len(shape) != 1)
     ):
-        found = repr(labels) if shape is None else f"an array of shape {tuple(shape)}"
+        found = shown(labels) if shape is None else f"an array of shape {shown(tuple(shape))}"
         raise SublistError(
             f"the sublist {where} must be a list or tuple of labels, not {found}; an equation as text comes first, "
             "einsum('ij,jk->ik', a, b); operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
-    term = tuple(labels)
+    term = tuple(map(as_python, labels))
     for label in term:
-        try:
-            hash(label)
-        except TypeError:
-            raise SublistError(f"label {label!r} in the sublist {where} is not hashable") from None
+        _check_label(label, where)
     if term.count(...) > 1:
-        raise EquationError(f"a second ellipsis in the sublist {where}: {list(term)!r}")
+        raise EquationError(f"a second ellipsis in the sublist {where}: {shown(list(term))}")
     return term
+
+
+def _check_label(label: Label, where: str) -> None:
+    """Raise SublistError for what tells no axis from another: a label is hashable, and equal to itself."""
+    try:
+        hash(label)
+    except Exception:  # noqa: BLE001  of a class of the user's
+        raise SublistError(f"label {shown(label)} in the sublist {where} is not hashable") from None
+    try:
+        is_itself = (label == label) is True  # nan is not, and what tensors say is a tensor
+    except Exception:  # noqa: BLE001
+        is_itself = False
+    if not is_itself:
+        raise SublistError(
+            f"label {shown(label)} in the sublist {where} is not equal to itself, so that it cannot "
+            "be told from others; name it by a number or a text"
+        )
 
 
 def _text(inputs: Sequence[tuple[Label, ...]], output: tuple[Label, ...]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from einsumx.cost import returns_view, slot_dtypes
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, visible
 from einsumx.meaning import check_fits, check_plan
 from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Op, Reshape, Transpose, sources
 from einsumx.plan import Operand, Plan
@@ -197,7 +197,7 @@ def _docstring(plan: Plan, names: Sequence[str]) -> list[str]:
     width = _COLUMNS - 2 * _INDENT
     if len(equation) > width:
         equation = equation.replace(",", ", ")
-    first, *others = map(_quoted, wrap(_shown(equation), width) or [""])
+    first, *others = map(_quoted, wrap(visible(equation), width) or [""])
     alike: dict[str, list[str]] = {}
     for name, operand in zip(names, plan.operands):
         alike.setdefault(_described(operand), []).append(name)
@@ -214,22 +214,13 @@ def _described(operand: Operand) -> str:
     return f"{numbers(operand.shape)} {operand.dtype}{alike}"
 
 
-def _shown(text: str) -> str:
-    r"""Text for people, in which nothing but what can be seen stays as it is.
-
-    >>> _shown("ij\n\u202e")
-    'ij\\n\\u202e'
-    """
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-
-
 def _quoted(text: str) -> str:
     """Text that neither ends the string around it nor begins an escape."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _copies(draft: _Draft) -> list[str]:
-    return [f"a copy: {_shown(reason)}" for reason in draft.copies]
+    return [f"a copy: {visible(reason)}" for reason in draft.copies]
 
 
 def _comment(*notes: str) -> list[str]:

@@ -17,7 +17,7 @@ from einsumx.blocking import Cost, Step
 from einsumx.bodies import Bodies, Work
 from einsumx.cost import OpCost, PlanCost, in_use, plan_cost
 from einsumx.dtypes import itemsize
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, visible
 from einsumx.explain import call_text, duration, quantity, remark_text, stage_lines, summary
 from einsumx.meaning import check_fields
 from einsumx.ops import (
@@ -133,7 +133,9 @@ def plan_timeline(plan: Plan) -> Timeline:
     cost = plan_cost(plan)
     facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
     rows = tuple(_plan_rows(plan, cost, _labels(plan)))
-    return Timeline(plan.equation, (_where(plan), *facts), str(plan), rows, (), cost.input_bytes, "operands", 0)
+    return Timeline(
+        visible(plan.equation), (_where(plan), *facts), str(plan), rows, (), cost.input_bytes, "operands", 0
+    )
 
 
 def _where(plan: Plan | BlockedPlan) -> str:
@@ -171,7 +173,7 @@ def _labels(plan: Plan) -> _Labels:
         equation = sized_equation(plan.equation, [operand.shape for operand in plan.operands])
     except EinsumxError:
         return _Labels({}, {})
-    names = label_names(equation)
+    names = tuple(map(visible, label_names(equation)))
     sizes = dict(zip(names, equation.sizes))
     if 0 in equation.sizes or equation.shape != plan.shape:  # which labels axes of size 0 run over cannot be told
         return _Labels(
@@ -286,16 +288,16 @@ def blocked_timeline(plan: BlockedPlan) -> Timeline:
     walk = _Walk(plan)
     number = walk.stage(plan.blocking.root, 0)
     walk.result(number)
-    cuts = ", ".join(f"{label} into {count}" for label, count in plan.cuts.items())
+    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in plan.cuts.items())
     facts = (
         f"{_where(plan)} in blocks",
         f"cut: {cuts or 'nothing'}",
         f"peak memory: {quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}",
         f"time: {duration(plan.seconds)} expected",
     )
-    stages = stage_lines(plan.blocking.root, label_names(plan.equation))
+    stages = stage_lines(plan.blocking.root, walk.names)
     return Timeline(
-        plan.equation.text,
+        visible(plan.equation.text),
         facts,
         str(plan),
         tuple(walk.rows),
@@ -313,6 +315,7 @@ class _Walk:
         plan: the contraction.
 
     Attributes:
+        names: of the labels, as people see them.
         rows: what is done.
         base: bytes that are there all the time.
     """
@@ -327,7 +330,7 @@ class _Walk:
         )
         self._plan, self._counts = plan, cut.counts
         self._sizes = [-(-size // count) or 1 for size, count in zip(equation.sizes, cut.counts)]
-        self._names = label_names(equation)
+        self.names = tuple(map(visible, label_names(equation)))
         self._works: dict[Stage, Work] = {}
         self._next = len(plan.operands)
         self._band = 0
@@ -382,8 +385,8 @@ class _Walk:
                 numbers[place] = source
                 self._read(stage, place, source, around + body.read[place])
         labels = _Labels(
-            _named(axis_labels(plan, stage.terms, stage.output, self._sizes), self._names),
-            dict(zip(self._names, self._sizes)),
+            _named(axis_labels(plan, stage.terms, stage.output, self._sizes), self.names),
+            dict(zip(self.names, self._sizes)),
         )
         times, there = self._times(stage.inside), there + total
         cost = plan_cost(plan)
@@ -402,7 +405,7 @@ class _Walk:
         operand = self._plan.operands[source]
         term, shape = stage.terms[place], self._bodies.block(source, self._sizes)
         axes = tuple(
-            ((self._names[label],) if size == self._sizes[label] else (), size) for label, size in zip(term, shape)
+            ((self.names[label],) if size == self._sizes[label] else (), size) for label, size in zip(term, shape)
         )
         lies = "where it lies" if self._plan.in_place[source] else "read"
         self.rows.append(
@@ -423,7 +426,7 @@ class _Walk:
     def _add(self, stage: Stage, part: int, dtype: str, value: int, held: int) -> int:
         """The row that adds up the blocks of a label that is summed; the number of the sum."""
         number = self._number()
-        over = " ".join(self._names[label] for label in stage.loops)
+        over = " ".join(self.names[label] for label in stage.loops)
         self.rows.append(
             Row(
                 number=number,
@@ -446,7 +449,7 @@ class _Walk:
         return prod(self._sizes[label] for label in self._plan.blocking.root.output)
 
     def _axes(self, labels: Sequence[int]) -> tuple[tuple[Names, int], ...]:
-        return tuple(((self._names[label],), self._sizes[label]) for label in labels)
+        return tuple(((self.names[label],), self._sizes[label]) for label in labels)
 
     def _number(self) -> int:
         self._next += 1

@@ -208,6 +208,12 @@ def test_symbols_take_sublists_and_many_labels():
     assert shapes == [(1, 3, 5, 2, 4, 6)]
 
 
+def test_a_label_of_a_list_is_no_axis_of_an_ellipsis():
+    label = (..., 1)
+    graph = einsumx.einsum(symbol("a", shape=(2, 3, 4)), [label, ...], symbol("b"), [label, 5], [..., 5])
+    assert graph.infer_shape(b=(2, 7))[1] == [(3, 4, 7)]
+
+
 def test_a_declared_shape_is_used():
     graph = einsumx.einsum("...i,i->...", symbol("a", shape=(2, 3, 4)), symbol("b"))
     assert graph.infer_shape(b=(4,))[1] == [(2, 3)]

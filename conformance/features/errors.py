@@ -235,8 +235,6 @@ def cases() -> Iterator[Case]:
         options = (("optimize", optimize),)
         vectors = operands((3,), (3,), (3,))
         yield Case("wrong paths", is_refused, "i,i,i->i", vectors, options, refusal=Refusal(PathError, says))
-    none = Refusal(PathError, "optimize=")
-    yield Case("wrong paths", _is_refused_of_einsumx, "i,i->i", vectors[:2], (("optimize", None),), refusal=none)
     limit = Refusal(MemoryLimitError, "elements, more than the limit of 3")
     chain, options = operands((2, 3), (3, 4), (4, 5)), (("optimize", ("greedy", 3)),)
     yield Case("wrong paths", _is_refused_of_einsumx, "ij,jk,kl->il", chain, options, refusal=limit)

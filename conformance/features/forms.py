@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from einsumx.conformance.case import Case, examples, operands
-from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 
 __all__ = ["EQUATIONS", "FEATURES", "cases"]
 
@@ -116,6 +116,13 @@ def cases() -> Iterator[Case]:
         yield Case("forms", check, equation, operands(*shapes))
     for equation in (" ij,jk->ik", "i j , j k -> i k ", "ij,\tjk\n->ik", "αж,жB->Bα", "Zz,za->aZ"):
         yield Case("forms", check, equation, operands((2, 3), (3, 4)), about="blanks" * (" " in equation))
+    for equation in (
+        "i×,×÷->i÷",
+        "…→,→\u3000->…\u3000",
+        "e\u0301,\u0301\u202e->\u202ee",
+        "\ud800🙂,🙂\U0010ffff->\ud800\U0010ffff",
+    ):
+        yield Case("forms", gives_the_plain_sum_in_einsumx, equation, operands((2, 3), (3, 4)), about="any character")
 
     for equation, shapes in _IMPLICIT:
         yield Case("implicit output", check, equation, operands(*shapes))
@@ -137,6 +144,8 @@ def cases() -> Iterator[Case]:
         ((..., 0, 1), (1, ..., 2), (2, ..., 0)),
     ):
         yield Case("sublists", check, sublists, matrices)
+    alone = gives_the_plain_sum_in_einsumx  # some libraries make labels of this kind for the axes of an ellipsis
+    yield Case("sublists", alone, ((..., (..., 0)), ((..., 0), 1), (1, ...)), matrices)
     yield Case("sublists", check, ((70, 30, 50),), operands((2, 3, 4)))
     yield Case("sublists", check, (("z", "b", "y"),), operands((2, 3, 4)))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from einsumx import BackendError
 from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
-from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, made_out, writeable
@@ -556,6 +556,8 @@ def _keyword_cases() -> Iterator[Case]:
         yield Case("keywords", gives_the_plain_sum, "ij,jk,kl->il", chain, options)
         yield Case("keywords", gives_the_plain_sum, "ij,jk->ik", chain[:2], options, full=True)
         yield Case("keywords", gives_the_plain_sum, "ij->i", chain[:1], options, full=True)
+    for name in ("optimize", "order", "casting", "dtype", "out", "backend", "device", "memory_limit"):
+        yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, ((name, None),))
     yield Case("keywords", _takes_a_path, "ij,jk,kl->il", chain, about="optimize=a path")
     for equation, made in (("ij->", chain[:1]), ("ij,jk->ik", chain[:2]), ("ij,jk,kl->il", chain)):
         refusal = Refusal(TypeError, "no_such_keyword")
