@@ -38,6 +38,7 @@ class CupyAdapter(NumpyAdapter):
     install = "pip install cupy-cuda12x"
     out_of_memory = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = TRAITS
+    device_kinds = ("cuda",)
     verified = False
 
     def check_type(self, kind: type) -> None:

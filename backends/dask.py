@@ -14,12 +14,12 @@ from typing import Any
 
 import einsumx
 from einsumx.bind import SizedEquation
-from einsumx.dtypes import Casting, check_casting, itemsize, kind
+from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.parse import symbol
 from einsumx.path import Optimize, find_path, step_outputs
-from einsumx.prepare import Options, Written, arrays_of, as_optimize, result_dtype, sized_equation
-from einsumx.registry import get_backend, is_builtin
+from einsumx.prepare import Written, arrays_of, result_dtype, sized_equation
+from einsumx.registry import get_backend, is_builtin, is_stored
 
 __all__ = ["einsum"]
 
@@ -44,12 +44,14 @@ def einsum(
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.api import dtype_name
+    from einsumx.api import options_of
 
     for name, value in others.items():
-        if not (value is None or (isinstance(value, str | bool) and value in ("", "K", False))):
+        if not (value is None or (isinstance(value, str | bool | tuple) and value in ("", "K", False, ()))):
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
-    check_casting(casting)
+    for number, operand in enumerate(given):
+        if not isinstance(operand, da.Array) and is_stored(operand):
+            raise BackendError(f"operand {number} is stored; dask.array.from_array makes a Dask array of it")
     metas = [operand._meta if isinstance(operand, da.Array) else operand for operand in given]
     adapter, metas = arrays_of(metas, None)
     arrays = [
@@ -59,7 +61,7 @@ def einsum(
     ]  # fmt: skip
     sized = _sized(written, arrays)
     described = [adapter.operand(adapter.signature(meta)) for meta in metas]
-    options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    options = options_of(adapter, dtype, casting, optimize)
     result = result_dtype(adapter, described, options)
     compute = dict(adapter.cpu.widen).get(result, result)
 

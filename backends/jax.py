@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.dtypes import kind
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, excerpt, shown
 from einsumx.memory import free_host_bytes
 from einsumx.plan import Operand, Plan
 from einsumx.rates import Rates
@@ -112,7 +112,7 @@ class JaxAdapter(Adapter):
         except TypeError:
             name = str(dtype)
         if name not in _NUMBERS and name != "bool":
-            raise BackendError(f"jax: einsum computes in no dtype {name}")
+            raise BackendError(f"jax: einsum computes in no dtype {excerpt(name)}")
         return name
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
@@ -255,7 +255,7 @@ class JaxAdapter(Adapter):
             found = self._device(name)
         except (RuntimeError, ValueError, IndexError) as error:
             there = ", ".join(f"{device.platform}:{device.id}" for device in self._jax.devices())
-            raise BackendError(f"jax finds no device {name!r}; there are {there}") from error
+            raise BackendError(f"jax finds no device {shown(name)}; there are {there}") from error
         return f"{found.platform}:{found.id}"
 
     def free_bytes(self, device: str) -> int | None:

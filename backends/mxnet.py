@@ -15,7 +15,7 @@ from einsumx.backends.mxnet_calls import Calls
 from einsumx.backends.mxnet_gradients import record
 from einsumx.backends.mxnet_graph import recorded, signatures, through_int8
 from einsumx.dtypes import itemsize, kind
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.memory import free_host_bytes
 from einsumx.mxnet.importing import installed_version, load
 from einsumx.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
@@ -82,6 +82,7 @@ class MxnetAdapter(Adapter):
     install = "pip install mxnet==1.9.1 numpy==1.23.5"
     out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
     cpu = TRAITS
+    device_kinds = ("cpu", "gpu")
 
     def traits(self, device: str) -> Traits:
         return replace(self.cpu, inner_batch=True) if device in ("", "cpu") and self._first_installed else self.cpu
@@ -184,7 +185,9 @@ class MxnetAdapter(Adapter):
 
     def dtype(self, name: str) -> str:
         if name not in _DTYPES:
-            raise BackendError(f"mxnet: einsum computes in no dtype {name!r}, only in {', '.join(sorted(_DTYPES))}")
+            raise BackendError(
+                f"mxnet: einsum computes in no dtype {shown(name)}, only in {', '.join(sorted(_DTYPES))}"
+            )
         return name
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -204,10 +207,10 @@ class MxnetAdapter(Adapter):
             "f": ours if kind(ours) == "f" else "float32",
         }.get(found.dtype.kind)
         if wanted is None:
-            raise BackendError(f"mxnet has no arrays of {found.dtype}: {value!r}")
+            raise BackendError(f"mxnet has no arrays of {found.dtype}: {shown(value)}")
         array = found.astype(wanted)
         if kind(wanted) in "iu" and (array != found).any():
-            raise BackendError(f"{value!r} does not fit the {wanted} of the other operands; pass an array")
+            raise BackendError(f"{shown(value)} does not fit the {wanted} of the other operands; pass an array")
         return self.from_numpy(array, "cpu" if like is None else self.device(like))
 
     # -- primitives -------------------------------------------------------------------------------------

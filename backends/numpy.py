@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.cost import slot_dtypes
 from einsumx.dtypes import Casting, kind, wrapped
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.memory import free_host_bytes
 from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum, sources
@@ -58,6 +58,7 @@ class NumpyAdapter(Adapter):
     module = "numpy"
     install = "pip install numpy"
     cpu = TRAITS
+    device_kinds = ("cpu",)
 
     @cached_property
     def _add(self) -> Any:
@@ -103,7 +104,7 @@ class NumpyAdapter(Adapter):
         try:
             return self.xp.dtype(name)
         except TypeError:
-            raise BackendError(f"{self.name} has no dtype {name!r}") from None
+            raise BackendError(f"{self.name} has no dtype {shown(name)}") from None
 
     def promote(self, dtypes: Sequence[str]) -> str:
         return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))

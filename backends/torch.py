@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapter import Adapter, Array, Signature
 from einsumx.backends.torch_choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.layout import layout_class, memory_order
 from einsumx.memory import free_host_bytes
 from einsumx.ops import Matmul, Multiply, Op, Sum
@@ -138,7 +138,7 @@ class TorchAdapter(Adapter):
     def dtype(self, name: str) -> Any:
         found = getattr(self.xp, name, None) if name in _DTYPES else None
         if found is None:
-            raise BackendError(f"torch: einsum computes in no dtype {name!r}")
+            raise BackendError(f"torch: einsum computes in no dtype {shown(name)}")
         return found
 
     def promote(self, dtypes: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.dtypes import Casting, can_cast
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError, EinsumxError, shown
 from einsumx.ops import (
     Cast,
     Copy,
@@ -70,6 +70,9 @@ class Adapter:
 
     cpu: Traits
     """The traits on the CPU, and wherever :meth:`traits` says nothing else."""
+
+    device_kinds: tuple[str, ...] = ()
+    """The kinds of device that its arrays can be on, ``("cpu", "cuda")``; empty where the framework alone knows."""
 
     out_of_memory: tuple[str, ...] = ("out of memory",)
     """What is in the messages of RuntimeErrors that say that memory ran out, beside MemoryError, which says it too."""
@@ -170,7 +173,7 @@ class Adapter:
         """
         found = getattr(self.xp, name, None)
         if found is None:
-            raise BackendError(f"{self.name} has no dtype {name!r}")
+            raise BackendError(f"{self.name} has no dtype {shown(name)}")
         return found
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -423,9 +426,9 @@ class Adapter:
         try:
             found = self.device(self.empty((0,), "float32", name))
         except Exception as error:
-            raise BackendError(f"{self.name} finds no device {name!r}: {error}") from error
+            raise BackendError(f"{self.name} finds no device {shown(name)}: {error}") from error
         if found.partition(":")[0] != name.partition(":")[0]:
-            raise BackendError(f"{self.name} finds no device {name!r}; there is {found}")
+            raise BackendError(f"{self.name} finds no device {shown(name)}; there is {found}")
         return found
 
     def free_bytes(self, device: str) -> int | None:

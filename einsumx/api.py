@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from functools import wraps
 from math import prod
-from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan
 from einsumx.blocking import Landing
 from einsumx.cost import plan_cost
 from einsumx.dtypes import Casting, check_casting, itemsize, kind
-from einsumx.errors import BackendError, SizeError
+from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.explain import quantity
 from einsumx.gradients import recorded
 from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
 from einsumx.limited import plan_within
-from einsumx.path import Optimize
+from einsumx.path import Optimize, as_optimize
 from einsumx.plan import Operand, Plan
 from einsumx.prepare import (
     DEFAULT,
     Options,
+    Order,
     Prepared,
+    Written,
     arrays_of,
-    as_optimize,
+    as_order,
     check_out_dtype,
     make_plan,
+    parsed,
     prepare,
     ready,
     result_dtype,
@@ -36,12 +39,13 @@ from einsumx.prepare import (
     sized_equation,
     split,
 )
-from einsumx.progress import Progress
-from einsumx.registry import backend_of, get_backend, lazy, serving
+from einsumx.progress import Progress, as_progress
+from einsumx.registry import get_backend, is_stored, lazy, owner, serving
+from einsumx.scalars import as_python
+from einsumx.sources import unread
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
-Order: TypeAlias = Literal["K", "C", "F", "A"]
 Call = TypeVar("Call", bound=Callable[..., Array])
 
 
@@ -94,9 +98,11 @@ def einsum(
             ``"cotengra"``, ...), True for ``"auto"``, False for left to right, a path as ``einsum_path``
             returns it, or an optimizer object of opt_einsum or cotengra.
         backend: the framework for operands that are Python lists and scalars, or are stored, alone; NumPy by default.
+            Without a limit, what is stored is read whole, and for NumPy alone.
         memory_limit: what the contraction may have in memory at once, the result included but for ``out``: bytes, a
-            text such as ``"8GiB"``, or a fraction of what is free, rounded down. Under it, operands are read block by
-            block, and may be anything with shape, dtype and slicing: memory maps, datasets of HDF5, arrays of Zarr.
+            text such as ``"8GiB"``, or a fraction of what is free, rounded down; infinity is no bound. Under it,
+            operands are read block by block, and may be anything with shape, dtype and slicing: memory maps, datasets
+            of HDF5, arrays of Zarr.
         device: where it is computed under a limit, if not where the operands lie: ``"cuda:0"``. What lies elsewhere is
             brought there block by block; from the host to CUDA through a few pinned buffers, which are memory of the
             host and do not count. A fresh result lies there too. The buffers have not run on hardware yet.
@@ -111,6 +117,8 @@ def einsum(
         resume: under a limit, the name of a small file that records the finished blocks of ``out``, with digests of
             them and of the operands. After an interruption, the same call computes the blocks that are missing or that
             are not in ``out`` as they were written; at the end the file is removed.
+
+    None asks for the default of any keyword.
 
     Under a limit ``out`` may be anything that is written to by slices, and is written block by block: an error that an
     operand raises when it is read leaves in it the blocks that were done. One that shares memory with an operand is
@@ -143,6 +151,9 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
+    order, progress = as_order(order), as_progress(progress)
+    device, devices = _as_device(device), _as_devices(devices)
+    _check_resume(resume)
     module = lazy(given)
     if module is not None:
         return module.einsum(
@@ -156,20 +167,16 @@ def einsum(
             backend=backend,
             memory_limit=memory_limit,
             device=device,
-            devices=devices or None,
+            devices=devices,
             executor=executor,
             progress=progress,
             resume=resume,
         )
     if memory_limit is not None:
-
-        def asked(adapter: Adapter) -> Options:
-            return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
-
         return recorded(
             written,
             given,
-            asked,
+            lambda adapter: options_of(adapter, dtype, casting, optimize),
             memory_limit,
             backend=backend,
             device=device,
@@ -182,16 +189,16 @@ def einsum(
         )
     limited = {"device": device, "devices": devices, "executor": executor, "progress": progress, "resume": resume}
     for name, value in limited.items():
-        if value:
-            raise ValueError(f"{name}={value!r} is for a contraction under memory_limit=, and there is none")
+        if value is not None and value not in (False, "", ()):
+            raise ValueError(f"{name}={shown(value)} is for a contraction under memory_limit=, and there is none")
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
-    if dtype is not None or casting != "safe" or optimize != "auto":
-        options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
+    if not (dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize):
+        options = options_of(adapter, dtype, casting, optimize)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(*arrays)
-    return deliver(adapter, prepared, arrays, out, order, casting)
+    return deliver(adapter, prepared, arrays, out, order, options.casting)
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:
@@ -224,29 +231,100 @@ def deliver(
 
 def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array, casting: Casting) -> None:
     """Raise where ``out`` cannot take the result; it is not touched."""
-    owner, _ = backend_of((type(out),))
-    if owner is not adapter:
-        if owner is None:
-            raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}")
-        raise BackendError(f"out= belongs to {owner.name}, but the operands to {adapter.name}")
+    theirs = owner(out)
+    if theirs is None:
+        hint = "; pass memory_limit= to have the result written to what is stored" if is_stored(out) else ""
+        raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}{hint}")
+    if theirs is not adapter:
+        raise BackendError(f"out= belongs to {theirs.name}, but the operands to {adapter.name}")
     _, shape, dtype, *_ = adapter.signature(out)
     if tuple(shape) != plan.shape:
-        raise SizeError(f"out= has shape {tuple(shape)} but the result has shape {plan.shape}\n  {plan.equation}")
-    device, theirs = adapter.device(out), adapter.device(arrays[0])
-    if device != theirs:
-        raise BackendError(f"out= is on {device}, but the operands are on {theirs}")
+        raise SizeError(
+            f"out= has shape {shown(tuple(shape))} but the result has shape {shown(plan.shape)}\n"
+            f"  {excerpt(plan.equation)}"
+        )
+    device, elsewhere = adapter.device(out), adapter.device(arrays[0])
+    if device != elsewhere:
+        raise BackendError(f"out= is on {device}, but the operands are on {elsewhere}")
     target = adapter.dtype_name(dtype)
-    check_out_dtype(adapter, plan.dtype, target, casting)
+    check_out_dtype(adapter, plan.dtype, target, casting, dtype)
     adapter.check_out(out, arrays)
 
 
+def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any) -> Options:
+    """What the keywords of these names ask of a contraction on the adapter's framework; None asks for the default.
+
+    Raises:
+        BackendError: the framework has no such dtype.
+        PathError: a path with steps that are none.
+        ValueError: there is no such rule for casts.
+    """
+    return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize))
+
+
+_BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
 def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
-    """A dtype as the user gave it (a name, a Python type, the framework's own), by name."""
+    """A dtype as the user gave it (a name, a Python type, the framework's own), by name.
+
+    Raises:
+        BackendError: the framework has no such dtype.
+    """
     if dtype is None:
         return None
-    builtin = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-    name = dtype if isinstance(dtype, str) else builtin.get(dtype) or adapter.dtype_name(dtype)
+    if isinstance(dtype, str):
+        return adapter.dtype_name(adapter.dtype(dtype))
+    try:
+        name = _BUILTIN.get(dtype) or adapter.dtype_name(dtype)
+    except (BackendError, TypeError) as error:
+        raise BackendError(_not_a_dtype(adapter, dtype)) from error
     return adapter.dtype_name(adapter.dtype(name))
+
+
+def _not_a_dtype(adapter: Adapter, dtype: Any) -> str:
+    """What is said of something that is given for ``dtype=``, and is no dtype of the framework."""
+    meant = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
+    if kind(meant) != "O":
+        return f"dtype={shown(dtype)} is another framework's; for {adapter.name}, name it: dtype={meant!r}"
+    return f"dtype={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as dtype='float32'"
+
+
+def _as_device(device: Any) -> str:
+    """What is given for ``device=``; None asks for the default."""
+    if device is None:
+        return ""
+    if not isinstance(device, str):
+        raise TypeError(f"device= is the name of a device, such as 'cuda:0', not {shown(device)}")
+    return device
+
+
+def _check_resume(resume: Any) -> None:
+    """Raise TypeError unless None or the name of a file is given for ``resume=``."""
+    if resume is not None and not (isinstance(resume, str | os.PathLike) and os.fspath(resume)):
+        raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
+
+
+def _check_device_kind(adapter: Adapter, device: str) -> None:
+    """Raise BackendError where a plan is for a device that the framework cannot have; nothing is imported."""
+    kinds = adapter.device_kinds
+    if device and kinds and device.partition(":")[0] not in kinds:
+        there = " and ".join(kinds)
+        raise BackendError(f"{adapter.name} has no device {shown(device)}, as its arrays are on {there} alone")
+
+
+_NO_DEVICES: tuple[str, ...] = ()
+
+
+def _as_devices(devices: Any) -> tuple[str, ...]:
+    """What is given for ``devices=``; None asks for the default."""
+    if devices is None or devices is _NO_DEVICES:
+        return ()
+    if isinstance(devices, Iterable) and not isinstance(devices, str):
+        names = tuple(map(as_python, devices))
+        if all(isinstance(name, str) and name for name in names):
+            return names
+    raise TypeError(f"devices= is a list of names of devices, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
 
 
 @overload
@@ -329,24 +407,21 @@ def plan(
       %4 = matmul %2 %3            328 M multiply-adds
       result %4                    (64,8,100,50) float32
     """
-    check_casting(casting)
+    device = _as_device(device)
     written, given = split(operands)
-    shapes = [as_shape(operand) for operand in given]
+    shapes = as_shapes(written, given)
     if out is not None and (memory_limit is None or None not in shapes):
         raise ValueError("out= changes a plan only where arrays are given, and a memory_limit=")
     if stored and (memory_limit is None or None in shapes):
         raise ValueError("stored=True says how shapes are read, which a plan depends on under a memory_limit= alone")
     if all(shape is not None for shape in shapes):
-        adapter = get_backend(backend or "numpy")
-        names = [dtypes] * len(shapes) if isinstance(dtypes, str) else list(dtypes)
-        if len(names) != len(shapes):
-            raise SizeError(f"dtypes= names {len(names)} dtypes for {len(shapes)} operands")
-        unknown = [given for given in names if kind(given) == "O" and given != "object"]
-        if unknown:
-            raise BackendError(f"dtypes= has {unknown[0]!r}; dtypes are named as NumPy names them, such as 'float32'")
+        adapter = get_backend(backend if backend is not None else "numpy")
+        _check_device_kind(adapter, device)
+        names = _dtypes(dtypes, len(shapes))
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
-        name = dtype if dtype is None or isinstance(dtype, str) else dtype_name(adapter, dtype)
-        options = Options(name, casting, as_optimize(optimize))
+        options = options_of(adapter, None, casting, optimize)
+        # A name is looked up when the plan is made, and if all dtypes are alike by no framework.
+        options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
         if memory_limit is not None:
             there = [not stored] * len(described)
             limit = limit_bytes(memory_limit, lambda: adapter.free_bytes(device))
@@ -355,29 +430,71 @@ def plan(
             return blocked_plan(adapter, written, described, device, options, limit, there, Landing(cut=result))
         return make_plan(adapter, written, described, device, options)
     if memory_limit is not None:
-
-        def asked(adapter: Adapter) -> Options:
-            return Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
-
-        return plan_within(written, given, asked, memory_limit, backend=backend, device=device, out=out).plan
+        return plan_within(
+            written,
+            given,
+            lambda adapter: options_of(adapter, dtype, casting, optimize),
+            memory_limit,
+            backend=backend,
+            device=device,
+            out=out,
+        ).plan
+    given = [unread(number, array) if is_stored(array) else array for number, array in enumerate(given)]
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
-    options = Options(dtype_name(adapter, dtype), casting, as_optimize(optimize))
-    return prepare(adapter, written, arrays, options).plan
+    return prepare(adapter, written, arrays, options_of(adapter, dtype, casting, optimize)).plan
 
 
-def as_shape(operand: Any) -> tuple[int, ...] | None:
-    """A tuple of sizes is a shape; anything else is an array.
+def as_shapes(written: Written, given: Sequence[Any]) -> list[tuple[int, ...] | None]:
+    """The shapes among operands, each a tuple of sizes; None in the place of an array.
 
     Raises:
-        SizeError: a size is negative, or not a number.
+        SizeError: what would be a shape if it were a tuple of sizes.
     """
-    if isinstance(operand, tuple) and any(size is None or isinstance(size, str) for size in operand):
-        raise SizeError(f"a shape {operand} has a size that is not known; contractions are planned by sizes")
-    if isinstance(operand, tuple) and all(isinstance(size, int) and not isinstance(size, bool) for size in operand):
-        if any(size < 0 for size in operand):
-            raise SizeError(f"a shape has no negative sizes: {operand}")
-        return operand
+    found = list(map(_as_shape, given))
+    equation = parsed(written, len(given))
+    for number, (operand, term) in enumerate(zip(given, equation.inputs)):
+        is_number = isinstance(operand, int | float | complex)
+        is_row = isinstance(operand, list) and all(isinstance(size, int) for size in operand)
+        if ... not in term and ((is_number and len(term) > 0) or (is_row and len(term) > 1)):
+            raise SizeError(
+                f"operand {number} is {shown(operand)}, where a shape of {len(term)} or an array belongs; a shape is a "
+                f"tuple of sizes, such as (2, 3)\n  {excerpt(equation.text)}"
+            )
+    return found
+
+
+def _as_shape(operand: Any) -> tuple[int, ...] | None:
+    if not isinstance(operand, tuple):
+        return None
+    if any(size is None or isinstance(size, str) for size in operand):
+        raise SizeError(f"a shape {shown(operand)} has a size that is not known; contractions are planned by sizes")
+    sizes = tuple(map(as_python, operand))
+    are_sizes = [isinstance(size, int) and not isinstance(size, bool) for size in sizes]
+    if all(are_sizes):
+        if any(size < 0 for size in sizes):
+            raise SizeError(f"a shape has no negative sizes: {shown(sizes)}")
+        return sizes
+    if any(are_sizes):
+        wrong = sizes[are_sizes.index(False)]
+        raise SizeError(f"a shape has sizes that are integers, not {shown(wrong)}: {shown(operand)}")
     return None
+
+
+def _dtypes(dtypes: Any, count: int) -> list[str]:
+    """What is given for ``dtypes=``, one name for each of so many operands; None asks for the default.
+
+    Raises:
+        SizeError: there are more or less.
+        BackendError: one is no name of a dtype.
+    """
+    dtypes = "float64" if dtypes is None else as_python(dtypes)
+    names = list(dtypes) if isinstance(dtypes, Iterable) and not isinstance(dtypes, str) else [dtypes] * count
+    if len(names) != count:
+        raise SizeError(f"dtypes= names {len(names)} dtypes for {count} operands")
+    for name in names:
+        if not isinstance(name, str) or (kind(name) == "O" and name != "object"):
+            raise BackendError(f"dtypes= has {shown(name)}; dtypes are named as NumPy names them, such as 'float32'")
+    return names
 
 
 def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:

@@ -13,7 +13,7 @@ from einsumx.adapter import Adapter, Array
 from einsumx.bind import SizedEquation, label_names
 from einsumx.blocking import Blocking, Landing
 from einsumx.cost import returns_view
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, excerpt
 from einsumx.plan import Operand
 from einsumx.prepare import Options, prepare
 from einsumx.stages import Stage, ranges
@@ -132,7 +132,7 @@ class BlockedPlan:
         raise EinsumxError(
             "a contraction in blocks has no source, as what reads, keeps and writes blocks is einsumx itself; a plan "
             "without memory_limit= has one, for the contraction as a whole or for the shapes of a block\n"
-            f"  {self.equation.text}"
+            f"  {excerpt(self.equation.text)}"
         )
 
     @property

@@ -31,7 +31,7 @@ from einsumx.calibrate import Calibration, calibrate
 from einsumx.compare import Absent, Problem, attention, compare, is_right, make_case
 from einsumx.conformance import options as conformance
 from einsumx.cost import PlanCost, plan_cost
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, shown
 from einsumx.explain import plan_text, summary
 from einsumx.limit import limit_bytes
 from einsumx.ops import Native
@@ -312,13 +312,13 @@ def _shape(text: str) -> tuple[int, ...]:
             return ()
     sizes = bare.removesuffix(",").split(",")
     if not all(size.strip().isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape; write {_SHAPES}")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}")
     return tuple(map(int, sizes))
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no positive number")
     return int(text)
 
 
@@ -326,7 +326,7 @@ def _amount(text: str) -> int:
     try:
         return limit_bytes(text, lambda: None)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; write 8GiB, 500MB, or bytes") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no amount of memory; write 8GiB, 500MB, or bytes") from None
 
 
 def _file(ending: str) -> Callable[[str], Path]:
@@ -335,7 +335,7 @@ def _file(ending: str) -> Callable[[str], Path]:
     def named(text: str) -> Path:
         path = Path(text)
         if path.suffix.lower() != ending:
-            raise argparse.ArgumentTypeError(f"{text!r} does not end in {ending}")
+            raise argparse.ArgumentTypeError(f"{shown(text)} does not end in {ending}")
         return path
 
     return named
@@ -344,7 +344,7 @@ def _file(ending: str) -> Callable[[str], Path]:
 def _dtype(text: str) -> str:
     if dtypes.kind(text) == "O":
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no dtype; write float32, float64, bfloat16, complex64, int32, ..."
+            f"{shown(text)} is no dtype; write float32, float64, bfloat16, complex64, int32, ..."
         )
     return text
 

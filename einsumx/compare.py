@@ -18,7 +18,7 @@ from einsumx import dtypes
 from einsumx.adapter import Adapter, Array
 from einsumx.api import einsum, plan
 from einsumx.bind import bind
-from einsumx.errors import EinsumxError, EquationError
+from einsumx.errors import EinsumxError, EquationError, excerpt, shown
 from einsumx.ops import Native
 from einsumx.parse import parse_text
 from einsumx.patching import own
@@ -173,7 +173,7 @@ def make_case(problem: Problem) -> Case:
     sized = bind(parse_text(equation, len(problem.shapes)), problem.shapes)
     if not equation.isascii():
         raise EquationError(
-            f"labels from a to z and A to Z can be compared, as frameworks have no others\n  {equation}"
+            f"labels from a to z and A to Z can be compared, as frameworks have no others\n  {excerpt(equation)}"
         )
     rng = np.random.default_rng(0)
     try:
@@ -183,7 +183,9 @@ def make_case(problem: Problem) -> Case:
             own(np.einsum)(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
         )
     except ValueError as error:
-        raise EquationError(f"NumPy, which checks the results, cannot do this: {error}\n  {equation}") from error
+        raise EquationError(
+            f"NumPy, which checks the results, cannot do this: {error}\n  {excerpt(equation)}"
+        ) from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
@@ -300,7 +302,7 @@ def random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
         case "c":
             return np.asarray(uniform() + 1j * uniform(), dtype)
         case _:
-            raise EinsumxError(f"there is no dtype {dtype!r} to compare in")
+            raise EinsumxError(f"there is no dtype {shown(dtype)} to compare in")
 
 
 def _reference_dtype(dtype: str) -> str:

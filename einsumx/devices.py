@@ -15,6 +15,7 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, Place, Read, compute, contracting
+from einsumx.errors import shown
 from einsumx.hands import Hands, Values, Work
 from einsumx.pieces import Piece, pieces_for, terms_of
 from einsumx.progress import Progress
@@ -27,21 +28,20 @@ _DEPTH = 2
 """Pieces that a device has at once: one that it computes, and one that is read, or whose value is being fetched."""
 
 
-def find_devices(adapter: Adapter, names: Sequence[Any]) -> tuple[str, ...]:
+def find_devices(adapter: Adapter, names: Sequence[str]) -> tuple[str, ...]:
     """The devices that a user named, by the names that the framework gives them.
 
     Raises:
-        TypeError: they are not names in a sequence.
         ValueError: one is named twice.
         BackendError: there is none of that name.
     """
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"devices= is a list of names of devices, such as ['cuda:0', 'cuda:1'], not {names!r}")
     found: dict[str, str] = {}
     for name in names:
         device = adapter.find_device(name)
         if device in found:
-            raise ValueError(f"devices= has {found[device]!r} and {name!r}, which are one device of {adapter.name}")
+            raise ValueError(
+                f"devices= has {shown(found[device])} and {shown(name)}, which are one device of {adapter.name}"
+            )
         found[device] = name
     return tuple(found)
 

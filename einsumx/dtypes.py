@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 
 __all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "wrapped"]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+_RULES: tuple[Casting, ...] = get_args(Casting)
 
 # kind: b bool, u unsigned, i signed, f float, c complex; size in bytes; for floats the bits of the
 # significand and of the exponent decide what fits without loss.
@@ -112,10 +113,14 @@ def wrapped(count: int, dtype: str) -> int:
     return count - span if kind(dtype) == "i" and 2 * count >= span else count
 
 
-def check_casting(casting: str) -> None:
-    """Raise ValueError unless ``casting`` is one of NumPy's rules."""
-    if casting not in get_args(Casting):
-        raise ValueError(f"casting must be one of {', '.join(get_args(Casting))}, not {casting!r}")
+def check_casting(casting: Any) -> Casting:
+    """The rule that is given for ``casting=``, ``"safe"`` for None; ValueError unless it is one of NumPy's."""
+    if casting is None:
+        return "safe"
+    for rule in _RULES:
+        if isinstance(casting, str) and casting == rule:
+            return rule
+    raise ValueError(f"casting must be one of {', '.join(_RULES)}, not {shown(casting)}")
 
 
 def check_cast(source: str, target: str, casting: Casting, what: str) -> None:

@@ -20,7 +20,7 @@ from uuid import uuid4
 from einsumx.adapter import Array
 from einsumx.blocked import Place
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.hands import Hands, Values, Work
 from einsumx.lending import Lender, Lent, file_of
 from einsumx.outlets import Outlet, Permit
@@ -233,6 +233,14 @@ def _package(executor: Executor) -> str:
     return type(executor).__module__.partition(".")[0]
 
 
+def _is_shut_down(executor: Any) -> bool:
+    """Whether an executor of the standard library, of loky or of Dask was shut down; not where it broke by itself."""
+    flags = getattr(executor, "_flags", None)  # of loky
+    ended = ((executor, "_shutdown"), (executor, "_shutdown_thread"), (flags, "shutdown"))
+    is_broken = getattr(executor, "_broken", False) or getattr(flags, "broken", None)
+    return not is_broken and any(getattr(owner, name, False) is True for owner, name in ended)
+
+
 class Crew:
     """An executor, and how many work for it.
 
@@ -247,11 +255,14 @@ class Crew:
 
     Raises:
         TypeError: it is no executor.
+        ValueError: it was shut down.
     """
 
     def __init__(self, executor: Executor) -> None:
         if not isinstance(executor, Executor):
-            raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {executor!r}")
+            raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
+        if _is_shut_down(executor):
+            raise ValueError("executor= was shut down and takes no more work; make another one")
         self._executor = executor
         threads = 1  # of a worker's process
         if _package(executor) == "distributed":

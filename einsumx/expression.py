@@ -7,15 +7,25 @@ from functools import lru_cache
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run, Signature
-from einsumx.api import Order, as_shape, deliver, dtype_name, einsum
-from einsumx.dtypes import Casting
-from einsumx.errors import BackendError, EquationError, SizeError
+from einsumx.api import as_shapes, deliver, einsum, options_of
+from einsumx.dtypes import Casting, check_casting
+from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.execute import executable
 from einsumx.limit import MemoryLimit
-from einsumx.path import Optimize, find_path
+from einsumx.path import Optimize, as_optimize, find_path
 from einsumx.plan import Plan
-from einsumx.prepare import Options, Prepared, arrays_of, as_optimize, make_plan, one_device, sized_equation, split
-from einsumx.registry import backend_of, get_backend, serving
+from einsumx.prepare import (
+    Order,
+    Prepared,
+    arrays_of,
+    as_order,
+    described,
+    make_plan,
+    one_device,
+    sized_equation,
+    split,
+)
+from einsumx.registry import backend_of, get_backend, is_stored, serving
 
 __all__ = ["Expression", "expression"]
 
@@ -31,11 +41,11 @@ class Expression:
         self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
     ) -> None:
         self._written, given = split(operands)
-        shapes = [as_shape(operand) for operand in given]
+        shapes = as_shapes(self._written, given)
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
         self._adapter: Adapter | None = get_backend(backend) if backend is not None else None
         if self._constants:
-            self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter)
+            self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
             for slot, array in self._constants.items():
                 if self._adapter.needs_gradient(array):
@@ -44,11 +54,14 @@ class Expression:
                         "detach it, or pass it with each call"
                     )
         if len(self._constants) == len(given):
-            raise EquationError("every operand is constant, so that nothing is left to call with: use einsumx.einsum")
+            raise EquationError(
+                "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
+                "which are tuples such as (2, 3)"
+            )
         self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
         self._given = [slot for slot in range(len(given)) if slot not in self._constants]
         self._dtype = dtype
-        self._casting: Casting = casting
+        self._casting = check_casting(casting)
         self._sized = sized_equation(self._written, self._shapes)
         self.path = find_path(self._sized, as_optimize(optimize))
         self._prepared = lru_cache(maxsize=64)(self._prepare)
@@ -58,7 +71,7 @@ class Expression:
         shapes = ", ".join(
             f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
         )
-        return f"<einsumx expression {self._sized.text}  {shapes}>"
+        return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
 
     def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
         """The result for these operands; ``out`` and ``order`` as for :func:`einsumx.einsum`.
@@ -76,6 +89,7 @@ class Expression:
                 pass
             else:
                 return run(*operands)
+        order = as_order(order)
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
@@ -103,8 +117,14 @@ class Expression:
         return self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
-        backend_of((*map(type, self._constants.values()), *map(type, operands)))  # raises where they are of two
-        return arrays_of(list(operands), self._adapter)
+        self._check_count(operands)
+        arrays = {**self._constants, **dict(zip(self._given, operands))}
+        backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
+        return arrays_of(list(operands), self._adapter, self._given)
+
+    def _check_count(self, operands: Sequence[Any]) -> None:
+        if len(operands) != len(self._given):
+            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(operands)}")
 
     def _run_of(self, adapter: Adapter, *signatures: Signature) -> Run:
         """What runs on plain arrays of these signatures, the first of which ``adapter`` serves."""
@@ -113,20 +133,19 @@ class Expression:
         return self._prepared(adapter, signatures).run
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
-        if len(signatures) != len(self._given):
-            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(signatures)}")
+        self._check_count(signatures)
         for slot, signature in zip(self._given, signatures):
             shape = tuple(signature[1])
             if shape != self._shapes[slot]:
                 raise SizeError(
-                    f"operand {slot} has shape {shape}, but the expression was made for "
-                    f"{self._shapes[slot]}\n  {self._sized.text}"
+                    f"operand {slot} has shape {shown(shape)}, but the expression was made for "
+                    f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
                 )
         all_signatures = dict(zip(self._given, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
-        options = Options(dtype_name(adapter, self._dtype), self._casting, self.path)
-        operands = tuple(map(adapter.operand, ordered))
+        options = options_of(adapter, self._dtype, self._casting, self.path)
+        operands = described(adapter, ordered)
         plan = make_plan(adapter, self._written, operands, one_device(adapter, ordered), options)
         return Prepared(plan, executable(plan, adapter, self._constants))
 
@@ -165,6 +184,6 @@ def expression(
     if memory_limit is not None:
         raise ValueError(
             "an expression keeps no memory_limit=, as how it is cut into blocks depends on where the operands of each "
-            f"call lie; call einsumx.einsum(..., memory_limit={memory_limit!r}) instead"
+            f"call lie; call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
     return Expression(operands, dtype, casting, optimize, backend)

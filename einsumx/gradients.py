@@ -13,7 +13,7 @@ from einsumx.derivatives import Backward, Passes, backward
 from einsumx.errors import MemoryLimitError
 from einsumx.limit import MemoryLimit
 from einsumx.limited import plan_within, run_blocks
-from einsumx.prepare import Options, Written, prepare
+from einsumx.prepare import Options, Order, Written, prepare
 from einsumx.progress import Progress
 from einsumx.registry import get_backend
 
@@ -108,7 +108,7 @@ def recorded(
     backend: str | None = None,
     device: str = "",
     out: Any = None,
-    order: str = "K",
+    order: Order = "K",
     resume: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     devices: Sequence[str] = (),

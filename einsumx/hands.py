@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from einsumx.adapter import Adapter, Array
 from einsumx.blocked import BlockedPlan, Blocks, Box, Place, compute, contracting
-from einsumx.errors import BlockError
+from einsumx.errors import BlockError, excerpt
 from einsumx.pieces import Piece, pieces_for, terms_of
 from einsumx.progress import Progress, reported
 from einsumx.sources import Source
@@ -130,7 +130,7 @@ class Hands:
             return
         box = Blocks.outline(self.plan).box(piece.place)
         where = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
-        what = f"block [{where}] of the result of {self.plan.equation.text}"
+        what = f"block [{where}] of the result of {excerpt(self.plan.equation.text)}"
         if isinstance(error, BrokenExecutor):
             raise BlockError(
                 f"{what} could not be computed: workers of the executor died {lost[piece.number]} times while they had "

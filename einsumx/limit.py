@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -13,18 +15,22 @@ from einsumx.bind import SizedEquation
 from einsumx.blocked import BlockedPlan
 from einsumx.blocking import Blocking, Landing
 from einsumx.bodies import Bodies, Outline
-from einsumx.errors import MemoryLimitError
+from einsumx.errors import MemoryLimitError, excerpt, shown
 from einsumx.explain import quantity
 from einsumx.plan import Operand
 from einsumx.prepare import CACHES, Options, Written, result_dtype, sized_equation
 from einsumx.rates import calibrated
+from einsumx.scalars import as_python
 from einsumx.search import Search
 from einsumx.ways import along_paths
 
-__all__ = ["MemoryLimit", "blocked_plan", "least_limit", "limit_bytes", "too_small"]
+__all__ = ["MemoryLimit", "blocked_plan", "in_units", "least_limit", "limit_bytes", "too_small"]
 
 MemoryLimit: TypeAlias = int | float | str
 """Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
+
+_UNLIMITED = sys.maxsize
+"""Bytes from which a limit is none: no machine has so many."""
 
 _WORTH = 1.25
 """How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
@@ -43,7 +49,7 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
     """A memory limit in bytes.
 
     Args:
-        limit: as the user gave it.
+        limit: as the user gave it; an infinite one is as large as a limit can be.
         free: gives the bytes that are free on the device, None where that is not known; asked only for a fraction.
 
     Raises:
@@ -53,16 +59,15 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
     >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2048)
     (8589934592, 1500000, 1024)
     """
+    limit = as_python(limit)
     if isinstance(limit, bool) or not isinstance(limit, int | float | str):
-        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {limit!r}")
+        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
     if isinstance(limit, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", limit)
-        unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
-        if not found or unit is None:
-            raise ValueError(f"memory_limit={limit!r} is no amount of memory; write '8GiB', '500MB', or bytes")
-        return int(float(found[1]) * unit)
+        return _written_bytes(limit)
     if not limit > 0:
-        raise ValueError(f"memory_limit={limit!r} must be positive")
+        raise ValueError(f"memory_limit={shown(limit)} must be positive")
+    if limit >= _UNLIMITED:
+        return _UNLIMITED
     if isinstance(limit, float) and limit < 1:
         there = free()
         if there is None:
@@ -70,7 +75,22 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
         share = int(limit * there)
         spare = max(share.bit_length() - _BITS, 0)
         return share >> spare << spare
+    if limit != int(limit):
+        raise ValueError(
+            f"memory_limit={limit!r} is neither bytes, which are whole, nor a fraction of what is free, which is below "
+            "1; write '8GiB', '500MB', or bytes"
+        )
     return int(limit)
+
+
+def _written_bytes(text: str) -> int:
+    """A memory limit that is given as text."""
+    found = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{0,30})?)\s*([a-zA-Z]{0,3})\s*", text)
+    unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
+    bytes_ = int(Decimal(found[1]) * unit) if found and unit else 0
+    if not bytes_:
+        raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")
+    return min(bytes_, _UNLIMITED)
 
 
 def blocked_plan(
@@ -105,6 +125,26 @@ def blocked_plan(
     return plan(adapter, written, operands, device, options, limit, there, landing, rates, together, pieces)
 
 
+def in_units(count: int) -> str:
+    """Many bytes with a unit, rounded up, so that this much is enough.
+
+    >>> in_units(19_200), in_units(1_342_177_281)
+    ('', ' (1.35 GB)')
+    """
+    digits = len(str(count))
+    if digits < 7:
+        return ""
+    step = 10 ** (digits - 3)
+    return f" ({quantity(-(-count // step) * step, 'B')})"
+
+
+def _of_result(smallest: int, fresh: int) -> str:
+    """How much of a limit a fresh result takes, where that is most of it."""
+    if 2 * fresh < smallest:
+        return ""
+    return f", of which {quantity(fresh, 'B')} hold the result, and do not count with out="
+
+
 @lru_cache(maxsize=256)
 def _blocked_plan(
     adapter: Adapter,
@@ -136,7 +176,7 @@ def _blocked_plan(
     sized = bodies.equation
     found, fits = along_paths(bodies, options.optimize, blocked)
     if not fits:
-        raise too_small(limit, found.peak_bytes * together + beside, sized)
+        raise too_small(limit, found.peak_bytes * together + beside, sized, fresh=0 if landing.beside else landing.cut)
     dtype = result_dtype(adapter, operands, options)
     return BlockedPlan(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
 
@@ -166,11 +206,13 @@ def least_limit(
     return along_paths(bodies, options.optimize, blocked)[0].peak_bytes
 
 
-def too_small(limit: int, smallest: int, sized: SizedEquation, what: str = "this contraction") -> MemoryLimitError:
-    """The error of a limit that cannot be kept."""
+def too_small(
+    limit: int, smallest: int, sized: SizedEquation, what: str = "this contraction", *, fresh: int = 0
+) -> MemoryLimitError:
+    """The error of a limit that cannot be kept; ``fresh`` are bytes of a result that ``out=`` may bring."""
     error = MemoryLimitError(
         f"{what} cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
-        f"{smallest} bytes\n  {sized.text}"
+        f"{smallest} bytes{in_units(smallest)}{_of_result(smallest, fresh)}\n  {excerpt(sized.text)}"
     )
     error.smallest = smallest
     return error

@@ -17,17 +17,26 @@ from einsumx.bind import SizedEquation
 from einsumx.blocked import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.derivatives import Passes
 from einsumx.devices import Devices, find_devices
-from einsumx.dtypes import check_casting, itemsize
-from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
+from einsumx.dtypes import itemsize
+from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.executors import Crew
 from einsumx.explain import tell_blocks
 from einsumx.fingerprints import fingerprint
 from einsumx.hands import Values, Work
 from einsumx.journal import Journal
-from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes, too_small
+from einsumx.limit import MemoryLimit, blocked_plan, in_units, limit_bytes, too_small
 from einsumx.log import log
 from einsumx.plan import Operand
-from einsumx.prepare import Options, Written, check_operand, result_dtype, result_order, sized_equation
+from einsumx.prepare import (
+    Options,
+    Order,
+    Written,
+    check_byte_order,
+    check_operand,
+    result_dtype,
+    result_order,
+    sized_equation,
+)
 from einsumx.progress import Ledger, Progress, reported
 from einsumx.rates import calibrated
 from einsumx.reading import Reader
@@ -77,7 +86,7 @@ def plan_within(
     backend: str | None = None,
     device: str = "",
     out: Any = None,
-    order: str = "K",
+    order: Order = "K",
     resume: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     devices: Sequence[str] = (),
@@ -105,7 +114,8 @@ def plan_within(
             adapter.check_eager(array)
             adapter.synchronize(array)  # which other threads are going to read
     asked = options(adapter)
-    check_casting(asked.casting)
+    if asked.casting == "no":  # blocks of other byte orders would be computed in the machine's
+        check_byte_order([getattr(array, "dtype", None) for array in given])
     places = find_devices(adapter, devices or [device] if devices or device else [])
     found, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
     read = found
@@ -117,7 +127,7 @@ def plan_within(
     traits = calibrated(adapter, device)
     for name in (dtype, *(operand.dtype for operand in described)):
         if traits.dtypes is not None and name not in traits.dtypes:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
     asked_order, order = order, result_order(order, out, adapter, operands)
     sized = sized_equation(written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
@@ -212,7 +222,7 @@ def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
     """
     text = plan.equation.text
     if len(given) != len(plan.operands):
-        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(given)}\n  {text}")
+        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(given)}\n  {excerpt(text)}")
     adapter, operands = framework_of(given, get_backend(plan.backend))
     found, _ = sources(operands, adapter, plan.device)
     for number, (source, planned, in_place) in enumerate(zip(found, plan.operands, plan.in_place)):
@@ -231,7 +241,7 @@ def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
             )
     lands, late = landing(out, given, adapter, plan.shape, plan.compute_dtype, plan.dtype, "K")
     if lands.cut > plan.landing.cut:
-        raise ValueError(f"the plan counts on an out= that shares no memory with the operands\n  {text}")
+        raise ValueError(f"the plan counts on an out= that shares no memory with the operands\n  {excerpt(text)}")
     goes = target(plan, adapter, given, out, "K", "safe", late)
     return run_blocks(Limited(plan, adapter, tuple(found), goes, _no_other, room=plan.limit - lands.cut))
 
@@ -359,16 +369,17 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         before, limit = limit, (limit + refused) // 2
         if limit == refused:
             raise MemoryLimitError(
-                f"memory ran out under memory_limit={plan.limit}, and this contraction cannot be computed in less\n"
-                f"  {plan.equation.text}"
+                f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}, and this contraction cannot be "
+                "computed in less\n"
+                f"  {excerpt(plan.equation.text)}"
             ) from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
     warnings.warn(
-        f"memory ran out under memory_limit={plan.limit}; the contraction goes on under {limit} bytes: "
-        f"{type(error).__name__}: {error}",
+        f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}; the contraction goes on under {limit} "
+        f"bytes{in_units(limit)}: {type(error).__name__}: {error}",
         RuntimeWarning,
         stacklevel=6,
     )

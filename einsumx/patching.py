@@ -366,7 +366,7 @@ def _asked(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) -> tu
         return asked, ""
     if not _serves(adapter, type(out)):
         return {}, f"out= is of type {type(out).__module__}.{type(out).__qualname__}"
-    if asked.get("order", "K") not in ("K", "k"):
+    if asked.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return asked, ""
 

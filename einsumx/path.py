@@ -10,16 +10,37 @@ from operator import index
 from typing import Any, TypeAlias
 
 from einsumx.bind import SizedEquation
-from einsumx.errors import MemoryLimitError, PathError
+from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
 from einsumx.parse import symbol
 from einsumx.plan import Path
+from einsumx.scalars import as_python
 
-__all__ = ["Optimize", "find_path", "step_outputs"]
+__all__ = ["Optimize", "as_optimize", "find_path", "step_outputs"]
 
 Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
 """``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
 ``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra;
 or NumPy's ``(name, limit)``, where no intermediate may have more elements than ``limit``."""
+
+
+def as_optimize(optimize: Any) -> Any:
+    """What is given for ``optimize=`` as a part of a cache's key: a path as tuples of integers, None as the default.
+
+    Raises:
+        PathError: a path with steps that are none.
+
+    >>> as_optimize(None), as_optimize(["einsum_path", [0, 1]]), as_optimize(("greedy", 100))
+    ('auto', ((0, 1),), ('greedy', 100))
+    """
+    if optimize is None:
+        return "auto"
+    if not isinstance(optimize, list | tuple):
+        return as_python(optimize)
+    match [as_python(part) for part in optimize]:
+        case [str() as name, (int() | float()) as limit] if name != "einsum_path" and not isinstance(limit, bool):
+            return name, limit
+        case steps:
+            return tuple(_given(steps))
 
 
 def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
@@ -38,20 +59,22 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     (((0, 1), (0, 1)), ((1, 2), (0, 1)))
     """
     inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
-    match optimize:
-        case bool() | str():
-            steps = _optimized(inputs, equation, "auto" if optimize is True else optimize)
-        case (str() as name, (int() | float()) as limit) if name != "einsum_path":
+    match as_optimize(optimize):
+        case (bool() | str()) as found:
+            steps = _optimized(inputs, equation, "auto" if found is True else found)
+        case (str() as name, limit):
             path = find_path(equation, name)
             _check_limit(path, inputs, equation, limit)
             return path
-        case list() | tuple():
-            steps = _given(optimize)
+        case tuple() as steps:
+            pass
         case _ if callable(optimize):
             steps = _optimized(inputs, equation, optimize)
         case _:
             hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
-            raise PathError(f"optimize= takes an optimizer or its name, True, False, or a path, not {optimize!r}{hint}")
+            raise PathError(
+                f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
+            )
     return tuple(_pairwise(steps, inputs, equation))
 
 
@@ -62,7 +85,7 @@ def _check_limit(path: Path, inputs: list[frozenset[int]], equation: SizedEquati
     if largest > limit:
         raise MemoryLimitError(
             f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
-            f"raise the limit or leave it away\n  {equation.text}"
+            f"raise the limit or leave it away\n  {excerpt(equation.text)}"
         )
 
 
@@ -129,8 +152,8 @@ def _by_name(name: str) -> Callable[..., Any]:
         optimizer: Callable[..., Any] = _paths().get_path_fn(name)
     except KeyError:
         raise PathError(
-            f"no optimizer is called {name!r}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', 'cotengra', "
-            "a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
+            f"no optimizer is called {shown(name)}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', "
+            "'cotengra', a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
         ) from None
     return optimizer
 
@@ -151,25 +174,28 @@ def _cotengra(preset: str) -> Callable[..., Any]:
         try:
             return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
         except KeyError:
-            raise PathError(f"cotengra has no optimizer called {preset!r}") from None
+            raise PathError(f"cotengra has no optimizer called {shown(preset)}") from None
 
     optimizer.__module__ = "cotengra"
     return optimizer
 
 
-def _given(path: Sequence[Any]) -> list[tuple[int, ...]]:
+def _given(steps: Sequence[Any]) -> list[tuple[int, ...]]:
     """A path in NumPy's form (``["einsum_path", (0, 1), ...]``) or opt_einsum's (without the name)."""
-    steps = list(path)
     if steps and isinstance(steps[0], str):
         if steps[0] != "einsum_path":
-            raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {steps[0]!r}")
+            raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {shown(steps[0])}")
         steps = steps[1:]
     found: list[tuple[int, ...]] = []
     for step in steps:
         try:
             positions = tuple(index(position) for position in step)
         except (TypeError, ValueError):
-            raise PathError(f"a step of a path is a tuple of positions such as (0, 1), not {step!r}") from None
+            is_both = isinstance(step, list | tuple) and step[:1] in (["einsum_path"], ("einsum_path",))
+            hint = "; einsum_path returns a path and a text: pass the first alone" if is_both else ""
+            raise PathError(
+                f"a step of a path is a tuple of positions such as (0, 1), not {shown(step)}{hint}"
+            ) from None
         found.append(positions)
     return found
 
@@ -184,7 +210,7 @@ def _pairwise(
     terms = list(inputs)
     output = frozenset(equation.output)
     for number, step in enumerate(steps):
-        where = f"step {number} of the path, {step}"
+        where = f"step {number} of the path, {shown(step)}"
         if not step or len(set(step)) < len(step):
             raise PathError(f"{where}, must name different operands")
         if min(step) < -left or max(step) >= left:

@@ -11,24 +11,39 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.bind import SizedEquation, bind
-from einsumx.dtypes import Casting, check_casting
-from einsumx.errors import BackendError, EquationError, SizeError
+from einsumx.cost import returns_view
+from einsumx.dtypes import Casting
+from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.execute import executable
 from einsumx.explain import tell_plan
 from einsumx.layout import contiguous
 from einsumx.lower import lower
 from einsumx.meaning import check_fields, check_fits, check_plan
-from einsumx.parse import Equation, parse_sublists, parse_text
-from einsumx.path import Optimize, find_path
+from einsumx.parse import Equation, misread, parse_sublists, parse_text
+from einsumx.path import find_path
 from einsumx.plan import Operand, Plan
 from einsumx.rates import calibrated
-from einsumx.registry import backend_of, get_backend, is_builtin
+from einsumx.registry import backend_of, get_backend, is_builtin, is_stored
 
-__all__ = ["CACHES", "CacheInfo", "Options", "Prepared", "Written", "cache_clear", "cache_info", "prepare", "split"]
+__all__ = [
+    "CACHES",
+    "CacheInfo",
+    "Options",
+    "Order",
+    "Prepared",
+    "Written",
+    "cache_clear",
+    "cache_info",
+    "prepare",
+    "split",
+]
+
+Order: TypeAlias = Literal["K", "C", "F", "A"]
+_ORDERS: tuple[Order, ...] = get_args(Order)
 
 Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
 """An equation as it was written: text, or the operands' sublists and the output's (None: implicit)."""
@@ -81,6 +96,9 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     """
     if operands and isinstance(operands[0], str):
         return operands[0], list(operands[1:])
+    if len(operands) > 1 and (operands[0] is None or isinstance(operands[0], bytes | bytearray)):
+        found = "None" if operands[0] is None else f"the bytes {shown(operands[0])}"
+        raise EquationError(f"the equation is a text such as 'ij,jk->ik', not {found}")
     if len(operands) < 2:
         raise EquationError(
             "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"
@@ -91,7 +109,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     try:
         written = tuple(tuple(labels) for labels in sublists), None if output is None else tuple(output)
         hash(written)
-    except TypeError:
+    except Exception:  # also of a class of the user's
         parse_sublists(sublists, output)  # says what is wrong with them
         raise
     if any(isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)):
@@ -99,21 +117,36 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     return written, list(operands[0 : 2 * pairs : 2])
 
 
-def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, list[Array]]:
+def arrays_of(operands: list[Any], wanted: Adapter | None, numbers: Sequence[int] = ()) -> tuple[Adapter, list[Array]]:
     """The operands as plain arrays of the one framework that they belong to, and its adapter.
+
+    What is stored is read whole, where the others are NumPy's arrays, Python's values, or stored as well.
+
+    Args:
+        operands: of a contraction, all of them or some.
+        wanted: the adapter that they have to be of; None for any.
+        numbers: of the operands among all of the contraction, for errors; those of their places if empty.
 
     Raises:
         BackendError: operands of two frameworks, of none that is known, or of another than ``wanted``; a list of which
-            the framework makes no array.
+            the framework makes no array; something stored beside arrays that are not NumPy's.
     """
-    adapter, plain = backend_of(tuple(map(type, operands)))
+    numbers = numbers or range(len(operands))
+    try:
+        adapter, plain = backend_of(tuple(map(type, operands)))
+    except BackendError:
+        adapter, operands, plain = *_read(dict(zip(numbers, operands)), wanted), False
     if adapter is None:
         adapter = wanted or get_backend("numpy")
     elif wanted is not None and adapter.name != wanted.name:
         raise BackendError(f"backend={wanted.name!r} was asked for, but the operands are arrays of {adapter.name}")
     if plain:
         return adapter, operands
-    arrays = {slot: _plain(adapter, slot, array) for slot, array in enumerate(operands) if not is_builtin(type(array))}
+    arrays = {
+        slot: _plain(adapter, numbers[slot], array)
+        for slot, array in enumerate(operands)
+        if not is_builtin(type(array))
+    }
     if len(arrays) == len(operands):
         return adapter, list(arrays.values())
     like = next(iter(arrays.values()), None)
@@ -126,18 +159,41 @@ def arrays_of(operands: list[Any], wanted: Adapter | None) -> tuple[Adapter, lis
                 raise
             except (RuntimeError, TypeError, ValueError) as error:
                 raise BackendError(
-                    f"{adapter.name} makes no array of operand {slot}, a {type(operand).__name__}: {error}; arrays are "
-                    "operands of their own: einsum(equation, *arrays)"
+                    f"{adapter.name} makes no array of operand {numbers[slot]}, a {type(operand).__name__}: {error}; "
+                    "arrays are operands of their own: einsum(equation, *arrays)"
                 ) from error
     return adapter, [arrays[slot] for slot in range(len(operands))]
 
 
-def _plain(adapter: Adapter, slot: int, array: Array) -> Array:
+def _plain(adapter: Adapter, number: int, array: Array) -> Array:
     """An operand as a plain array; the error for sizes that are not known says which operand it is."""
     try:
         return adapter.plain(array)
     except SizeError as error:
-        raise SizeError(f"operand {slot} {error}") from None
+        raise SizeError(f"operand {number} {error}") from None
+
+
+def _read(operands: Mapping[int, Any], wanted: Adapter | None) -> tuple[Adapter | None, list[Any]]:
+    """The backend of operands of which some are stored, and the operands with these as NumPy arrays.
+
+    Raises:
+        BackendError: none is stored, and they belong to no backend or to two; or they are not NumPy's.
+    """
+    from einsumx.sources import read_whole
+
+    stored = {number: operand for number, operand in operands.items() if is_stored(operand)}
+    others = {number: type(operand) for number, operand in operands.items() if number not in stored}
+    adapter, _ = backend_of(tuple([others.get(number, list) for number in range(max(operands) + 1)]))
+    numpy = get_backend("numpy")
+    for number, operand in stored.items():
+        if (adapter or wanted or numpy) is not numpy:
+            kind = type(operand)
+            raise BackendError(
+                f"operand {number} ({kind.__module__}.{kind.__qualname__}) is stored, and without a memory_limit= it "
+                f"is read for NumPy alone, not for {(adapter or wanted or numpy).name}; pass memory_limit=, or make an "
+                "array of it first"
+            )
+    return adapter, [read_whole(number, each) if number in stored else each for number, each in operands.items()]
 
 
 def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
@@ -177,10 +233,37 @@ def _from_signatures(
     adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
 ) -> Prepared:
     device = one_device(adapter, signatures)
-    operands = tuple(map(adapter.operand, signatures))
-    if isinstance(options.optimize, str | bool | tuple):
-        return _by_layout(adapter, written, operands, device, options)
-    return _by_layout.__wrapped__(adapter, written, operands, device, options)
+    operands = described(adapter, signatures)
+    by_layout = _by_layout if isinstance(options.optimize, str | bool | tuple) else _by_layout.__wrapped__
+    found: Prepared = by_layout(adapter, written, operands, device, options)
+    if options.casting == "no" and not returns_view(found.plan):
+        check_byte_order([signature[2] for signature in signatures])
+    return found
+
+
+def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
+    """The planner's view of operands.
+
+    Raises:
+        BackendError: einsum makes no sense for the dtype of one; the error says which.
+    """
+    found = []
+    for number, signature in enumerate(signatures):
+        try:
+            found.append(adapter.operand(signature))
+        except BackendError as error:
+            raise BackendError(f"operand {number}: {error}") from error
+    return tuple(found)
+
+
+def check_byte_order(dtypes: Iterable[Any]) -> None:
+    """Raise BackendError where an operand's dtype has another byte order than the machine, as under casting="no"."""
+    for number, dtype in enumerate(dtypes):
+        if not getattr(dtype, "isnative", True):
+            raise BackendError(
+                f"operand {number} has dtype {dtype}, whose byte order casting='no' does not allow to change; "
+                "pass casting='equiv'"
+            )
 
 
 _by_signature = lru_cache(maxsize=4096)(_from_signatures)
@@ -208,13 +291,12 @@ def _by_layout(
 
 def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options) -> Plan:
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
-    check_casting(options.casting)
     sized = _sized(written, tuple(operand.shape for operand in operands))
     dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
     for name in (dtype, *(operand.dtype for operand in operands)):
         if traits.dtypes is not None and name not in traits.dtypes:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {name!r}")
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
     plan = lower(
         sized,
         operands,
@@ -230,7 +312,15 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
 
 @lru_cache(maxsize=1024)
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
-    return bind(parsed(written, len(shapes)), shapes)
+    try:
+        return bind(parsed(written, len(shapes)), shapes)
+    except SizeError as error:
+        if isinstance(written, str):
+            first, _, rest = str(error).partition("\n")
+            raise SizeError(f"{first}{misread(written)}\n{rest}") from None
+        # The cache may have the equation with labels that are equal, and print as something else: 1 and True.
+        bind(parsed.__wrapped__(written, len(shapes)), shapes)
+        raise
 
 
 @lru_cache(maxsize=1024)
@@ -278,10 +368,10 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
     """
     adapter, arrays = arrays_of(list(operands), None)
     if len(arrays) != len(plan.operands):
-        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(arrays)}\n  {plan.equation}")
+        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(arrays)}\n  {excerpt(plan.equation)}")
     signatures = tuple(map(adapter.signature, arrays))
     device = one_device(adapter, signatures)
-    operands = list(map(adapter.operand, signatures))
+    operands = described(adapter, signatures)
     for number, (found, planned) in enumerate(zip(operands, plan.operands)):
         check_operand(number, found, planned, plan.equation)
     is_for_these = adapter.name == plan.backend and all(map(_repeats, operands, plan.operands))
@@ -296,7 +386,10 @@ def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
 def check_operand(number: int, found: Operand, planned: Operand, text: str) -> None:
     """Raise where an operand has another shape or dtype than a plan was made for."""
     if found.shape != planned.shape:
-        raise SizeError(f"operand {number} has shape {found.shape}, but the plan is made for {planned.shape}\n  {text}")
+        raise SizeError(
+            f"operand {number} has shape {shown(found.shape)}, but the plan is made for {shown(planned.shape)}\n"
+            f"  {excerpt(text)}"
+        )
     if found.dtype != planned.dtype:
         raise BackendError(f"operand {number} has dtype {found.dtype}, but the plan is made for {planned.dtype}")
 
@@ -318,16 +411,27 @@ def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -
     return executable(plan, adapter)
 
 
-def result_order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]) -> str:
+def as_order(order: Any) -> Order:
+    """What is given for ``order=``, in either case as in NumPy, or None for the default.
+
+    Raises:
+        ValueError: there is no such order.
+    """
+    if order is None:
+        return "K"
+    for name in _ORDERS:
+        if isinstance(order, str) and order.upper() == name:
+            return name
+    raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {shown(order)}")
+
+
+def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[Any]) -> Order:
     """The memory order of a fresh result: ``"C"``, ``"F"``, or ``"K"`` for any.
 
     Raises:
-        ValueError: there is no such order, or ``out`` has its own.
+        ValueError: ``out`` has its own.
         BackendError: the framework's arrays have none.
     """
-    order = str(order).upper()  # NumPy takes either case
-    if order not in ("K", "C", "F", "A"):
-        raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {order!r}")
     if order != "K" and out is not None:
         raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
     if order != "K" and not adapter.cpu.memory_order:
@@ -337,11 +441,13 @@ def result_order(order: str, out: Any, adapter: Adapter, operands: Sequence[Any]
     return order
 
 
-def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting) -> None:
-    """Raise where a result does not cast to the dtype of ``out``."""
-    if not adapter.can_cast(dtype, target, casting):
+def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, own: Any) -> None:
+    """Raise where a result does not cast to the dtype of ``out``, ``target`` by name; ``own`` is as ``out`` has it."""
+    is_swapped = casting == "no" and not getattr(own, "isnative", True)
+    if is_swapped or not adapter.can_cast(dtype, target, casting):
         raise BackendError(
-            f"the result has dtype {dtype}, which casting={casting!r} does not allow into an out= of {target}; "
+            f"the result has dtype {dtype}, which casting={casting!r} does not allow into an out= of "
+            f"{own if is_swapped else target}; "
             "pass a looser casting= or dtype="
         )
 
@@ -376,10 +482,3 @@ def cache_clear() -> None:
     """Forget every plan and equation; the next call of each kind plans anew."""
     for cache in CACHES.values():
         cache.cache_clear()
-
-
-def as_optimize(optimize: Optimize) -> Any:
-    """A path given as a list, made hashable; names and optimizer objects as they are."""
-    if isinstance(optimize, list | tuple):
-        return tuple(step if isinstance(step, str | int | float) else tuple(step) for step in optimize)
-    return optimize

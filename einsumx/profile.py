@@ -15,12 +15,12 @@ from einsumx.adapter import Adapter, Array, Run
 from einsumx.compare import Problem, library_of, placed, random_operand, why_absent
 from einsumx.cost import last_uses, layouts, plan_cost, slot_dtypes
 from einsumx.dtypes import arithmetic, itemsize, kind
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.explain import call_text
 from einsumx.ops import Matmul, Native, Op, renamed, sources
-from einsumx.path import Optimize
+from einsumx.path import Optimize, as_optimize
 from einsumx.plan import Plan
-from einsumx.prepare import Options, arrays_of, as_optimize, prepare, sized_equation
+from einsumx.prepare import Options, arrays_of, prepare, sized_equation
 from einsumx.rates import Rates, calibrated
 from einsumx.registry import get_backend
 from einsumx.sketch import Sketch, amounts
@@ -146,7 +146,7 @@ def profile(
     """
     sized = sized_equation(problem.equation, problem.shapes)
     if 0 in sized.sizes:
-        raise EinsumxError(f"an axis has size 0, so that there is nothing to measure\n  {sized.text}")
+        raise EinsumxError(f"an axis has size 0, so that there is nothing to measure\n  {excerpt(sized.text)}")
     adapter = get_backend(backend)
     absent = why_absent(adapter, problem.dtype, device)
     if absent is not None:

@@ -9,19 +9,35 @@ from contextlib import contextmanager
 from importlib import import_module
 from logging import INFO
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from einsumx.blocked import BlockedPlan, Box
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.journal import Journal
 from einsumx.log import log
+from einsumx.scalars import as_python
 from einsumx.stages import ranges
 from einsumx.targets import Target
 
-__all__ = ["Ledger", "Progress", "reported"]
+__all__ = ["Ledger", "Progress", "as_progress", "reported"]
 
 Progress: TypeAlias = bool | Callable[[int, int], object]
 """True for a bar of tqdm's; or what is called with the steps that are done, and with how many there are."""
+
+
+def as_progress(progress: Any) -> Progress:
+    """What is given for ``progress=``; None asks for nothing.
+
+    Raises:
+        TypeError: it is neither a bool nor to be called.
+    """
+    if progress is None or progress is False:
+        return False
+    if isinstance(progress := as_python(progress), bool):
+        return bool(progress)
+    if not callable(progress):
+        raise TypeError(f"progress= is True, or a function of the steps done and of all, not {shown(progress)}")
+    return cast(Progress, progress)
 
 
 @contextmanager
@@ -30,7 +46,6 @@ def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[
 
     Raises:
         BackendError: a bar was asked for, but tqdm is not installed.
-        TypeError: ``progress`` is neither a bool nor to be called.
     """
     with _shown(progress, total) as show:
         if not log.isEnabledFor(INFO):
@@ -50,7 +65,7 @@ def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[
 
 @contextmanager
 def _shown(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
-    if progress is False or progress is None:
+    if progress is False:
         yield lambda: None
         return
     if progress is True:
@@ -60,8 +75,6 @@ def _shown(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[]
         finally:
             bar.close()
         return
-    if not callable(progress):
-        raise TypeError(f"progress= is True, or a function of the steps done and of all, not {progress!r}")
     done, every = 0, total()
 
     def step() -> None:

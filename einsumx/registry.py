@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Protocol, runtime_checkable
 
 from einsumx.adapter import Adapter
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 
-__all__ = ["backend_of", "backends", "get_backend", "is_known", "owner", "register", "serving"]
+__all__ = ["Stored", "backend_of", "backends", "get_backend", "is_known", "is_stored", "owner", "register", "serving"]
 
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """Names of our own backends, which are also the modules under ``einsumx.backends``."""
@@ -41,7 +43,7 @@ def register(adapter: Adapter) -> None:
         BackendError: ``adapter`` is not an instance of :class:`~einsumx.adapter.Adapter`.
     """
     if not isinstance(adapter, Adapter):
-        raise BackendError(f"a backend is an instance of einsumx.Adapter, not {adapter!r}")
+        raise BackendError(f"a backend is an instance of einsumx.Adapter, not {shown(adapter)}")
     _registered.pop(adapter.name, None)
     _registered[adapter.name] = adapter
     forget()
@@ -49,7 +51,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Forget which types belong to which backend, and which packages are installed."""
-    for cache in (backend_of, serving, is_known, get_backend, _entry_points):
+    for cache in (backend_of, serving, is_known, _backend, _entry_points):
         cache.cache_clear()
 
 
@@ -69,13 +71,19 @@ def backends() -> dict[str, bool]:
     return {name: _is_installed(module) for name, module in modules.items()}
 
 
-@lru_cache(maxsize=256)
 def get_backend(name: str) -> Adapter:
     """The backend of that name.
 
     Raises:
         BackendError: there is none, or the package that declares it is broken.
     """
+    if not isinstance(name, str):
+        raise BackendError(f"backends are named by texts, such as 'numpy', not by {shown(name)}")
+    return _backend(name)
+
+
+@lru_cache(maxsize=256)
+def _backend(name: str) -> Adapter:
     if name in _registered:
         return _registered[name]
     if name in BUILTIN:
@@ -84,33 +92,35 @@ def get_backend(name: str) -> Adapter:
     if name in _entry_points():
         return _load(_entry_points()[name])
     known = ", ".join(dict.fromkeys((*BUILTIN, *_registered, *sorted(_entry_points()))))
-    raise BackendError(f"no backend is called {name!r}; there are {known}")
+    raise BackendError(f"no backend is called {shown(name)}; there are {known}")
 
 
 @lru_cache(maxsize=1024)
 def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
-    """The one backend that serves arrays of all ``types``, and whether all are its plain arrays.
+    """The one backend that serves operands of all ``types``, and whether all are its plain arrays.
 
     Python scalars, lists and tuples belong to no backend; where there is nothing else the backend is None.
 
     Raises:
-        BackendError: a type that no backend serves, or types of two.
+        BackendError: a type that no backend serves, or types of two; the error says which operand.
     """
-    found: dict[Adapter, type] = {}
+    found: dict[Adapter, int] = {}
     plain = True
-    for kind in types:
+    for number, kind in enumerate(types):
         if is_builtin(kind):
             plain = False
             continue
-        adapter = serving(kind)
-        found.setdefault(adapter, kind)
+        try:
+            adapter = serving(kind)
+        except BackendError as error:
+            raise BackendError(f"operand {number}: {error}") from error
+        found.setdefault(adapter, number)
         plain = plain and adapter.is_plain(kind)
     if len(found) > 1:
-        (first, one), (second, other), *_ = found.items()
-        raise BackendError(
-            f"the operands belong to two frameworks: {_named(one)} to {first.name} and {_named(other)} to "
-            f"{second.name}; convert one of them first"
-        )
+        one, other, *_ = [
+            f"operand {number} ({_named(types[number])}) to {each.name}" for each, number in found.items()
+        ]
+        raise BackendError(f"the operands belong to two frameworks: {one} and {other}; convert one of them first")
     return next(iter(found), None), plain
 
 
@@ -141,6 +151,29 @@ def is_known(kind: type) -> bool:
     return _adapter_of(kind) is not None
 
 
+@runtime_checkable
+class Stored(Protocol):
+    """What is read by slices: a dataset of HDF5, an array of Zarr, or anything of the kind."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __getitem__(self, box: Any, /) -> Any: ...
+
+
+def is_stored(array: Any) -> bool:
+    """Whether it is no framework's array and not sparse, but is read by slices."""
+    kind: type = type(array)
+    if is_builtin(kind) or is_known(kind) or adds_to_arrays(kind) or _lazy(kind) is not None or _is_sparse(kind):
+        return False
+    return isinstance(array, Stored) and not isinstance(array, type)
+
+
+def _is_sparse(kind: type) -> bool:
+    """Whether a type is of sparse matrices, as SciPy has them, which slices do not make dense."""
+    return hasattr(kind, "toarray") and hasattr(kind, "nnz")
+
+
 @lru_cache(maxsize=1024)
 def serving(kind: type) -> Adapter:
     """The backend for arrays of one type: that of the first of its base classes which a framework defines.
@@ -159,12 +192,22 @@ def serving(kind: type) -> Adapter:
         )
     if adds_to_arrays(kind):
         raise dropped(kind)
-    sliced = all(hasattr(kind, name) for name in ("shape", "dtype", "__getitem__"))
-    raise BackendError(
-        f"einsumx knows no framework for operands of type {_named(kind)}; convert them to arrays first "
-        f"(numpy.asarray), {'pass memory_limit= to have them read block by block, ' if sliced else ''}"
-        "or register a backend for them"
-    )
+    raise BackendError(f"einsumx knows no framework for operands of type {_named(kind)}; {_instead(kind)}")
+
+
+def _instead(kind: type) -> str:
+    """What to do about an operand of a type that is no array's."""
+    if kind is type(None):
+        return "None is no array: look at what returned it"
+    if issubclass(kind, str | bytes):
+        return "a text is no array: one equation stands first, with all subscripts, einsum('ij,jk->ik', a, b)"
+    if issubclass(kind, type | FunctionType | BuiltinFunctionType):
+        return "a function or a class is no array: call it, and pass what it returns"
+    if _is_sparse(kind):
+        return "it is sparse, and einsum takes dense arrays: x.toarray() makes one, with memory for all its zeros"
+    if issubclass(kind, AbstractSet | Iterator):
+        return "make a list of it, or an array, which has an order and a length"
+    return "convert them to arrays first (numpy.asarray), or register a backend for them"
 
 
 def adds_to_arrays(kind: type) -> bool:

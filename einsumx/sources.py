@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from einsumx.adapter import Adapter, Array
 from einsumx.bind import known_sizes
@@ -19,19 +19,9 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.pinned import Ring
 from einsumx.plan import Operand
 from einsumx.prepare import arrays_of, one_device
-from einsumx.registry import adds_to_arrays, get_backend, is_builtin, is_known, owner
+from einsumx.registry import backend_of, get_backend, is_builtin, is_stored, owner
 
-__all__ = ["Source", "Stored", "framework_of", "host_array", "is_host_array", "is_stored", "mapping", "sources"]
-
-
-@runtime_checkable
-class Stored(Protocol):
-    """What is read by slices: a dataset of HDF5, an array of Zarr, or anything of the kind."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-    def __getitem__(self, box: Any, /) -> Any: ...
+__all__ = ["Source", "framework_of", "host_array", "is_host_array", "mapping", "read_whole", "sources", "unread"]
 
 
 _FROM_FILES = 1e9
@@ -217,12 +207,6 @@ def is_host_array(array: Any) -> bool:
     return found is not None and found.name == "numpy"
 
 
-def is_stored(array: Any) -> bool:
-    """Whether it is no framework's array, but is read by slices."""
-    kind: type = type(array)
-    return not (is_builtin(kind) or is_known(kind) or adds_to_arrays(kind)) and isinstance(array, Stored)
-
-
 def framework_of(given: Sequence[Any], wanted: Adapter | None) -> tuple[Adapter, list[Any]]:
     """The framework that computes, and the operands: its own as plain arrays, the others as they came.
 
@@ -232,16 +216,43 @@ def framework_of(given: Sequence[Any], wanted: Adapter | None) -> tuple[Adapter,
         BackendError: the operands belong to two frameworks besides NumPy, or to none.
     """
     if wanted is None:
-        others = [array for array in given if not is_stored(array) and not is_host_array(array)]
-        others = [array for array in others if not is_builtin(type(array))]
-        wanted = arrays_of(others, None)[0] if others else get_backend("numpy")
+        kinds = [_kind_that_computes(number, array) for number, array in enumerate(given)]
+        wanted = backend_of(tuple(kinds))[0] or get_backend("numpy")
     own = [number for number, array in enumerate(given) if is_builtin(type(array)) or owner(array) is wanted]
     operands = list(given)
     if own:
-        _, plain = arrays_of([given[number] for number in own], wanted)
+        _, plain = arrays_of([given[number] for number in own], wanted, own)
         for number, array in zip(own, plain):
             operands[number] = array
     return wanted, operands
+
+
+def _kind_that_computes(number: int, array: Any) -> type:
+    """The type of an operand whose framework is to compute; that of a list where it leaves this to others."""
+    try:
+        return list if is_stored(array) or is_host_array(array) else type(array)
+    except BackendError as error:
+        raise BackendError(f"operand {number}: {error}") from error
+
+
+def read_whole(number: int, array: Any) -> Any:
+    """Operand ``number``, which is stored, as a NumPy array.
+
+    Raises:
+        BackendError: it cannot be read.
+    """
+    described = _described(number, array, get_backend("numpy"))
+    return host_array(array[tuple(slice(0, size) for size in described.shape)])
+
+
+def unread(number: int, array: Any) -> Any:
+    """A NumPy array with the shape and dtype of operand ``number``, which is stored, and with any elements.
+
+    Raises:
+        BackendError: it cannot be read.
+    """
+    described = _described(number, array, get_backend("numpy"))
+    return get_backend("numpy").empty(described.shape, described.dtype, "")
 
 
 def sources(

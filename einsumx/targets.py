@@ -13,12 +13,12 @@ from einsumx.backing import bytes_of_file, reserve, sync
 from einsumx.blocked import BlockedPlan, Box
 from einsumx.blocking import Landing
 from einsumx.dtypes import Casting, itemsize
-from einsumx.errors import BackendError, SizeError
+from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.fingerprints import PART, digest, parts_of_box
 from einsumx.outlets import Place, place
 from einsumx.prepare import check_out_dtype
-from einsumx.registry import get_backend, owner
-from einsumx.sources import is_host_array, is_stored, mapping
+from einsumx.registry import get_backend, is_stored, owner
+from einsumx.sources import is_host_array, mapping
 
 __all__ = ["Target", "landing", "target", "write"]
 
@@ -238,10 +238,11 @@ def _given(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Any], out: An
         raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
     if tuple(out.shape) != plan.shape:
         raise SizeError(
-            f"out= has shape {tuple(out.shape)} but the result has shape {plan.shape}\n  {plan.equation.text}"
+            f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(plan.shape)}\n"
+            f"  {excerpt(plan.equation.text)}"
         )
     dtype = (theirs or numpy).dtype_name(out.dtype)
-    check_out_dtype(adapter, plan.dtype, dtype, casting)
+    check_out_dtype(adapter, plan.dtype, dtype, casting, out.dtype)
     if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
         raise BackendError(f"out= is a {kind} that is open for reading alone")
     if theirs is None:

@@ -143,7 +143,7 @@ def test_order_is_an_error():
 
 
 def test_numpy_arrays_among_them_are_an_error_that_names_both():
-    with pytest.raises(einsumx.BackendError, match=r"to array_api and numpy\.ndarray to numpy"):
+    with pytest.raises(einsumx.BackendError, match=r"to array_api and operand 1 \(numpy\.ndarray\) to numpy"):
         einsumx.einsum("i,i->", strict.ones(2), np.ones(2))
 
 
@@ -198,10 +198,10 @@ def test_each_library_works_by_its_own_functions():
 
 def test_arrays_of_two_libraries_are_an_error_that_names_both_types():
     first, second = library("first_library"), library("second_library")
-    with pytest.raises(einsumx.BackendError, match=r"first_library\.core\..* and second_library\.core\."):
+    with pytest.raises(einsumx.BackendError, match=r"first_library\.core\..* and .*second_library\.core\."):
         einsumx.einsum("i,i->", first.asarray([1.0]), second.asarray([1.0]))
     run = einsumx.expression("i,i->", (1,), first.asarray([1.0]))
-    with pytest.raises(einsumx.BackendError, match=r"first_library\.core\..* and second_library\.core\."):
+    with pytest.raises(einsumx.BackendError, match=r"second_library\.core\..* and .*first_library\.core\."):
         run(second.asarray([1.0]))
     assert float(run([2.0]).inner) == float(run(first.asarray([2.0])).inner) == 2.0
 

@@ -397,6 +397,18 @@ def test_an_unknown_optimizer_is_refused(capsys):
     assert "no optimizer is called 'quick'" in capsys.readouterr().err
 
 
+def test_a_device_that_the_backend_cannot_have_is_refused(capsys):
+    assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--device", "cuda:0"]) == 2
+    assert "numpy has no device 'cuda:0', as its arrays are on cpu alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("label", ["\u202e", "\udcff"], ids=ascii)
+def test_an_equation_of_any_characters_is_explained(label):
+    done = run("explain", f"i{label},{label}k->ki", "20,30", "30,40", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"i{ascii(label)[1:-1]},{ascii(label)[1:-1]}k->ki")
+
+
 def test_operands_that_do_not_fit_in_memory_are_refused(capsys):
     assert main(["compare", "ab->b", "99999999,99999999", "--json"]) == 2
     assert "Unable to allocate" in capsys.readouterr().err

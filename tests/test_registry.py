@@ -135,7 +135,9 @@ def test_out_is_an_error_for_arrays_that_cannot_be_written(example):
 def test_arrays_of_two_frameworks_are_an_error_that_names_both(example):
     einsumx.register(example.backend.ADAPTER)
     lhs, _ = arrays(example)
-    with pytest.raises(einsumx.BackendError, match=r"numpy\.ndarray to numpy and einsumx_example\.ExampleArray to"):
+    with pytest.raises(
+        einsumx.BackendError, match=r"numpy\.ndarray\) to numpy and .*einsumx_example\.ExampleArray\) to"
+    ):
         einsumx.einsum("ij,jk->ik", np.ones((4, 2)), lhs)
 
 
@@ -377,6 +379,5 @@ def test_a_dataset_of_pytorch_is_read_as_what_is_stored():
         def __getitem__(self, box):
             return np.ones((2, 3))[box]
 
-    with pytest.raises(einsumx.BackendError, match=r"no framework for operands of type .*Rows"):
-        einsumx.einsum("ij->i", Rows())
+    assert einsumx.einsum("ij->i", Rows()).tolist() == [3.0, 3.0]
     assert einsumx.einsum("ij->i", Rows(), memory_limit="1 MB").tolist() == [3.0, 3.0]

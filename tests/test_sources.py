@@ -181,20 +181,6 @@ def test_a_file_that_cannot_be_read_is_the_systems_error() -> None:
         einsumx.einsum(EQUATION, Gone(a), b, memory_limit=LIMIT)
 
 
-def test_without_a_limit_what_is_sliced_is_an_error_that_names_the_limit() -> None:
-    class Dataset:
-        shape, dtype = (60, 70), np.dtype("float64")
-
-        def __getitem__(self, box: Any) -> Any:
-            return np.ones(self.shape)[box]
-
-    with pytest.raises(einsumx.BackendError, match=r"Dataset; convert .*, pass memory_limit= to have them read"):
-        einsumx.einsum(EQUATION, Dataset(), operands()[1])
-    with pytest.raises(einsumx.BackendError) as raised:
-        einsumx.einsum(EQUATION, object(), operands()[1])
-    assert "memory_limit" not in str(raised.value)
-
-
 def test_sparse_matrices_are_refused() -> None:
     sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(einsumx.BackendError, match="operand 0"):

@@ -10,7 +10,7 @@ from warnings import warn
 
 from einsumx.api import einsum
 from einsumx.caller import opens_block
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, shown
 from einsumx.mxnet.importing import load
 from einsumx.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.patching import Function, Name, Replacement, replacement
@@ -75,8 +75,8 @@ def _replacing(native: Function, operand: type) -> Function:
 def _say_native(equation: str) -> None:
     """Warn, once an equation, that MXNet's own einsum is used."""
     warn(
-        f"MXNet's own, slow einsum is recorded for {equation!r}: how many axes the ellipsis stands for is not known of "
-        "symbols without shapes; write labels in its place, or declare the variable's shape",
+        f"MXNet's own, slow einsum is recorded for {shown(equation)}: how many axes the ellipsis stands for is not "
+        "known of symbols without shapes; write labels in its place, or declare the variable's shape",
         stacklevel=4,
     )
 

@@ -1,0 +1,300 @@
+"""What keywords may be given: None for each, NumPy's scalars as Python's; operands that are stored, without a limit."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import BackendError, einsum, einsum_path, expression, plan
+from einsumx.limit import limit_bytes
+
+a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+EQUATION = "ij,jk->ik"
+
+KEYWORDS = (
+    "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
+    "progress", "resume",
+)  # fmt: skip
+
+
+# -- None ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_none_is_the_default_of_each_keyword(name):
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, **{name: None}), a @ b)
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, **{"memory_limit": "1 MB", name: None}), a @ b)
+
+
+def test_none_is_the_default_of_all_keywords_at_once():
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, **dict.fromkeys(KEYWORDS)), a @ b)
+    others = {**dict.fromkeys(KEYWORDS), "memory_limit": "1 MB"}
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, **others), a @ b)
+
+
+@pytest.mark.parametrize("name", ["backend", "device", "dtypes", "dtype", "casting", "optimize", "memory_limit", "out"])
+def test_none_is_the_default_of_each_keyword_of_plan(name):
+    shapes = (2, 3), (3, 4)
+    assert plan(EQUATION, *shapes, **{name: None}) == plan(EQUATION, *shapes)
+    if name != "memory_limit":
+        found = plan(EQUATION, *shapes, **{"memory_limit": "1 MB", name: None})
+        assert found == plan(EQUATION, *shapes, memory_limit="1 MB")
+
+
+@pytest.mark.parametrize("name", ["dtype", "casting", "optimize", "backend", "memory_limit"])
+def test_none_is_the_default_of_each_keyword_of_expression(name):
+    found = expression(EQUATION, (2, 3), b, **{name: None})
+    np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)
+
+
+def test_none_is_the_default_of_optimize_in_einsum_path():
+    assert einsum_path(EQUATION, a, b, optimize=None) == einsum_path(EQUATION, a, b)
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_none_is_the_default_behind_numpys_name(name):
+    with einsumx.patch("numpy"):
+        np.testing.assert_array_equal(np.einsum(EQUATION, a, b, **{name: None}), a @ b)
+    out = np.empty((2, 4))
+    with einsumx.patch("numpy"):
+        assert np.einsum(EQUATION, a, b, **{"out": out, **({} if name == "out" else {name: None})}) is out
+    np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_none_is_the_default_for_dask_arrays(name):
+    da = pytest.importorskip("dask.array")
+    found = einsum(EQUATION, da.from_array(a, chunks=2), da.from_array(b, chunks=2), **{name: None})
+    np.testing.assert_array_equal(found.compute(), a @ b)
+
+
+# -- NumPy's scalars, and values that look like others ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory_limit": np.int64(10**6)},
+        {"memory_limit": np.uint8(200)},
+        {"memory_limit": np.float32(0.5)},
+        {"memory_limit": np.str_("1 MB")},
+        {"memory_limit": float("inf")},
+        {"memory_limit": np.float64("inf")},
+        {"memory_limit": 10**30},
+        {"memory_limit": 1e6},
+        {"memory_limit": "1 MB", "progress": np.False_},
+        {"memory_limit": "1 MB", "devices": np.array(["cpu"])},
+        {"memory_limit": "1 MB", "device": np.str_("cpu")},
+        {"optimize": np.True_},
+        {"optimize": np.False_},
+        {"optimize": np.str_("greedy")},
+        {"optimize": (np.str_("greedy"), np.int64(1000))},
+        {"optimize": [np.array([0, 1])]},
+        {"optimize": np.array([[0, 1]]).tolist()},
+        {"order": np.str_("c")},
+        {"casting": np.str_("safe")},
+        {"dtype": np.str_("float64")},
+        {"backend": np.str_("numpy")},
+        {"progress": np.False_},
+        {"devices": []},
+        {"devices": ()},
+        {"device": ""},
+    ],
+    ids=str,
+)
+def test_numpys_scalars_are_taken_as_pythons(options):
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, **options), a @ b)
+
+
+def test_shapes_may_have_sizes_of_numpys():
+    found = plan(EQUATION, (np.int64(2), np.int8(3)), tuple(np.array([3, 4])))
+    assert found == plan(EQUATION, (2, 3), (3, 4))
+    assert all(type(size) is int for operand in found.operands for size in operand.shape)
+
+
+def test_a_value_that_is_equal_to_another_gets_no_result_of_its():
+    einsumx.cache_clear()
+    chain = a, b, b.T
+    einsum("ij,jk,kl->il", *chain, optimize=True)
+    einsum("ij,jk,kl->il", *chain, optimize=[(0, 1), (0, 1)])
+    for wrong in (1, 1.0, [(0, 1.0), (0, 1)], ("greedy", True)):
+        with pytest.raises(einsumx.PathError):
+            einsum("ij,jk,kl->il", *chain, optimize=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("device", "cuda"), ("devices", ["cuda"]), ("progress", print), ("progress", True), ("resume", "file"),
+     ("executor", ThreadPoolExecutor(1))],
+)  # fmt: skip
+def test_what_is_for_limits_is_refused_without_one(name, value):
+    with pytest.raises(ValueError, match=f"{name}=.* is for a contraction under memory_limit="):
+        einsum(EQUATION, a, b, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [("8GiB", 8 << 30), ("1.5 MB", 1_500_000), ("0.1 kB", 100), ("7", 7), (7.0, 7), ("0.1B", None), ("1" * 31, None),
+     ("1e9", None), ("-1", None), ("", None), ("inf", None), ("nan", None), ("１２", 12)],
+)  # fmt: skip
+def test_amounts_of_memory_are_exact(limit, count):
+    if count is None:
+        with pytest.raises(ValueError, match="is no amount of memory"):
+            limit_bytes(limit, lambda: None)
+    else:
+        assert limit_bytes(limit, lambda: None) == count
+
+
+# -- the order of bytes ---------------------------------------------------------------------------------------------
+
+SWAPPED = a.astype(a.dtype.newbyteorder())
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "under a limit"])
+def test_casting_no_refuses_another_order_of_bytes_as_numpy_does(options):
+    for equation, arrays, number in (
+        (EQUATION, (SWAPPED, b), 0),
+        ("ij,kj->ik", (a, SWAPPED), 1),
+        ("ij->i", (SWAPPED,), 0),
+    ):
+        with pytest.raises(BackendError, match=rf"operand {number} has dtype >f8, whose byte order casting='no'"):
+            einsum(equation, *arrays, casting="no", **options)
+        with pytest.raises(TypeError):
+            np.einsum(equation, *arrays, casting="no")
+        for casting in ("equiv", "safe"):
+            expected = np.einsum(equation, *arrays)
+            np.testing.assert_array_equal(einsum(equation, *arrays, casting=casting, **options), expected)
+
+
+def test_casting_no_refuses_an_out_of_another_order_of_bytes():
+    out = np.empty((2, 4), SWAPPED.dtype)
+    with pytest.raises(BackendError, match="casting='no' does not allow into an out= of >f8"):
+        einsum(EQUATION, a, b, out=out, casting="no")
+    with pytest.raises(TypeError):
+        np.einsum(EQUATION, a, b, out=out, casting="no")
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, out=out, casting="equiv"), a @ b)
+
+
+def test_casting_no_lets_a_view_be_one():
+    found = einsum("ij->ji", SWAPPED, casting="no")
+    assert np.shares_memory(found, SWAPPED)
+    assert found.dtype == np.einsum("ij->ji", SWAPPED, casting="no").dtype
+
+
+# -- what is stored, without a limit ----------------------------------------------------------------------------------
+
+
+class Dataset:
+    """What is read by slices, and counts how much of it is read."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype, self.read = values, values.shape, values.dtype, 0
+
+    def __getitem__(self, box):
+        found = self.values[box]
+        self.read += found.size
+        return found
+
+
+def test_stored_operands_are_read_once_beside_arrays_lists_and_one_another():
+    first, second = Dataset(a), Dataset(b)
+    np.testing.assert_array_equal(einsum(EQUATION, first, b), a @ b)
+    assert first.read == a.size
+    np.testing.assert_array_equal(einsum(EQUATION, a, second), a @ b)
+    np.testing.assert_array_equal(einsum(EQUATION, first, second), a @ b)
+    np.testing.assert_array_equal(einsum(EQUATION, first, b.tolist()), a @ b)
+    np.testing.assert_array_equal(einsum(first, [0, 1], second, [1, 2], [0, 2]), a @ b)
+    np.testing.assert_array_equal(einsum(EQUATION, first, second, backend="numpy", dtype="float64"), a @ b)
+    np.testing.assert_array_equal(einsum("ij->ji", Dataset(a)), a.T)
+    assert einsum("->", Dataset(np.float64(3.0).reshape(()))) == 3
+    np.testing.assert_array_equal(einsum("ij->i", Dataset(SWAPPED)), a.sum(1))
+    np.testing.assert_array_equal(expression(EQUATION, (2, 3), second)(first), a @ b)
+    np.testing.assert_array_equal(expression(EQUATION, (2, 3), (3, 4))(first, second), a @ b)
+    np.testing.assert_array_equal(plan(EQUATION, (2, 3), (3, 4))(first, b), a @ b)
+
+
+def test_a_plan_reads_nothing_of_what_is_stored():
+    first = Dataset(a)
+    assert plan(EQUATION, first, b) == plan(EQUATION, a, b)
+    assert einsum_path(EQUATION, first, b) == einsum_path(EQUATION, a, b)
+    assert first.read == 0
+
+
+def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        dataset = file.create_dataset("a", data=a)
+        expected = np.einsum(EQUATION, dataset, b)
+        np.testing.assert_array_equal(einsum(EQUATION, dataset, b), expected)
+        np.testing.assert_array_equal(einsum("ij,kj->ik", dataset, dataset), a @ a.T)
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.array(a, chunks=(1, 2))
+    np.testing.assert_array_equal(einsum(EQUATION, stored, b), expected)
+
+
+class Masked(Dataset):
+    def __getitem__(self, box):
+        return np.ma.masked_equal(self.values[box], 3)
+
+
+class Sideways(Dataset):
+    def __getitem__(self, box):
+        return self.values[box].ravel()
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        (Masked(a), "masked elements"),
+        (Sideways(a), r"slices of operand 0 \(.*Sideways\) are no arrays of its rank and dtype"),
+        (Dataset(np.array([["a"]])), r"operand 0 \(.*Dataset\) cannot be read: numpy: einsum needs numbers"),
+    ],
+    ids=["masked", "of another rank", "of texts"],
+)
+def test_what_is_stored_and_no_array_of_numbers_is_refused(stored, says):
+    with pytest.raises(BackendError, match=says):
+        einsum("ij->i", stored)
+
+
+def test_what_is_stored_is_not_brought_to_another_framework_unasked():
+    torch = pytest.importorskip("torch")
+    wanted = r"operand 0 \(.*Dataset\) is stored, .*not for torch; pass memory_limit=, or make an array of it first"
+    with pytest.raises(BackendError, match=wanted):
+        einsum(EQUATION, Dataset(a), torch.ones(3, 4, dtype=torch.float64))
+    with pytest.raises(BackendError, match=wanted):
+        einsum(EQUATION, Dataset(a), b.tolist(), backend="torch")
+    found = einsum(EQUATION, Dataset(a), torch.ones(3, 4, dtype=torch.float64), memory_limit="1 MB")
+    np.testing.assert_array_equal(found.numpy(), a @ np.ones((3, 4)))
+
+
+def test_what_is_stored_is_told_how_it_becomes_a_dask_array():
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(BackendError, match=r"operand 0 is stored; dask.array.from_array makes a Dask array of it"):
+        einsum(EQUATION, Dataset(a), da.ones((3, 4)))
+
+
+def test_a_stored_out_is_told_that_it_takes_a_limit():
+    out = Dataset(np.empty((2, 4)))
+    with pytest.raises(BackendError, match=r"out= is a Dataset, .*; pass memory_limit= to have the result written"):
+        einsum(EQUATION, a, b, out=out)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backend", "device"), [("numpy", "cuda:0"), ("numpy", "gpu"), ("cupy", "cpu"), ("mxnet", "cuda:0")]
+)
+def test_no_plan_is_made_for_a_device_that_the_framework_cannot_have(backend, device):
+    with pytest.raises(BackendError, match=f"{backend} has no device '{device}'"):
+        plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device)
+    with pytest.raises(BackendError, match=f"{backend} has no device '{device}'"):
+        plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device, memory_limit="1 MB")
+
+
+@pytest.mark.parametrize(
+    ("backend", "device"), [("numpy", "cpu"), ("cupy", "cuda:1"), ("torch", "cuda"), ("jax", "tpu:0"), ("mxnet", "gpu")]
+)
+def test_plans_are_made_for_devices_that_are_not_there(backend, device):
+    assert plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device).device == device

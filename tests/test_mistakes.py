@@ -1,0 +1,233 @@
+"""Typical mistakes of a first day: each error is of the right class, and says what is wrong, where, and what to do."""
+
+import re
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import (
+    BackendError,
+    EinsumxError,
+    EquationError,
+    PathError,
+    SizeError,
+    SublistError,
+    einsum,
+    expression,
+    plan,
+)
+
+a, b = np.ones((2, 3)), np.ones((3, 4))
+
+
+class Sparse:
+    """As SciPy's sparse matrices are: neither an array, nor made one by NumPy."""
+
+    shape, dtype, nnz = (3, 4), np.dtype("float64"), 1
+
+    def __getitem__(self, index):
+        return self
+
+    def toarray(self):
+        return np.eye(3, 4)
+
+
+class ForeignDtype:
+    """A dtype of a framework that is not there, as torch.float32 prints."""
+
+    def __repr__(self):
+        return "torch.float32"
+
+
+MISTAKES = [
+    # the equation
+    ('einsum("ij jk->ik", a, b)', EquationError, "1 subscript but 2 operands were given; commas separate subscripts"),
+    ('einsum("ij;jk->ik", a, b)', EquationError, "';' is no label: .*commas separate subscripts"),
+    ('einsum("ij*jk->ik", a, b)', EquationError, r"'\*' is no label: .*commas separate subscripts"),
+    ('einsum("ij,jk=ik", a, b)', EquationError, "'=' is no label: .*'->' stands before the output"),
+    ('einsum("ij,jk=>ik", a, b)', EquationError, "'>' that is not part of '->'"),
+    ('einsum("ij,jk>ik", a, b)', EquationError, "'>' that is not part of '->'"),
+    ('einsum("ij,jk- >ik", a, b)', EquationError, "'-' that is not part of '->'"),
+    ('einsum("ij,jk--ik", a, b)', EquationError, "'-' that is not part of '->'"),
+    ('einsum("ij,jk→ik", a, b)', SizeError, "operand 1 .*has 5 labels; '→' is a label.*write '->'"),
+    ('einsum("ij×jk->ik", a, b)', EquationError, "1 subscript but 2 .*'×' is a label.*write ','"),
+    ('einsum("ij，jk->ik", a, b)', EquationError, "1 subscript but 2 .*'，' is a label.*write ','"),
+    ('einsum("…j,jk->…k", np.ones((5, 2, 3)), b)', SizeError, r"3 axes.*2 labels; '…' is a label.*write '\.\.\.'"),
+    ('einsum("i1,1k->ik", a, b)', EquationError, "'1' is no label: .*numbers and names are labels in lists"),
+    ('einsum("i_j->ij", a)', EquationError, "'_' is no label: .*numbers and names are labels in lists"),
+    ('einsum("[ij],[jk]->[ik]", a, b)', EquationError, r"'\[' is no label: .*without brackets"),
+    ('einsum("batch dim, dim out -> batch out", a, b)', EquationError, r"each letter is a label: .*lists, .*'batch'"),
+    ('einsum("batch dim, dim out", a, b)', SizeError, r"8 labels; .*each letter is a label: .*\['batch', 'dim'\]"),
+    ('einsum("ij,jk->ik", a)', EquationError, "2 subscripts but 1 operand was given; each array is an operand"),
+    ('einsum("ij,jk->ik", a, b, b)', EquationError, "2 subscripts but 3 operands were given"),
+    ('einsum("ij,jk->ik")', EquationError, "2 subscripts but 0 operands were given"),
+    ('einsum("ij,jk->iik", a, b)', EquationError, "'i' stands twice in the output"),
+    ('einsum("ij,jk->iz", a, b)', EquationError, "'z' of the output stands in no operand"),
+    ('einsum("ij,jk->ik,jk", a, b)', EquationError, "the output has a comma"),
+    ('einsum("ij,jk->ik->ki", a, b)', EquationError, "a second '->'"),
+    ('einsum("ij..,jk->ik", a, b)', EquationError, "'.' that is not part of '...'"),
+    ('einsum(b"ij,jk->ik", a, b)', EquationError, "the equation is a text .*not the bytes b'ij,jk->ik'"),
+    ("einsum(None, a, b)", EquationError, "the equation is a text .*not None"),
+    ("einsum()", EquationError, "needs an equation and operands"),
+    ("einsum(a)", EquationError, "needs an equation and operands"),
+    # the forms
+    ("einsum(a, b)", SublistError, r"the sublist of operand 0 .*not an array of shape \(3, 4\); an equation as text"),
+    ('einsum(a, b, "ij,jk->ik")', SublistError, "the sublist of operand 0 .*an equation as text comes first"),
+    ('einsum(a, "ij", b, "jk")', SublistError, "the sublist of operand 0 must be a list or tuple of labels, not 'ij'"),
+    ("einsum(a, [0, 1], b)", SublistError, r"the sublist of the output .*not an array of shape \(3, 4\)"),
+    ("einsum(a, 0, b, 1)", SublistError, "the sublist of operand 0 must be a list or tuple of labels, not 0"),
+    ("einsum(a, [[0], [1]])", SublistError, r"label \[0\] in the sublist of operand 0 is not hashable"),
+    ("einsum(a, [0, float('nan')])", SublistError, "label nan in the sublist of operand 0 is not equal to itself"),
+    ("einsum(a, [0, 1], b, [1, 2], [0, 3])", EquationError, "label 3 of the output sublist"),
+    ('einsum("ij", "jk", a, b)', BackendError, "operand 0: .*builtins.str; a text is no array: one equation stands"),
+    # operands
+    ('einsum("ij,jk->ik", a, None)', BackendError, "operand 1: .*NoneType; None is no array"),
+    ('einsum("ij,jk->ik", a, "b")', BackendError, "operand 1: .*str; a text is no array"),
+    ('einsum("ij,jk->ik", a, np.ones)', BackendError, "operand 1: .*function; a function or a class is no array"),
+    ('einsum("ij,jk->ik", a, np.float64)', BackendError, "operand 1: .*type; a function or a class is no array"),
+    ('einsum("i,i->i", a[0], {1, 2, 3})', BackendError, "operand 1: .*set; make a list of it"),
+    ('einsum("i->", iter([1, 2]))', BackendError, "operand 0: .*list_iterator; make a list of it"),
+    ('einsum("ij,jk->ik", a, {0: b})', BackendError, "operand 1: .*builtins.dict; convert them"),
+    ('einsum("ij,jk->ik", a, Sparse())', BackendError, r"operand 1: .*Sparse; it is sparse.*x\.toarray\(\)"),
+    ('einsum("ij,jk->ik", a, Sparse(), memory_limit="1 MB")', BackendError, r"operand 1: .*sparse.*x\.toarray\(\)"),
+    ('einsum("ij->j", np.array([["1", "2"]]))', BackendError, "operand 0: .*needs numbers, not dtype <U1"),
+    ('einsum("ij,ij->", a, np.ma.ones((2, 3)))', BackendError, r"operand 1: .*masks.*x\.filled\(0\)"),
+    ('einsum("ij,jk->ik", a, a)', SizeError, r"'j' has size 3 in operand 0 \(axis 1\) but size 2 in operand 1"),
+    ('einsum("ijk,jk->ik", a, b)', SizeError, r"operand 0 has 2 axes, shape \(2, 3\), but its subscript has 3 labels"),
+    ('einsum("ii->i", a)', SizeError, "a diagonal needs equal sizes"),
+    # out= and order=
+    ('einsum("ij,jk->ik", a, b, out=np.ones((2, 3)))', SizeError, r"out= has shape \(2, 3\) but .* \(2, 4\)"),
+    ('einsum("ij,jk->ik", a, b, out=(2, 4))', BackendError, "out= is a tuple"),
+    ('einsum("ij,jk->ik", a, b, out="c")', BackendError, "out= is a str"),
+    ('einsum("ij,jk->ik", a, b, out=np.float64)', BackendError, "out= is a type, .*arrays of numpy$"),
+    ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), int))', BackendError, "float64, .*out= of int64; pass a looser"),
+    ('einsum("ij,jk->ik", a, b, order="Z")', ValueError, "order must be one of 'K', 'C', 'F', 'A', not 'Z'"),
+    ('einsum("ij,jk->ik", a, b, order=b"C")', ValueError, "order must be one of 'K', 'C', 'F', 'A', not b'C'"),
+    # dtype= and casting=
+    ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "numpy has no dtype 'flot32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is no dtype .*dtype='float32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=[])', BackendError, r"dtype=\[\] is no dtype .*dtype='float32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is another .*dtype='float32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=np.float32)', BackendError, "operand 0 has dtype float64, .*pass a looser"),
+    ('einsum("ij,jk->ik", a, b, casting="never")', ValueError, "casting must be one of .*not 'never'"),
+    ('einsum("ij,jk->ik", a, b, casting=["safe"])', ValueError, r"casting must be one of .*not \['safe'\]"),
+    # optimize=
+    ('einsum("ij,jk->ik", a, b, optimize="fastest")', PathError, "no optimizer is called 'fastest'; try 'auto'"),
+    ('einsum("ij,jk->ik", a, b, optimize=1)', PathError, "optimize= takes an optimizer or its name.*not 1"),
+    ('einsum("ij,jk->ik", a, b, optimize=[(0, 1), (0, 1)])', PathError, "step 1 .*1 is left"),
+    ('einsum("ij,jk->ik", a, b, optimize=[0, 1])', PathError, r"a step .* is a tuple of positions such as \(0, 1\)"),
+    ('einsum("ij,jk->ik", a, b, optimize=((0, [1]),))', PathError, r"a step .*, not \(0, \[1\]\)"),
+    ('einsum("ij,jk->ik", a, b, optimize=einsumx.einsum_path("ij,jk->ik", a, b))', PathError, "pass the first alone"),
+    ('einsumx.einsum_path("ij,jk->ik", a, b, optimize="optmal")', PathError, "no optimizer is called 'optmal'"),
+    # backend=, device=, and what is for limits alone
+    ('einsum("ij,jk->ik", a, b, backend="nupy")', BackendError, "no backend is called 'nupy'; there are numpy, torch"),
+    ('einsum("ij,jk->ik", a, b, backend=np)', BackendError, "named by texts, such as 'numpy', not by <module 'numpy'"),
+    ('einsum("ij,jk->ik", a, b, backend=[])', BackendError, r"named by texts, such as 'numpy', not by \[\]"),
+    ('einsum("ij,jk->ik", a, b, optimise=True)', TypeError, "unexpected keyword argument 'optimise'"),
+    ('einsum("ij,jk->ik", a, b, device="cuda")', ValueError, "device='cuda' is for a contraction under memory_limit="),
+    ('einsum("ij,jk->ik", a, b, device=0)', TypeError, "device= is the name of a device, such as 'cuda:0', not 0"),
+    ('einsum("ij,jk->ik", a, b, devices="cpu")', TypeError, "devices= is a list of names of devices.*not 'cpu'"),
+    ('einsum("ij,jk->ik", a, b, devices=2)', TypeError, "devices= is a list of names of devices.*not 2"),
+    ('einsum("ij,jk->ik", a, b, progress="yes")', TypeError, "progress= is True, or a function .*not 'yes'"),
+    ('einsum("ij,jk->ik", a, b, resume=3)', TypeError, "resume= is the name of a file, not 3"),
+    ('einsum("ij,jk->ik", a, b, memory_limit="1 MB", resume="")', TypeError, "resume= is the name of a file, not ''"),
+    ('einsum("ij,jk->ik", a, b, memory_limit="1 G")', ValueError, "'1 G' is no amount of memory; write '8GiB'"),
+    ('einsum("ij,jk->ik", a, b, memory_limit=2.5)', ValueError, "2.5 is neither bytes, .*nor a fraction"),
+    ('einsum("ij,jk->ik", a, b, memory_limit=0)', ValueError, "memory_limit=0 must be positive"),
+    ('einsum("ij,jk->ik", a, b, memory_limit="0.5")', ValueError, "'0.5' is no amount of memory"),
+    ('einsum("ij,jk->ik", a, b, memory_limit="9" * 400)', ValueError, r"99 \[\.\.\.\] 99.* is no amount of memory"),
+    ('einsum("ij,jk->ik", a, b, memory_limit=float("nan"))', ValueError, "memory_limit=nan must be positive"),
+    ('einsum("ij,jk->ik", a, b, memory_limit=True)', TypeError, "a number of bytes.*not True"),
+    ('einsum("ij,jk->ik", a, b, memory_limit=b"1 MB")', TypeError, "a number of bytes.*not b'1 MB'"),
+    ('einsum("ij,jk->ik", a, b, memory_limit="1 MB", executor=4)', TypeError, "executor= is an Executor.*not 4"),
+    # shapes
+    ('plan("ij,jk->ik", 2, 3)', SizeError, r"operand 0 is 2, where a shape .*tuple of sizes, such as \(2, 3\)"),
+    ('plan("ij,jk->ik", (2, 3), [3, 4])', SizeError, r"operand 1 is \[3, 4\], where a shape .*tuple of sizes"),
+    ('plan("ij,jk->ik", (2, 3.0), (3, 4))', SizeError, r"integers, not 3\.0: \(2, 3\.0\)"),
+    ('plan("ij,jk->ik", (2, None), (3, 4))', SizeError, r"a shape \(2, None\) has a size that is not known"),
+    ('plan("ij,jk->ik", (2, -1), (3, 4))', SizeError, r"no negative sizes: \(2, -1\)"),
+    ('plan("ij,jk->ik", (2, 3), "3,4")', BackendError, "operand 1: .*a text is no array"),
+    ('plan("ij,jk->ik", (2, 3), (3, 4), dtypes=float)', BackendError, "dtypes= has <class 'float'>; .*'float32'"),
+    ('plan("ij,jk->ik", (2, 3), (3, 4), dtypes="flot")', BackendError, "dtypes= has 'flot'; .*'float32'"),
+    ('plan("ij,jk->ik", (2, 3), (3, 4), device="cuda:0")', BackendError, "numpy has no device 'cuda:0', .* cpu alone"),
+    ('plan("ij,jk->ik", (2, 3), (3, 4), device="gpu", backend="cupy")', BackendError, "cupy has no device 'gpu'"),
+    ('plan("ij,jk->ik", (2, 3), (3, 4))(a, None)', BackendError, "operand 1: .*None is no array"),
+    ('expression("ij,jk->ik", 2, 3)', SizeError, "operand 0 is 2, where a shape .*tuple of sizes"),
+    ('expression("ij,jk->ik", a, b)', EquationError, "every operand is constant.*shapes, which are tuples"),
+    ('expression("ij,jk->ik", (2, 3), b, casting="bad")', ValueError, "casting must be one of .*not 'bad'"),
+    ('expression("ij,jk->ik", (2, 3), b)(a, b)', SizeError, "takes 1 operands, not 2"),
+    ('expression("ij,jk->ik", a, (3, 4))(None)', BackendError, "operand 1: .*None is no array"),
+    ("einsumx.patch(np)", BackendError, "named by texts, such as 'numpy', not by <module 'numpy'"),
+]
+
+
+if np.lib.NumpyVersion(np.__version__) >= "1.24.0":  # before, NumPy made an array of objects, with a warning
+    MISTAKES += [
+        ('einsum("ij,jk->ik", [a, b])', BackendError, r"operand 0, a list: .*einsum\(equation, \*arrays\)"),
+        ('einsum("ij->j", [[1, 2], [3]])', BackendError, "operand 0, a list"),
+        ('plan("ij,jk->ik", (2, 3), (3, 4))([a, b])', BackendError, "operand 0, a list"),
+    ]
+
+
+@pytest.mark.parametrize(("call", "kind", "says"), MISTAKES, ids=[call for call, _, _ in MISTAKES])
+def test_a_mistake_is_told_by_what_is_wrong_where_and_what_to_do(call, kind, says):
+    with pytest.raises(kind) as raised:
+        eval(call, globals())
+    message = str(raised.value)
+    assert re.search(says, message, re.DOTALL), message
+    assert isinstance(raised.value, EinsumxError) or type(raised.value) in (ValueError, TypeError)
+    assert len(message) < 700
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_that_was_shut_down_is_refused_before_any_work(make, tmp_path):
+    pool = make(1)
+    pool.shutdown()
+    out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", "float64", (2, 4))
+    resume = tmp_path / "journal"
+    with pytest.raises(ValueError, match="executor= was shut down and takes no more work; make another one"):
+        einsum("ij,jk->ik", a, b, out=out, memory_limit="1 MB", executor=pool, resume=resume)
+    assert not out.any()
+    assert not resume.exists()
+
+
+def test_scipys_sparse_matrices_are_refused_with_what_makes_them_dense():
+    sparse = pytest.importorskip("scipy.sparse")
+    for matrix in (sparse.csr_matrix(b), sparse.coo_matrix(b), sparse.csr_array(b)):
+        with pytest.raises(BackendError, match=r"operand 1: .*it is sparse, .*x\.toarray\(\)"):
+            einsum("ij,jk->ik", a, matrix)
+        assert einsum("ij,jk->ik", a, matrix.toarray()).shape == (2, 4)
+
+
+def test_dtypes_of_another_framework_are_named():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BackendError, match=r"dtype=torch\.float32 is another .*; for numpy, name it: dtype='float32'"):
+        einsum("ij->j", a, dtype=torch.float32)
+    for dtype in (np.float32, np.dtype("float32")):
+        with pytest.raises(BackendError, match=r"is another framework's; for torch, name it: dtype='float32'"):
+            einsum("ij->j", torch.ones(2, 3), dtype=dtype)
+
+
+def test_two_frameworks_are_told_by_their_operands():
+    torch = pytest.importorskip("torch")
+    wanted = r"operand 1 \(numpy\.ndarray\) to numpy and operand 2 \(torch\.Tensor\) to torch; convert one"
+    with pytest.raises(BackendError, match=wanted):
+        einsum("i,j,k->", [1.0], a[0], torch.ones(3))
+    with pytest.raises(BackendError, match=r"operand 0 \(numpy\.ndarray\) .*operand 1 \(torch\.Tensor\)"):
+        expression("i,j->", (3,), torch.ones(3))(a[0])
+
+
+def test_a_limit_that_is_too_small_names_one_that_does_in_a_unit_as_well():
+    rows, columns = np.ones((3000, 5)), np.ones((5, 4000))
+    with pytest.raises(einsumx.MemoryLimitError) as raised:
+        einsum("ij,jk->ik", rows, columns, memory_limit="1 MB")
+    said = re.search(
+        r"within 1 MB; the smallest memory_limit= is (\d+) bytes \((\d+\.?\d* MB)\), of which 96 MB hold the result",
+        str(raised.value),
+    )
+    for limit in (int(said[1]), said[2]):
+        plan("ij,jk->ik", rows, columns, memory_limit=limit)
+    out = np.empty((3000, 4000))
+    assert einsum("ij,jk->ik", rows, columns, memory_limit="1 MB", out=out) is out
