@@ -255,7 +255,7 @@ def _text(pattern: re.Pattern[str] | None) -> Check:
     def check(value: Any, _: Seen) -> None:
         if type(value) is not str:
             raise _Wrong(f"{shown(value)} is not text")
-        if _SURROGATES.search(value) or (pattern and not pattern.fullmatch(value)):
+        if not pattern.fullmatch(value) if pattern else _SURROGATES.search(value):
             raise _Wrong(f"{shown(value)} is not a text that this field can have")
 
     return check
@@ -312,11 +312,19 @@ def shown(value: Any) -> str:
 
 # -- plans ----------------------------------------------------------------------------------------------------------
 
-_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{0,300}"
+_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{0,300}"
+_EQUATION = r"(?s:.*)"  # any character may be a label, surrogates too
 _DTYPE = r"(bool|object|(u?int|b?float|complex)\d{1,3}(_[a-z0-9]{1,20})?)"
 
 PLAN = Fields(
-    {"backend": _LINE, "device": _LINE, "reason": _LINE, "dtype": _DTYPE, "compute_dtype": _DTYPE},
+    {
+        "equation": _EQUATION,
+        "backend": _LINE,
+        "device": _LINE,
+        "reason": _LINE,
+        "dtype": _DTYPE,
+        "compute_dtype": _DTYPE,
+    },
     signed=("strides",),
     axes=("shape", "strides", "axes"),
     free=("limit",),

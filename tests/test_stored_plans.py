@@ -247,7 +247,7 @@ FIELDS = {
     "an equation that is null": replaced("product", None, "equation"),
     "an equation that is a list": replaced("product", ["ij", "kj"], "equation"),
     "an equation that cannot be read": replaced("product", "ij,kj->k!", "equation"),
-    "an equation with lone surrogates": replaced("product", "\ud800j,kj->k\ud800", "equation"),
+    "a device with a lone surrogate": replaced("product", "\ud800", "device"),
     "an equation of fewer operands": replaced("product", "ij->ji", "equation"),
     "an equation of too many labels": replaced("product", "i" * 1_000_000 + ",kj->ki", "equation"),
     "a dtype that there is not": replaced("product", "float33x", "dtype"),
