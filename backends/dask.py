@@ -64,6 +64,8 @@ def einsum(
     options = options_of(adapter, dtype, casting, optimize)
     result = result_dtype(adapter, described, options)
     compute = dict(adapter.cpu.widen).get(result, result)
+    if 0 in sized.sizes and not any(isnan(size) for array in arrays for size in array.shape):
+        return da.zeros_like(arrays[0], dtype=adapter.dtype(result), shape=sized.shape, chunks="auto")
 
     terms = [_without_broadcast(array, term, sized.sizes) for array, term in zip(arrays, sized.inputs)]
     terms = [(_alike(array, term), term) for array, term in terms]

@@ -31,7 +31,7 @@ class EquationError(EinsumxError, ValueError):
 
 
 class SublistError(EquationError, TypeError):
-    """A sublist that is no list of labels, or a label that is not hashable."""
+    """An equation, a sublist or a label of the wrong type."""
 
 
 class SizeError(EinsumxError, ValueError):

@@ -17,7 +17,7 @@ from einsumx.adapter import Adapter, Array, Run, Signature
 from einsumx.bind import SizedEquation, bind
 from einsumx.cost import returns_view
 from einsumx.dtypes import Casting
-from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, EquationError, SizeError, SublistError, excerpt, shown
 from einsumx.execute import executable
 from einsumx.explain import tell_plan
 from einsumx.layout import contiguous
@@ -89,7 +89,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     """Tell an equation from its operands, in text form or in sublist form.
 
     Raises:
-        EquationError: neither form.
+        EquationError: neither form; a SublistError, where it is of a wrong type.
 
     >>> split(["ij->ji", 5]), split([5, [0, 1], [1, 0]])
     (('ij->ji', [5]), ((((0, 1),), (1, 0)), [5]))
@@ -98,7 +98,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
         return operands[0], list(operands[1:])
     if len(operands) > 1 and (operands[0] is None or isinstance(operands[0], bytes | bytearray)):
         found = "None" if operands[0] is None else f"the bytes {shown(operands[0])}"
-        raise EquationError(f"the equation is a text such as 'ij,jk->ik', not {found}")
+        raise SublistError(f"the equation is a text such as 'ij,jk->ik', not {found}")
     if len(operands) < 2:
         raise EquationError(
             "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"

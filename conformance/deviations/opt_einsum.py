@@ -136,7 +136,13 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             sometimes=True,
         ),
         Deviation(
-            "zero sizes/i,j,j-> *",
+            """
+            zero sizes/i,j,j-> *
+            zero sizes/i,j,k-> *:inf *
+            zero sizes/i,j,k-> *:nan *
+            zero sizes/ij,jk,kl-> *:inf *
+            zero sizes/ij,jk,kl-> *:nan *
+            """,
             "opt_einsum sums an operand's own axes first, so that an infinity meets the 0 of an empty sum.",
         ),
     ),
@@ -257,6 +263,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             MATRIX_PRODUCTS
             + """
             broadcasting/abc,cd,bd->a * bool
+            !layouts/i,i-> * bool equal terms
             zero sizes/i,i-> * bool
             """,
             "PyTorch has no matrix product of bools, nor of unsigned integers of 16 bits or more.",
@@ -271,7 +278,11 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         Deviation(
             """
             zero sizes/i,j,j-> *
+            zero sizes/i,j,k-> *:inf *
+            zero sizes/i,j,k-> *:nan *
             zero sizes/i,j-> *
+            zero sizes/ij,jk,kl-> *:inf *
+            zero sizes/ij,jk,kl-> *:nan *
             zero sizes/i,j->j *:inf *
             zero sizes/i,j->j *:nan *
             zero sizes/ik,jk->j *

@@ -54,6 +54,18 @@ INTEGER_SUMS = """
     larger sizes/ijk->kj * int8
     layouts/ij->j * bool
     layouts/ij->j * int32
+    layouts/i,j,k-> * bool equal terms
+    layouts/i,j,k-> * int8 equal terms
+    layouts/i,j,k-> * uint8 equal terms
+    layouts/i,j-> * bool equal terms
+    layouts/i,j-> * int8 equal terms
+    layouts/i,j-> * uint8 equal terms
+    layouts/i-> * bool equal terms
+    layouts/i-> * int8 equal terms
+    layouts/i-> * uint8 equal terms
+    layouts/ij->j * bool equal terms
+    layouts/ij->j * int8 equal terms
+    layouts/ij->j * uint8 equal terms
     no axes/...-> * bool
     no axes/ij-> * bool
     zero sizes/i,j->j * bool
@@ -116,6 +128,10 @@ MATRIX_PRODUCTS = """
     !larger sizes/ij->ji *
     !larger sizes/ijk->jik *
     !larger sizes/ijk->kj *
+    layouts/i,i-> * bool equal terms
+    layouts/i,ij,jk->k * bool equal terms
+    layouts/i,ij->j * bool equal terms
+    layouts/ij,ik->jk * bool equal terms
     layouts/ij,jk->ik * bool
     no axes/,ij,jk->ik * bool
     no axes/i,i-> * bool
