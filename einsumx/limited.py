@@ -313,7 +313,8 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
         return
     why = "out= was made anew or changed since"
     if journal.was != name:
-        why = f"out= is {name or 'an array without a name'}, and they were written to {excerpt(journal.was) or 'another'}"
+        was = excerpt(journal.was) or "another"
+        why = f"out= is {name or 'an array without a name'}, and they were written to {was}"
     warnings.warn(
         f"{len(differing)} of the {recorded} finished blocks that resume={file!r} names are not in out= as they were "
         f"written, and are computed again; {why}",
