@@ -64,7 +64,7 @@ def install(session: nox.Session, *requirements: str) -> None:
 
 
 def test(session: nox.Session, *options: str) -> None:
-    """Run all tests that the environment has what they need for, or those that pytest's options select, on all cores."""
+    """Run all tests that the environment has what they need for, or those that the options select, on all cores."""
     session.run("pytest", "-n", "auto", *options, *session.posargs)
 
 
