@@ -144,7 +144,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has 
 
 FORK = """
 import warnings
-warnings.simplefilter("ignore")  # Python warns of any fork beside threads
+warnings.filterwarnings("ignore", ".*fork")  # Python warns of any fork beside threads
 
 def forked(work, seconds=30):
     child = os.fork()

@@ -472,7 +472,7 @@ def test_what_the_end_of_a_process_leaves_of_a_journal_is_gone_on_with(
     assert header(text)["operands"] == header(valid)["operands"]
     file.write_text(content(text))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", RuntimeWarning)
         finished(out, file)
     assert is_right(out)
 
@@ -619,7 +619,6 @@ def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork")  # of other libraries' threads; the child only waits
 def test_a_child_that_outlives_a_run_does_not_hold_its_journal(tmp_path: Path) -> None:
     children = []
