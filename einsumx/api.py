@@ -187,10 +187,11 @@ def einsum(
             devices=devices,
             progress=progress,
         )
-    limited = {"device": device, "devices": devices, "executor": executor, "progress": progress, "resume": resume}
-    for name, value in limited.items():
-        if value is not None and value not in (False, "", ()):
-            raise ValueError(f"{name}={shown(value)} is for a contraction under memory_limit=, and there is none")
+    if device or devices or executor is not None or progress is not False or resume is not None:
+        limited = {"device": device, "devices": devices, "executor": executor, "progress": progress, "resume": resume}
+        for name, value in limited.items():
+            if value is not None and value not in (False, "", ()):
+                raise ValueError(f"{name}={shown(value)} is for a contraction under memory_limit=, and there is none")
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     if not (dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize):
@@ -313,12 +314,9 @@ def _check_device_kind(adapter: Adapter, device: str) -> None:
         raise BackendError(f"{adapter.name} has no device {shown(device)}, as its arrays are on {there} alone")
 
 
-_NO_DEVICES: tuple[str, ...] = ()
-
-
 def _as_devices(devices: Any) -> tuple[str, ...]:
     """What is given for ``devices=``; None asks for the default."""
-    if devices is None or devices is _NO_DEVICES:
+    if devices is None or (isinstance(devices, tuple) and not devices):
         return ()
     if isinstance(devices, Iterable) and not isinstance(devices, str):
         names = tuple(map(as_python, devices))
