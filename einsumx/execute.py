@@ -9,7 +9,7 @@ from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run
 from einsumx.cost import last_uses, slot_dtypes
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, shown
 from einsumx.ops import Op, sources
 from einsumx.plan import Plan
 from einsumx.verify import replay
@@ -100,7 +100,7 @@ def _function(
 def _named(letter: str, slot: int) -> str:
     """A variable of the code; nothing but a number gets into its name."""
     if type(slot) is not int:
-        raise EinsumxError(f"a slot of a plan must be an int, not {slot!a:.80}")
+        raise EinsumxError(f"a slot of a plan must be an int, not {shown(slot)}")
     return f"{letter}{slot}"
 
 

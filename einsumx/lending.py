@@ -17,7 +17,7 @@ from weakref import finalize
 
 from einsumx import files
 from einsumx.backing import reserve
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
 from einsumx.sources import Source, mapping
@@ -57,7 +57,7 @@ class Mapped:
         """The array in its file; what is written to one that is not ``writable`` stays in this process."""
         np = get_backend("numpy").xp
         if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}", self.dtype):
-            raise BackendError(f"a worker cannot read dtype {self.dtype!a:.80} from a file")
+            raise BackendError(f"a worker cannot read dtype {shown(self.dtype)} from a file")
         try:
             with files.open_regular(self.path, writable=writable) as file:
                 # An operand is not opened read-only, as frameworks warn of such arrays; nobody writes to it.

@@ -313,11 +313,11 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
         return
     why = "out= was made anew or changed since"
     if journal.was != name:
-        was = excerpt(journal.was) or "another"
-        why = f"out= is {name or 'an array without a name'}, and they were written to {was}"
+        here, before = excerpt(name) or "an array without a name", excerpt(journal.was) or "another"
+        why = f"out= is {here}, and they were written to {before}"
     warnings.warn(
-        f"{len(differing)} of the {recorded} finished blocks that resume={file!r} names are not in out= as they were "
-        f"written, and are computed again; {why}",
+        f"{len(differing)} of the {recorded} finished blocks that resume={shown(file)} names are not in out= as they "
+        f"were written, and are computed again; {why}",
         RuntimeWarning,
         stacklevel=6,
     )

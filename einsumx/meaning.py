@@ -19,7 +19,7 @@ from typing import TypeAlias
 from einsumx.bind import SizedEquation, bind, label_names
 from einsumx.cost import layouts, slot_dtypes
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError, EinsumxError, excerpt, shown
 from einsumx.layout import contiguous, reshaped
 from einsumx.ops import (
     Cast,
@@ -40,6 +40,7 @@ from einsumx.ops import (
 )
 from einsumx.parse import parse_text
 from einsumx.plan import Operand, Path, Plan
+from einsumx.registry import get_backend
 from einsumx.strict import MOST_AXES, PLAN
 from einsumx.traits import Traits
 from einsumx.verify import between, replay, verify
@@ -160,7 +161,7 @@ def check_meaning(plan: Plan) -> None:
         equation = bind(parsed, shapes)
         slots = verify(plan)
         if parsed.text != plan.equation:
-            raise _Refusal(f"the equation is not in the form {parsed.text:.200}")
+            raise _Refusal(f"the equation is not in the form {excerpt(parsed.text)}")
         if equation.shape != plan.shape:
             raise _Refusal(f"the result of the equation has shape {equation.shape}")
         _check_sizes(plan, slots)
@@ -172,7 +173,7 @@ def check_meaning(plan: Plan) -> None:
         else:
             _Replay(plan, equation).check()
     except _Refusal as refusal:
-        raise EinsumxError(f"the ops of this plan do not compute {plan.equation:.200}: {refusal}") from None
+        raise EinsumxError(f"the ops of this plan do not compute {excerpt(plan.equation)}: {refusal}") from None
 
 
 def _check_terms(plan: Plan) -> None:
@@ -184,14 +185,14 @@ def _check_terms(plan: Plan) -> None:
 
 def _check_sizes(plan: Plan, shapes: Mapping[int, Sequence[int]]) -> None:
     """No array, and nothing that the framework's own einsum loops over, is too large to be counted."""
-    spans = [(slot, shape) for slot, shape in shapes.items()]
+    spans = list(shapes.items())
     for op in plan.ops:
         if isinstance(op, Native):
             terms = op.equation.partition("->")[0].split(",")
             sizes = {label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])}
             spans.append((op.out, list(sizes.values())))
-    for slot, sizes_of in spans:
-        if prod(sizes_of) > _LARGE:
+    for slot, span in spans:
+        if prod(span) > _LARGE:
             raise _Refusal(f"%{slot} has more elements than any array")
 
 
@@ -253,8 +254,6 @@ def _wider(plan: Plan) -> set[str]:
             found = {name for name in NAMED if kind(name) in "iu" and itemsize(name) >= itemsize(dtype)}
         case _:
             found = set()
-    from einsumx.registry import get_backend
-
     with suppress(BackendError):  # a plan may be for a backend that is not here
         traits = get_backend(plan.backend).traits(plan.device)
         found |= {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == dtype}
@@ -334,7 +333,7 @@ class _Replay:
         wanted = prod([sizes[label] for label in left if is_counted and not self._users[label]])
         for label in left:
             if self._users[label] or self._count % (sizes[label] if is_counted else 1):
-                raise _Refusal(f"nothing sums over label {label_names(self._equation)[label]!r}")
+                raise _Refusal(f"nothing sums over label {shown(label_names(self._equation)[label])}")
         if self._count != wanted:
             raise _Refusal(f"they sum {self._count} equal terms, not {wanted}")
 
@@ -457,4 +456,4 @@ def _native(op: Native, read: Sequence[_Value]) -> tuple[tuple[Axis, ...], list[
 
 
 def _said(op: Op) -> str:
-    return f"{op!s:.200}"
+    return excerpt(str(op))

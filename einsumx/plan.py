@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx import ops as _ops
 from einsumx.dtypes import itemsize
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, shown
 
 if TYPE_CHECKING:
     from einsumx.draw import Drawing
@@ -200,10 +200,10 @@ class Plan:
             EinsumxError: the text is not such a plan, or the plan does not compute its equation.
         """
         from einsumx.meaning import check_meaning
-        from einsumx.strict import PLAN, made, parse, shown
+        from einsumx.strict import PLAN, made, parse
 
         if isinstance(text, PathLike):
-            raise EinsumxError(f"from_json takes the text of a plan, not {text!a:.200}; pass its read_text()")
+            raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass its read_text()")
         if not isinstance(text, str):
             raise EinsumxError(f"from_json takes the text of a plan, not {type(text).__name__}")
         try:

@@ -18,8 +18,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from einsumx.errors import shown
 from einsumx.files import read_text, write_text
-from einsumx.strict import Fields, parse, shown
+from einsumx.strict import Fields, parse
 from einsumx.threads import get_num_threads
 
 if TYPE_CHECKING:

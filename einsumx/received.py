@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from einsumx.blocked import BlockedPlan
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, excerpt
 from einsumx.pieces import Piece, terms_of
 from einsumx.stages import Stage
 from einsumx.strict import PLAN
@@ -43,7 +43,7 @@ def check_job(job: Job) -> None:
         and all(_stage_fits(stage, count, labels) for stage in _stages(cut.root))
     )
     if not fits:
-        raise EinsumxError(f"a worker received a plan that contradicts itself; {_SAME}\n  {equation.text:.200}")
+        raise EinsumxError(f"a worker received a plan that contradicts itself; {_SAME}\n  {excerpt(equation.text)}")
 
 
 def check_piece(plan: BlockedPlan, piece: Piece) -> None:
@@ -60,7 +60,7 @@ def check_piece(plan: BlockedPlan, piece: Piece) -> None:
         and all(number < counts[label] for label, number in piece.place.items())
         and piece.start < piece.stop <= terms_of(plan)
     ):
-        raise EinsumxError(f"a worker received a piece that is not part of the plan\n  {plan.equation.text:.200}")
+        raise EinsumxError(f"a worker received a piece that is not part of the plan\n  {excerpt(plan.equation.text)}")
 
 
 def _check_types(value: BlockedPlan | Piece) -> None:

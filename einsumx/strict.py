@@ -12,8 +12,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from einsumx import ops
+from einsumx.errors import shown
 
-__all__ = ["MOST_AXES", "PLAN", "Fields", "made", "parse", "shown"]
+__all__ = ["MOST_AXES", "PLAN", "Fields", "made", "parse"]
 
 LONGEST = 1 << 25
 """Characters of a JSON text: a hundred times what a plan of some thousand operands takes."""
@@ -26,9 +27,6 @@ _MOST = 2**63 - 1
 
 _DIGITS = 20
 """Digits and sign of such a number."""
-
-_SHOWN = 80
-"""Characters of a wrong value that an error shows."""
 
 _NOTHING = object()
 
@@ -298,16 +296,6 @@ def _collection(kind: type, checks: Sequence[Check]) -> Check:
                 check_item(item, seen)
 
     return check
-
-
-def shown(value: Any) -> str:
-    """A wrong value in a line of ASCII that is not long, whatever it is."""
-    if type(value) not in (bool, float, int, str, NoneType):
-        return f"a {type(value).__name__}"
-    if isinstance(value, int) and value.bit_length() > 8 * _SHOWN:
-        return f"a number of {value.bit_length()} bits"
-    text = ascii(value[:_SHOWN] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 # -- plans ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, excerpt
 from einsumx.layout import broadcast
 from einsumx.ops import (
     Cast,
@@ -47,10 +47,10 @@ def verify(plan: Plan) -> dict[int, Shape]:
     """
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     if plan.result not in shapes or plan.result < len(plan.operands):
-        raise EinsumxError(f"plan of {plan.equation:.300}: no op writes the result, slot %{plan.result}")
+        raise EinsumxError(f"plan of {excerpt(plan.equation)}: no op writes the result, slot %{plan.result}")
     if shapes[plan.result] != plan.shape:
         raise EinsumxError(
-            f"plan of {plan.equation:.300}: the result has shape {shapes[plan.result]}, not {plan.shape}"
+            f"plan of {excerpt(plan.equation)}: the result has shape {shapes[plan.result]}, not {plan.shape}"
         )
     return shapes
 
@@ -65,7 +65,7 @@ def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
     for op in ops:
         missing = [slot for slot in sources(op) if slot not in shapes]
         if missing or op.out in shapes:
-            raise EinsumxError(f"{op!s:.300}: slot %{missing[0] if missing else op.out} out of turn")
+            raise EinsumxError(f"{excerpt(str(op))}: slot %{missing[0] if missing else op.out} out of turn")
         shapes[op.out] = result_shape(op, [shapes[slot] for slot in sources(op)])
     return shapes
 
@@ -82,7 +82,7 @@ def result_shape(op: Op, shapes: Sequence[Shape]) -> Shape:
 
     def need(condition: bool) -> None:
         if not condition:
-            raise EinsumxError(f"{op!s:.300} does not fit shapes {', '.join(map(str, shapes)):.300}")
+            raise EinsumxError(f"{excerpt(str(op))} does not fit shapes {excerpt(', '.join(map(str, shapes)))}")
 
     match op:
         case Transpose():
