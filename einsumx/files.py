@@ -9,11 +9,32 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["close", "keep", "locked", "open_regular", "read_text", "write_text"]
+__all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "write_text"]
+
+
+def descriptor_of(path: str | Path, flags: int) -> int:
+    """The descriptor of a regular file; no pipe or device is opened, which could be waited for without end.
+
+    Args:
+        path: of the file.
+        flags: of ``os.open``; the descriptor is not inherited in any case, and its bytes are not translated.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is no regular file.
+    """
+    if not Path(path).exists() or Path(path).is_file():
+        for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"):
+            flags |= getattr(os, name, 0)
+        descriptor = os.open(path, flags, 0o666)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # else it was replaced meanwhile
+            return descriptor
+        os.close(descriptor)
+    raise ValueError(f"{path} is not a regular file")
 
 
 def open_regular(path: str | Path, *, writable: bool = False) -> BinaryIO:
-    """A regular file, open to be read; a pipe or a device, which could be waited for without end, is none.
+    """A regular file, open to be read.
 
     Args:
         path: of the file.
@@ -23,12 +44,7 @@ def open_regular(path: str | Path, *, writable: bool = False) -> BinaryIO:
         OSError: it cannot be opened.
         ValueError: it is no regular file.
     """
-    flags = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    flags |= os.O_RDWR if writable else os.O_RDONLY
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueError(f"{path} is not a regular file")
+    descriptor = descriptor_of(path, os.O_RDWR if writable else os.O_RDONLY)
     return os.fdopen(descriptor, "r+b" if writable else "rb")
 
 
@@ -89,9 +105,15 @@ def keep(descriptor: int) -> int:
 
 
 def close(descriptor: int) -> None:
-    """Close what is kept; the child of a fork has no such thing, and may have another file of that number."""
+    """Close what is kept; the child of a fork has no such thing, and may have another file of that number.
+
+    Its lock ends here, also where the child of a fork that has just begun did not get to close it yet.
+    """
     if descriptor in _own:
         _own.discard(descriptor)
+        with suppress(ImportError, OSError):
+            fcntl = import_module("fcntl")
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

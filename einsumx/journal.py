@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
 from einsumx import files
 from einsumx.blocked import BlockedPlan
-from einsumx.errors import JournalError
+from einsumx.errors import JournalError, excerpt, shown
 
 __all__ = ["Journal"]
 
@@ -49,7 +48,7 @@ class Journal:
     def __init__(
         self, path: str | os.PathLike[str], plan: BlockedPlan, operands: list[dict[str, Any]], out: str
     ) -> None:
-        self._path, self._name = Path(path), f"resume={os.fspath(path)!r}"
+        self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
         self.was = out
         header = {"journal": VERSION, **_identity(plan, operands), "out": out}
@@ -91,25 +90,20 @@ class Journal:
 
     def _open(self) -> int:
         """The file, made where there is none, for this process alone."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
         while True:
             try:
-                if self._path.exists() and not self._path.is_file():
-                    raise JournalError(f"{self._name} is no regular file; name another one")
-                descriptor = os.open(self._path, flags, 0o666)
+                descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
                 raise self._unwritable(error) from error
+            except ValueError:
+                raise JournalError(f"{self._name} is no regular file; name another one") from None
             try:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise JournalError(f"{self._name} is no regular file; name another one")
                 if not files.locked(descriptor):
                     raise JournalError(
                         f"{self._name} is in use by another run; wait for its end, or name another file for another "
                         "contraction"
                     )
-                if not self._path.exists() or not os.path.samestat(self._path.stat(), status):
+                if not self._path.exists() or not os.path.samestat(self._path.stat(), os.fstat(descriptor)):
                     os.close(descriptor)  # the run that had it has just ended, and removed it
                     continue
             except BaseException:
@@ -158,7 +152,7 @@ class Journal:
         for name, value in header.items():
             if name in ("journal", "out", "operands") or theirs.get(name) == json.dumps(value):
                 continue
-            had, has = _short(theirs.get(name)), _short(json.dumps(value))
+            had, has = excerpt(str(theirs.get(name))), excerpt(json.dumps(value))
             raise JournalError(
                 f"{self._name} is the journal of another plan: its {name} is {had}, but this one's is {has}; ask for "
                 "the same, or remove the file to start anew"
@@ -210,11 +204,6 @@ class Journal:
 
     def _damaged(self, what: str) -> JournalError:
         return JournalError(f"{self._name} is damaged: {what}; remove the file to start anew")
-
-
-def _short(text: str | None) -> str:
-    text = str(text)
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _identity(plan: BlockedPlan, operands: list[dict[str, Any]]) -> dict[str, Any]:

@@ -112,10 +112,8 @@ class Outlet:
 def _opened(permit: str) -> int | None:
     """The permit; None on another machine, or where the caller has ended."""
     try:
-        if not Path(permit).is_file():  # the number of its descriptor may be that of something else by now
-            return None
-        return os.open(permit, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return files.descriptor_of(permit, os.O_RDONLY)
+    except (OSError, ValueError):  # the number of its descriptor may be that of a pipe by now
         return None
 
 
