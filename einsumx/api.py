@@ -142,8 +142,8 @@ def einsum(
         OSError: the disk has no room for ``out``, or the file of ``resume`` cannot be written.
         BlockError: a worker of ``executor``, or one of ``devices``, could not compute a block.
 
-    Each of these comes before any work, and leaves ``out`` as it was, but for a BlockError and for memory that runs
-    out, which come while blocks are computed.
+    Each of these comes before any work, and leaves ``out`` as it was, but for a BlockError, memory that runs out
+    and a journal that cannot be written any more, which come while blocks are computed.
 
     >>> import numpy as np
     >>> einsum("ij,jk->ik", np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))

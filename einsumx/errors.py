@@ -3,7 +3,13 @@
 Each is also the built-in exception that NumPy's users already catch.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 from unicodedata import category
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "BackendError",
@@ -65,6 +71,10 @@ class MemoryLimitError(EinsumxError, MemoryError):
     """
 
     smallest: int | None = None
+
+    def __new__(cls, *args: object) -> Self:
+        """As for any error; MemoryError's own makes none of a derived class, which tblib asks for when it unpickles."""
+        return Exception.__new__(cls, *args)
 
 
 _LONGEST = 200

@@ -116,6 +116,10 @@ def test_the_error_has_the_limit_as_a_number_and_pickles():
     assert MemoryLimitError("for another reason").smallest is None
 
 
+def test_the_error_is_unpickled_by_its_new_as_tblib_does_on_workers_of_dask():
+    assert str(MemoryLimitError.__new__(MemoryLimitError, "too small")) == "too small"
+
+
 # -- gradients on PyTorch -------------------------------------------------------------------------------------------
 
 
