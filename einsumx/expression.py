@@ -119,6 +119,7 @@ class Expression:
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)
         arrays = {**self._constants, **dict(zip(self._given, operands))}
+        # Raises where the constants and the operands are of two frameworks; what is stored is read for theirs.
         backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
         return arrays_of(list(operands), self._adapter, self._given)
 
