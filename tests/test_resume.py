@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
-from einsumx import fingerprints, journal
+from einsumx import files, fingerprints, journal
 from einsumx.conformance.oracle import expect, judge
 
 SHAPE = (60, 80)
@@ -616,6 +616,20 @@ def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
     einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal", progress=told)
     assert ["in use by another run" in str(error) for error in found] == [True, True]
     assert is_right(out)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
+def test_a_lock_ends_with_its_file_while_a_child_has_not_closed_its_copy_yet(tmp_path: Path) -> None:
+    first, second = (files.keep(files.descriptor_of(tmp_path / "journal", os.O_RDWR | os.O_CREAT)) for _ in range(2))
+    assert files.locked(first)
+    copy = os.dup(first)  # as a child has it when it begins
+    try:
+        assert not files.locked(second)
+        files.close(first)
+        assert files.locked(second)
+    finally:
+        os.close(copy)
+        files.close(second)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
