@@ -210,17 +210,23 @@ def test_a_dataset_of_hdf5_is_written_by_the_caller_who_has_it_open(chunks: Any,
 
 
 class Deadly(Stored):
-    """A part of which ends the process that reads it, while a file exists."""
+    """Values in a file; a part of them ends the process that reads it, while another file exists.
+
+    It is small where it is sent: some versions of Python hang if a worker dies while its pool is writing to it
+    (https://github.com/python/cpython/issues/94777).
+    """
 
     def __init__(self, array: Any, path: Path) -> None:
         super().__init__(array)
-        self.path = path
+        self.path, self.values = path, path.with_suffix(".npy")
+        np.save(self.values, array)
+        del self.array
 
     def __getitem__(self, box: Any) -> Any:
         if box[0].start and self.path.exists():
             self.path.unlink()
             os._exit(1)
-        return self.array[box]
+        return np.load(self.values, mmap_mode="r")[box]
 
 
 @pytest.mark.filterwarnings("ignore:a worker of executor= died")
