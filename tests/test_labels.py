@@ -186,7 +186,14 @@ class NoRepr:
 
 @pytest.mark.parametrize(
     "label",
-    [float("nan"), np.float64("nan"), np.datetime64("NaT", "s"), Alike(np.ones(3)), Alike(RuntimeError("no")), Alike(False)],
+    [
+        float("nan"),
+        np.float64("nan"),
+        np.datetime64("NaT", "s"),
+        Alike(np.ones(3)),
+        Alike(RuntimeError("no")),
+        Alike(False),
+    ],
     ids=["nan", "numpy's nan", "no time", "equal to an array", "not to be compared", "equal to nothing"],
 )
 def test_labels_that_are_not_equal_to_themselves_are_refused(label):

@@ -160,25 +160,28 @@ def forked(work, seconds=30):
 """
 
 BUSY = {
-    "on the pool": "einsumx.einsum('bij,bjk->bik', batch, batch)",
-    "planning": "einsumx.cache_clear(); einsumx.einsum('ij,jk->ik', small, small)",
-    "replacing": "replaced()",
+    "on the pool": "einsumx.einsum('ij,ij->ij', wide, wide)",
+    "planning": "einsumx.cache_clear(); einsumx.einsum('ij,ij->ij', small, small)",
+    "replacing": "replaced('ij,ij->ij')",
     "changing threads": "einsumx.set_num_threads(2); einsumx.set_num_threads(3)",
-    "in blocks": "einsumx.einsum('ij,jk->ik', stored, stored, memory_limit='40kB')",
+    "in blocks": "einsumx.einsum('ij,ij->ij', stored, stored, memory_limit='40kB')",
 }
-"""What other threads do while a process forks."""
+"""What other threads do while a process forks.
+
+None of it calls BLAS: where another thread does, OpenBLAS can hang in the child, with one thread of its own as well.
+"""
 
 
 @needs_fork
 @pytest.mark.parametrize("busy", BUSY)
 def test_the_child_of_a_fork_computes_whatever_other_threads_were_doing(busy, tmp_path):
-    # BLAS libraries with threads of their own hang in such a child by themselves.
     script = f"""
-def replaced():
+wide = np.ones((1000, 1000))
+def replaced(equation):
     with einsumx.patch("numpy"):
-        np.einsum("ij,jk->ik", small, small)
+        np.einsum(equation, small, small)
 def everything():
-    replaced()
+    replaced("ij,jk->ik")
     einsumx.cache_clear()
     einsumx.set_num_threads(2)
     assert einsumx.einsum("bij,bjk->bik", batch, batch).sum() == 2000 * 20 ** 3
@@ -188,6 +191,7 @@ def work():
     while True:
         {BUSY[busy]}
 everything()
+einsumx.einsum("ij,ij->ij", wide, wide)
 assert any(thread.name.startswith("einsumx") for thread in threading.enumerate())
 sys.setswitchinterval(1e-5)
 for _ in range(3):
