@@ -1,9 +1,9 @@
 """The frameworks that einsumx runs on, one file each, imported as ``einsumx.backends.<name>``.
 
-Each file has a class derived from :class:`einsumx.adapter.Adapter`, an instance of it called ``ADAPTER``,
+Each file has a class derived from :class:`einsumx.adapters.base.Adapter`, an instance of it called ``ADAPTER``,
 and imports its framework only when an array of it arrives.
 
-The package is callable: ``einsumx.backends()`` is :func:`einsumx.registry.backends`, whichever of the two meanings
+The package is callable: ``einsumx.backends()`` is :func:`einsumx.adapters.registry.backends`, whichever of the two meanings
 of the name was imported first.
 """
 
@@ -13,7 +13,7 @@ from types import ModuleType
 
 class _Callable(ModuleType):
     def __call__(self) -> dict[str, bool]:
-        from einsumx.registry import backends
+        from einsumx.adapters.registry import backends
 
         return backends()
 

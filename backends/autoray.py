@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Any
 
 import einsumx
+from einsumx.adapters.registry import is_builtin
 from einsumx.errors import BackendError
-from einsumx.parse import symbol
-from einsumx.prepare import Written, sized_equation
-from einsumx.registry import is_builtin
+from einsumx.ir.parse import symbol
+from einsumx.runtime.prepare import Written, sized_equation
 
 __all__ = ["einsum"]
 

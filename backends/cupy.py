@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.staging import Event, Ring
 from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.errors import BackendError
-from einsumx.ops import Op
-from einsumx.pinned import Event, Ring
-from einsumx.plan import Plan
-from einsumx.rates import Rates
+from einsumx.ir.ops import Op
+from einsumx.ir.program import Plan
 
 if TYPE_CHECKING:
-    from einsumx.spelling import Spelling
+    from einsumx.adapters.dialect import Spelling
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -79,7 +79,7 @@ class CupyAdapter(NumpyAdapter):
         return Adapter.kernel(self, op, shapes, dtype)  # NumPy's kernels are for the CPU
 
     def spelling(self) -> Spelling:
-        from einsumx.backends.numpy_source import CupySpelling
+        from einsumx.backends.numpy.source import CupySpelling
 
         return CupySpelling(self.module, "cp")
 
@@ -153,7 +153,7 @@ class CupyAdapter(NumpyAdapter):
 
 
 class _Uploads:
-    """Copies to one device; see :class:`einsumx.pinned.Uploads`."""
+    """Copies to one device; see :class:`einsumx.adapters.staging.Uploads`."""
 
     def __init__(self, xp: Any, device: Any) -> None:
         self._xp, self._device = xp, device

@@ -13,13 +13,13 @@ from math import ceil, isnan, prod
 from typing import Any
 
 import einsumx
-from einsumx.bind import SizedEquation
+from einsumx.adapters.registry import get_backend, is_builtin, is_stored
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
-from einsumx.parse import symbol
-from einsumx.path import Optimize, find_path, step_outputs
-from einsumx.prepare import Written, arrays_of, result_dtype, sized_equation
-from einsumx.registry import get_backend, is_builtin, is_stored
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.parse import symbol
+from einsumx.planner.path import Optimize, find_path, step_outputs
+from einsumx.runtime.prepare import Written, arrays_of, result_dtype, sized_equation
 
 __all__ = ["einsum"]
 

@@ -8,17 +8,17 @@ from importlib import import_module
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapter import Adapter, Array, Run, Signature
+from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
-from einsumx.memory import free_host_bytes
-from einsumx.plan import Operand, Plan
-from einsumx.rates import Rates
-from einsumx.traits import Traits
+from einsumx.ir.program import Operand, Plan
+from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
+    from einsumx.adapters.dialect import Spelling
     from einsumx.patching import Name
-    from einsumx.spelling import Spelling
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -155,7 +155,7 @@ class JaxAdapter(Adapter):
         return product.astype(lhs.dtype)
 
     def spelling(self) -> Spelling:
-        from einsumx.backends.numpy_source import JaxSpelling
+        from einsumx.backends.numpy.source import JaxSpelling
 
         return JaxSpelling("jax.numpy", "jnp")
 

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from problems import Problem
 
 import einsumx
-from einsumx.adapter import Adapter, Array
-from einsumx.registry import get_backend
+from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.registry import get_backend
 
 __all__ = ["EINSUMX", "FRAMEWORKS", "HAND_WRITTEN", "Framework", "Function"]
 

@@ -31,8 +31,8 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.explain import quantity
-from einsumx.report import duration
+from einsumx.cli.tables import duration
+from einsumx.ir.text import quantity
 
 try:
     import h5py

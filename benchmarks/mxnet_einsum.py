@@ -19,9 +19,9 @@ from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table
 
-from einsumx.adapter import Array
+from einsumx.adapters.base import Array
+from einsumx.cli.tables import duration
 from einsumx.mxnet import load, replace_einsum
-from einsumx.report import duration
 
 NATIVE = "mx.np.einsum"
 

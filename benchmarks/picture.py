@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from einsumx.report import duration
+from einsumx.cli.tables import duration
 
 __all__ = ["picture"]
 

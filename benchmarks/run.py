@@ -23,8 +23,8 @@ from show import THREADS, console, data, print_reading, print_rows, print_tables
 from summary import comparison, summaries
 
 import einsumx
-from einsumx.files import read_text
-from einsumx.strict import parse
+from einsumx.ir.strict import parse
+from einsumx.runtime.files import read_text
 
 
 def main() -> None:

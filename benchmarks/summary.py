@@ -8,7 +8,7 @@ from itertools import groupby
 from math import exp, log
 from typing import Any, TypeAlias
 
-from einsumx.report import duration
+from einsumx.cli.tables import duration
 
 __all__ = ["Table", "comparison", "described", "geometric_mean", "order_blindness", "summaries"]
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.report import duration
+from einsumx.cli.tables import duration
 
 
 def main() -> None:

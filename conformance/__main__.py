@@ -2,6 +2,6 @@
 
 import sys
 
-from einsumx.cli import main
+from einsumx.cli.main import main
 
 raise SystemExit(main(["conformance", *sys.argv[1:]]))

@@ -20,7 +20,7 @@ from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale, unshown
 from einsumx.conformance.terminal import differing, lines_of, print_table, watched
 from einsumx.errors import EinsumxError
-from einsumx.files import write_text
+from einsumx.runtime.files import write_text
 
 __all__ = ["judge_all"]
 

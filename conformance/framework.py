@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from einsumx.adapter import Adapter
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
 from einsumx.errors import BackendError
-from einsumx.registry import get_backend
 
 if TYPE_CHECKING:
     from einsumx.conformance.deviations import Deviation

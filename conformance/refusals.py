@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from einsumx.adapter import Adapter
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, rounded, said
 from einsumx.conformance.framework import Array
 from einsumx.conformance.subject import Subject
-from einsumx.ops import Op
-from einsumx.prepare import cache_clear
-from einsumx.registry import get_backend
+from einsumx.ir.ops import Op
+from einsumx.runtime.prepare import cache_clear
 
 __all__ = ["SENTINEL", "is_refused", "made_out", "message_of_refusal", "takes", "writeable"]
 

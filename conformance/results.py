@@ -14,14 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from einsumx.adapters.registry import BUILTIN
 from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.options import LEVELS, Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
-from einsumx.files import read_text, write_text
-from einsumx.registry import BUILTIN
-from einsumx.strict import Fields, made, parse
+from einsumx.ir.strict import Fields, made, parse
+from einsumx.runtime.files import read_text, write_text
 
 __all__ = [
     "STATUSES",

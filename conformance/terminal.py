@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from einsumx.cli.tables import duration, terminal_width
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.results import STATUSES, Run, by_reason, counted, differences, features_of
-from einsumx.report import duration, terminal_width
 
 __all__ = ["differing", "lines_of", "print_table", "watched"]
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if not _Path(__path__[0], "backends").is_dir():
     __path__.append(str(_Path(__path__[0]).parent))
 
-from einsumx.adapter import Adapter
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.registry import register
+from einsumx.adapters.traits import Traits
 from einsumx.api import einsum, einsum_path, plan
 from einsumx.errors import (
     BackendError,
@@ -20,17 +23,14 @@ from einsumx.errors import (
     SizeError,
     SublistError,
 )
-from einsumx.expression import Expression, expression
+from einsumx.expressions import Expression, expression
+from einsumx.ir.program import Operand, Plan
 from einsumx.patching import Replacement, patch
-from einsumx.plan import Operand, Plan
-from einsumx.prepare import cache_clear, cache_info
-from einsumx.registry import register
-from einsumx.spelling import Spelling
-from einsumx.threads import get_num_threads, set_num_threads
-from einsumx.traits import Traits
+from einsumx.runtime.prepare import cache_clear, cache_info
+from einsumx.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from einsumx.registry import backends
+    from einsumx.adapters.registry import backends
 else:
     from einsumx import backends  # the package of that name, which is callable
 

@@ -1,5 +1,5 @@
 """``python -m einsumx``: the command line."""
 
-from einsumx.cli import main
+from einsumx.cli.main import main
 
 raise SystemExit(main())

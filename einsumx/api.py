@@ -9,19 +9,18 @@ from functools import wraps
 from math import prod
 from typing import Any, TypeVar, cast, overload
 
-from einsumx.adapter import Adapter, Array
-from einsumx.blocked import BlockedPlan
-from einsumx.blocking import Landing
-from einsumx.cost import plan_cost
+from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
+from einsumx.blocked.blocked_plan import BlockedPlan
+from einsumx.blocked.cost import Landing
+from einsumx.blocked.plan import MemoryLimit, blocked_plan, limit_bytes
 from einsumx.dtypes import Casting, check_casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
-from einsumx.explain import quantity
-from einsumx.gradients import recorded
-from einsumx.limit import MemoryLimit, blocked_plan, limit_bytes
-from einsumx.limited import plan_within
-from einsumx.path import Optimize, as_optimize
-from einsumx.plan import Operand, Plan
-from einsumx.prepare import (
+from einsumx.ir.cost import plan_cost
+from einsumx.ir.program import Operand, Plan
+from einsumx.ir.text import quantity
+from einsumx.planner.path import Optimize, as_optimize
+from einsumx.runtime.prepare import (
     DEFAULT,
     Options,
     Order,
@@ -39,10 +38,11 @@ from einsumx.prepare import (
     sized_equation,
     split,
 )
-from einsumx.progress import Progress, as_progress
-from einsumx.registry import get_backend, is_stored, lazy, owner, serving
 from einsumx.scalars import as_python
-from einsumx.sources import unread
+from einsumx.streaming.gradients import recorded
+from einsumx.streaming.progress import Progress, as_progress
+from einsumx.streaming.readers import unread
+from einsumx.streaming.run import plan_within
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
@@ -207,7 +207,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
 
     So eager calls pay nothing for it, and it works whichever of torch and einsumx was imported first.
     """
-    from einsumx.backends import torch_compile
+    from einsumx.backends.torch import compile as torch_compile
 
     if options.get("memory_limit") is not None:
         return torch_compile.eager_einsum(*operands, **options)

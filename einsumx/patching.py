@@ -11,13 +11,13 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-from einsumx.adapter import Adapter
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.registry import get_backend, is_builtin, serving
 from einsumx.api import einsum
-from einsumx.caller import opens_block
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.log import log
-from einsumx.prepare import split
-from einsumx.registry import get_backend, is_builtin, serving
+from einsumx.runtime.caller import opens_block
+from einsumx.runtime.prepare import split
 
 if TYPE_CHECKING:
     from typing_extensions import Self

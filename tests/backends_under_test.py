@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import judge
-from einsumx.registry import BUILTIN, get_backend
 
 FRAMEWORKS = {"array_api": "array_api_strict"}
 """What must be installed for a backend to be tested, where that is not what its adapter names."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.adapter import Adapter
+from einsumx.adapters.base import Adapter
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import TRAITS as NUMPY

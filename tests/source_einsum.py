@@ -3,7 +3,7 @@
 import builtins
 
 import einsumx
-from einsumx.prepare import arrays_of, split
+from einsumx.runtime.prepare import arrays_of, split
 
 BUILTINS = ("bool", "object")
 """What else it may use."""

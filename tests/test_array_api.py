@@ -10,7 +10,7 @@ import pytest
 strict = pytest.importorskip("array_api_strict")
 
 import einsumx  # noqa: E402
-from einsumx import registry  # noqa: E402
+from einsumx.adapters import registry  # noqa: E402
 from einsumx.backends.array_api import ArrayApiAdapter  # noqa: E402
 
 EQUATIONS = {

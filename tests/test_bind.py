@@ -2,9 +2,9 @@
 
 import pytest
 
-from einsumx.bind import bind
 from einsumx.errors import SizeError
-from einsumx.parse import parse_sublists, parse_text
+from einsumx.ir.bind import bind
+from einsumx.ir.parse import parse_sublists, parse_text
 
 
 def bound(text, *shapes):

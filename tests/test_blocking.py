@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from stored import Stored
 
 import einsumx
-from einsumx.bind import bind
+from einsumx.blocked.stages import ranges, stages, tree
 from einsumx.conformance.oracle import expect, judge
-from einsumx.parse import parse_text
-from einsumx.stages import ranges, stages, tree
+from einsumx.ir.bind import bind
+from einsumx.ir.parse import parse_text
 
 
 def smallest_limit(equation, *operands):

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import rates as rates_module
-from einsumx.adapter import Adapter
+from einsumx.adapters import rates as rates_module
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.rates import Rates, cache_folder, calibrated, key_of, store_rates
+from einsumx.adapters.registry import get_backend
+from einsumx.adapters.traits import Traits
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.calibrate import calibrate, measure_rates
-from einsumx.cli import main
+from einsumx.cli.calibrate import calibrate, measure_rates
+from einsumx.cli.main import main
 from einsumx.errors import BackendError, EinsumxError
-from einsumx.ops import Copy, Matmul, Native, Reshape, Transpose
-from einsumx.rates import Rates, cache_folder, calibrated, key_of, store_rates
-from einsumx.registry import get_backend
-from einsumx.traits import Traits
-from einsumx.verify import result_shape
+from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
+from einsumx.ir.verify import result_shape
 
 MACHINE = Rates(
     call=3e-6,
@@ -141,8 +141,8 @@ def test_rates_that_come_out_as_none_are_left_out():
 def test_real_rates_are_plausible(name, monkeypatch):
     if not einsumx.backends()[name]:
         pytest.skip(f"needs {name}")
-    monkeypatch.setattr("einsumx.calibrate.PASSES", 1)
-    monkeypatch.setattr("einsumx.calibrate.SECONDS", 0.0)
+    monkeypatch.setattr("einsumx.cli.calibrate.PASSES", 1)
+    monkeypatch.setattr("einsumx.cli.calibrate.SECONDS", 0.0)
     found = measure_rates(get_backend(name))
     declared = asdict(get_backend(name).traits("cpu").rates)
     # On a busy machine differences of small times may come out as none; large work always takes time.
@@ -175,9 +175,10 @@ def test_a_process_keeps_the_rates_that_it_first_read():
 def test_plans_follow_stored_rates(monkeypatch):
     """Where calls cost a second, none is made that can be avoided."""
     seen = []
-    lower = einsumx.prepare.lower
+    lower = einsumx.runtime.prepare.lower
     monkeypatch.setattr(
-        "einsumx.prepare.lower", lambda *args, **more: seen.append(more["traits"].rates.call) or lower(*args, **more)
+        "einsumx.runtime.prepare.lower",
+        lambda *args, **more: seen.append(more["traits"].rates.call) or lower(*args, **more),
     )
     stored(call=1.0)
     einsumx.plan("ab,bc->ac", (3, 4), (4, 5))
@@ -351,14 +352,14 @@ def test_many_libraries_have_no_rates_in_common():
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
-    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: {"gemm": 1e9})
+    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: {"gemm": 1e9})
     folder.write_text("a file in its place")
     with pytest.raises(EinsumxError, match="the calibration cannot be stored"):
         calibrate(NUMPY)
 
 
 def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
-    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: {})
+    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: {})
     with pytest.raises(EinsumxError, match="nothing plausible could be measured of numpy"):
         calibrate(NUMPY)
     assert not folder.exists()
@@ -379,7 +380,7 @@ def test_importing_and_planning_write_nothing_and_survive_a_broken_file():
 def measured(monkeypatch):
     """What the command measures, in place of seconds of work."""
     found = {"call": 2e-6, "gemm": 123e9, "permute": 1e9}
-    monkeypatch.setattr("einsumx.calibrate.measure_rates", lambda *_, **__: found)
+    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: found)
     return found
 
 
@@ -454,7 +455,7 @@ def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
 
 
 def test_without_a_backend_all_that_stand_for_one_framework_are_measured(capsys, measured, monkeypatch):
-    monkeypatch.setattr("einsumx.cli.backends", lambda: {"numpy": True, "torch": False, "array_api": True})
+    monkeypatch.setattr("einsumx.cli.main.backends", lambda: {"numpy": True, "torch": False, "array_api": True})
     assert [entry["backend"] for entry in printed(capsys)["calibrations"]] == ["numpy"]
 
 
@@ -477,7 +478,7 @@ def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkey
         module = "no_library_of_this_name"
         install = "pip install 'nowhere[all]'"
 
-    monkeypatch.setattr("einsumx.cli.get_backend", lambda name: Missing())
+    monkeypatch.setattr("einsumx.cli.main.get_backend", lambda name: Missing())
     assert main(["calibrate", "--backend", "nowhere"]) == 2
     assert capsys.readouterr().err == (
         "einsumx calibrate: error: nowhere is not installed: pip install 'nowhere[all]'\n"
@@ -486,6 +487,6 @@ def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkey
 
 def test_without_rich_nothing_is_measured_in_vain(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("einsumx.cli.calibrate", lambda *_: pytest.fail("measured in vain"))
+    monkeypatch.setattr("einsumx.cli.main.calibrate", lambda *_: pytest.fail("measured in vain"))
     assert main(["calibrate"]) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import compare as comparison
-from einsumx import registry
+from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.cli import main
-from einsumx.compare import Failed, Measured, Problem, attention, compare, make_case
-from einsumx.ops import Matmul
+from einsumx.cli import compare as comparison
+from einsumx.cli.compare import Failed, Measured, Problem, attention, compare, make_case
+from einsumx.cli.main import main
+from einsumx.ir.ops import Matmul
 
 SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
 
@@ -416,7 +416,7 @@ def test_operands_that_do_not_fit_in_memory_are_refused(capsys):
 
 def test_without_rich_the_table_is_refused_before_anything_is_measured(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("einsumx.cli.make_case", lambda problem: pytest.fail("measured in vain"))
+    monkeypatch.setattr("einsumx.cli.main.make_case", lambda problem: pytest.fail("measured in vain"))
     assert main(SMALL) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
 
@@ -526,7 +526,7 @@ def test_an_optimizer_is_taken_by_name(capsys):
 def test_explain_imports_no_framework():
     code = """
 import sys
-from einsumx.cli import main
+from einsumx.cli.main import main
 for backend in ("numpy", "torch", "cupy", "mxnet", "jax", "array_api"):
     main(["explain", "bind,bjnd->bnij", "4,10,3,8", "4,5,3,8", "--backend", backend])
 names = ("numpy", "torch", "cupy", "mxnet", "jax", "jaxlib", "array_api_strict", "rich")
@@ -564,7 +564,7 @@ def slow_rows(monkeypatch):
                     name, name, "12.13.14", problem, native, 0.01501, 3, 0.00514, "", ("transpose", "matmul"), note
                 )
 
-    monkeypatch.setattr("einsumx.cli.compare", rows)
+    monkeypatch.setattr("einsumx.cli.main.compare", rows)
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 100, 120])

@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from einsumx import registry
-from einsumx.adapter import Adapter
-from einsumx.cli import main
+from einsumx.adapters import registry
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.traits import Traits
+from einsumx.cli.main import main
 from einsumx.conformance import command, suite, terminal
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matches
 from einsumx.conformance.deviations import Deviation
@@ -25,8 +26,7 @@ from einsumx.conformance.page import page
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.results import Run, differences, merged, read_runs, write_runs
 from einsumx.conformance.subject import callable_subject, subjects
-from einsumx.files import write_text
-from einsumx.traits import Traits
+from einsumx.runtime.files import write_text
 
 FEW = ("--case", "diagonals/*")
 

@@ -6,7 +6,7 @@ import pytest
 from planted_faults import FAULTLESS, FAULTS, Numpy
 
 import einsumx
-from einsumx import registry
+from einsumx.adapters import registry
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 

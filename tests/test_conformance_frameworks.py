@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import einsumx
 from einsumx import BackendError
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import NotApplicable, Operand, rounded, values
 from einsumx.conformance.deviations import Deviation, deviations_of
 from einsumx.conformance.framework import DTYPES, AdapterFramework, framework_of
 from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES, LISTED, cases, run
-from einsumx.registry import get_backend
 
 INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(kind.module) and name != "cupy"]
 RNG = np.random.default_rng(8)

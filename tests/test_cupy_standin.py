@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import registry
+from einsumx.adapters import registry
 from einsumx.backends.cupy import ADAPTER, CupyAdapter
 
 

@@ -16,8 +16,8 @@ import pytest
 from stored import CASES, Stored
 
 from einsumx import BackendError, BlockError, einsum
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.registry import get_backend
 
 jax = pytest.importorskip("jax")
 JAX = get_backend("jax")

@@ -12,11 +12,11 @@ import pytest
 
 import einsumx
 from einsumx import plan
-from einsumx.cli import main
-from einsumx.draw import _COLOURS, layout
-from einsumx.ops import Copy
-from einsumx.parse import symbol
-from einsumx.plan import Operand
+from einsumx.cli.main import main
+from einsumx.ir.ops import Copy
+from einsumx.ir.parse import symbol
+from einsumx.ir.program import Operand
+from einsumx.render.svg import _COLOURS, layout
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -345,7 +345,7 @@ HOSTILE = "</text><script>alert(1)</script><!-- ]]> & \" ' \x00\x1b\ud800 \n"
 @pytest.fixture
 def hostile(monkeypatch):
     """A plan in which every text is meant to break out, drawn as if nothing checked its fields before."""
-    monkeypatch.setattr("einsumx.timeline.check_fields", lambda _: None)
+    monkeypatch.setattr("einsumx.render.timeline.check_fields", lambda _: None)
     op = Copy(1, 0, HOSTILE)
     return replace(
         plan("ij->ij", (2, 3)),

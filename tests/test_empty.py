@@ -8,8 +8,8 @@ import pytest
 from backends_under_test import INSTALLED
 
 import einsumx
-from einsumx.ops import Zeros
-from einsumx.registry import BUILTIN
+from einsumx.adapters.registry import BUILTIN
+from einsumx.ir.ops import Zeros
 
 EQUATIONS = {
     "i->": [(0,)],

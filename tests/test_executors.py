@@ -19,12 +19,13 @@ import pytest
 from stored import CASES
 
 import einsumx
-from einsumx import threads, worker
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.executors import Crew
-from einsumx.lending import Lender, file_of
-from einsumx.registry import get_backend
-from einsumx.sources import sources
+from einsumx.runtime import threads
+from einsumx.streaming import worker
+from einsumx.streaming.executors import Crew
+from einsumx.streaming.readers import sources
+from einsumx.streaming.shared_operands import Lender, file_of
 
 
 class Inline(Executor):

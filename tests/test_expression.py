@@ -6,7 +6,7 @@ from threads import in_threads
 
 import einsumx
 from einsumx.backends.numpy import ADAPTER
-from einsumx.ops import Matmul
+from einsumx.ir.ops import Matmul
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 import einsumx
 from einsumx import EquationError, SizeError, SublistError, einsum, plan
-from einsumx.bind import bind, label_names
 from einsumx.errors import caret, excerpt, shown, visible
-from einsumx.parse import misread, parse_sublists, parse_text, symbol
+from einsumx.ir.bind import bind, label_names
+from einsumx.ir.parse import misread, parse_sublists, parse_text, symbol
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 

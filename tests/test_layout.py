@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from einsumx.layout import contiguous, layout_class, memory_order, merged_stride, reshaped
+from einsumx.ir.layout import contiguous, layout_class, memory_order, merged_stride, reshaped
 
 
 def strides_of(array):

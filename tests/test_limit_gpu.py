@@ -11,8 +11,8 @@ import pytest
 from stored import Stored
 
 import einsumx
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.registry import get_backend
 
 pytestmark = pytest.mark.gpu
 

@@ -6,9 +6,9 @@ import pytest
 
 import einsumx
 from einsumx import MemoryLimitError, einsum
-from einsumx.bind import bind
-from einsumx.derivatives import backward
-from einsumx.parse import parse_text
+from einsumx.blocked.derivatives import backward
+from einsumx.ir.bind import bind
+from einsumx.ir.parse import parse_text
 
 torch = pytest.importorskip("torch")
 

@@ -7,11 +7,11 @@ import pytest
 
 import einsumx
 from einsumx import Traits
-from einsumx.bind import bind
-from einsumx.cost import plan_cost
-from einsumx.lower import lower
-from einsumx.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
-from einsumx.parse import parse_text
+from einsumx.ir.bind import bind
+from einsumx.ir.cost import plan_cost
+from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
+from einsumx.ir.parse import parse_text
+from einsumx.planner.lower import lower
 
 
 def ops_of(plan, *kinds):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from einsumx import memory
+from einsumx.runtime import memory
 
 GB = 10**9
 MACHINE = {"proc/meminfo": f"MemTotal: {90 * GB // 1024} kB\nMemAvailable:    {64 * 1024} kB\n"}

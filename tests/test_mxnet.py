@@ -11,8 +11,8 @@ import pytest
 import einsumx
 import einsumx.mxnet
 from einsumx.backends.mxnet import ADAPTER
-from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
-from einsumx.verify import replay
+from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
+from einsumx.ir.verify import replay
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)

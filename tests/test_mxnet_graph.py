@@ -8,8 +8,8 @@ import pytest
 
 import einsumx
 import einsumx.mxnet
+from einsumx.backends.mxnet import tracing
 from einsumx.conformance.oracle import expect, expect_gradient, judge
-from einsumx.mxnet import tracing
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)

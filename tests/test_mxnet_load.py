@@ -11,9 +11,9 @@ import pytest
 import einsumx
 import einsumx.mxnet
 from einsumx import BackendError
+from einsumx.adapters.registry import get_backend
+from einsumx.backends.mxnet import importing
 from einsumx.conformance.oracle import expect, judge
-from einsumx.mxnet import importing
-from einsumx.registry import get_backend
 
 
 def stand_in(name):
@@ -33,7 +33,7 @@ def run(code):
 NAMES = """
 import numpy as np
 import einsumx.mxnet
-from einsumx.mxnet.importing import _ALIASES, _CONSTANTS, _FUNCTIONS
+from einsumx.backends.mxnet.importing import _ALIASES, _CONSTANTS, _FUNCTIONS
 def old_names(): return {name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name in vars(np)}
 before = old_names()
 """

@@ -15,14 +15,14 @@ import pytest
 
 import einsumx
 import einsumx.mxnet
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
+from einsumx.ir.ops import Native
 from einsumx.mxnet import replace_einsum, replacing
-from einsumx.ops import Native
 from einsumx.patching import names_of
-from einsumx.registry import get_backend
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import threads
-from einsumx.backends import numpy_integers as integers
-from einsumx.backends import numpy_kernels as kernels
-from einsumx.backends.numpy import ADAPTER
+from einsumx.backends.numpy import ADAPTER, integers, kernels
 from einsumx.conformance.oracle import expect, judge
-from einsumx.ops import Cast, Copy, Matmul, Multiply, Native, Sum
+from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
+from einsumx.runtime import threads
 
 FLOATS = ["float32", "float64", "complex64", "complex128"]
 

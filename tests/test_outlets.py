@@ -21,8 +21,9 @@ import pytest
 from stored import Stored
 
 import einsumx
-from einsumx import backing, worker
 from einsumx.conformance.oracle import expect, judge
+from einsumx.streaming import array_files as backing
+from einsumx.streaming import worker
 
 EQUATION = "ij,jk->ik"
 SHAPE = (300, 400)

@@ -3,7 +3,7 @@
 import pytest
 
 from einsumx.errors import EquationError, SublistError, caret
-from einsumx.parse import parse_sublists, parse_text, symbol
+from einsumx.ir.parse import parse_sublists, parse_text, symbol
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import compare, patching
+from einsumx import patching
+from einsumx.adapters.registry import get_backend
+from einsumx.cli import compare
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
-from einsumx.registry import get_backend
 
 PLACES = {"numpy": ["numpy"], "torch": ["torch", "torch.functional"], "jax": ["jax.numpy"]}
 INSTALLED = [name for name in PLACES if find_spec(name)]

@@ -5,10 +5,10 @@ import random
 import opt_einsum
 import pytest
 
-from einsumx.bind import bind
 from einsumx.errors import MemoryLimitError, PathError
-from einsumx.parse import parse_text
-from einsumx.path import find_path, step_outputs
+from einsumx.ir.bind import bind
+from einsumx.ir.parse import parse_text
+from einsumx.planner.path import find_path, step_outputs
 
 CHAIN = "ab,bc,cd,de->ae"
 SHAPES = [(2, 900), (900, 3), (3, 800), (800, 2)]

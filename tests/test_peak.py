@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import einsumx
-from einsumx.registry import backends
+from einsumx.adapters.registry import backends
 
 CASES = {
     "bind,bjnd->bnij": [(3, 110, 6, 48), (3, 90, 6, 48)],

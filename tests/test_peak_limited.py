@@ -14,10 +14,11 @@ import pytest
 from stored import Stored
 
 import einsumx
-from einsumx import limited, worker
+from einsumx.adapters.registry import backends
 from einsumx.conformance.oracle import expect, judge
-from einsumx.reading import Reader
-from einsumx.registry import backends
+from einsumx.streaming import run as limited
+from einsumx.streaming import worker
+from einsumx.streaming.prefetch import Reader
 
 EQUATIONS = (
     "ab,bc->ac",

@@ -18,8 +18,8 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
-from einsumx.pinned import Ring
-from einsumx.registry import get_backend
+from einsumx.adapters.registry import get_backend
+from einsumx.adapters.staging import Ring
 
 
 class FakeCuda:
@@ -152,7 +152,7 @@ def test_several_threads_share_a_ring() -> None:
 def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """PyTorch's adapter, which brings blocks to the CPU as it would to a GPU, on a fake of torch.cuda."""
     torch = pytest.importorskip("torch")
-    from einsumx.backends import torch_cuda
+    from einsumx.backends.torch import cuda as torch_cuda
 
     cuda = FakeCuda()
     current: list[Any] = []
@@ -245,7 +245,7 @@ def test_an_interruption_leaves_nothing_pinned(torch_cuda: FakeCuda) -> None:
 
 
 def test_cuda_that_pins_nothing_says_so(torch_cuda: FakeCuda) -> None:
-    from einsumx.backends import torch_cuda as module
+    from einsumx.backends.torch import cuda as module
 
     module.torch.cuda.cudart().cudaHostRegister = lambda *_: 2
     with pytest.raises(RuntimeError, match="CUDA does not pin memory of the host: 2"):

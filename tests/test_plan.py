@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.cost import plan_cost
 from einsumx.errors import EinsumxError
-from einsumx.ops import Matmul, Reshape, Transpose
-from einsumx.verify import verify
+from einsumx.ir.cost import plan_cost
+from einsumx.ir.ops import Matmul, Reshape, Transpose
+from einsumx.ir.verify import verify
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 import einsumx
-from einsumx.bind import bind
+from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.errors import EinsumxError
-from einsumx.layout import layout_class
-from einsumx.lower import lower
-from einsumx.meaning import check_fits, check_plan
-from einsumx.ops import (
+from einsumx.ir.bind import bind
+from einsumx.ir.layout import layout_class
+from einsumx.ir.meaning import check_fits, check_plan
+from einsumx.ir.ops import (
     Cast,
     Copy,
     Diagonal,
@@ -33,11 +33,11 @@ from einsumx.ops import (
     Zeros,
     sources,
 )
-from einsumx.parse import parse_text
-from einsumx.path import find_path
-from einsumx.registry import BUILTIN, get_backend
-from einsumx.simplify import simplify
-from einsumx.verify import verify
+from einsumx.ir.parse import parse_text
+from einsumx.ir.simplify import simplify
+from einsumx.ir.verify import verify
+from einsumx.planner.lower import lower
+from einsumx.planner.path import find_path
 
 LABELS = "abcdXé"
 INDEX_SPACE = 4000

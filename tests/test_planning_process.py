@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from einsumx.registry import BUILTIN
+from einsumx.adapters.registry import BUILTIN
 
 FRAMEWORKS = ("numpy", "torch", "jax", "jaxlib", "mxnet", "cupy", "array_api_strict")
 

@@ -93,7 +93,7 @@ ENDS = {
     "while memory is lent in files": """
         from multiprocessing import get_context
         from concurrent.futures import ProcessPoolExecutor
-        from einsumx import lending
+        from einsumx.streaming import shared_operands as lending
         lending.free_host_bytes = lambda: None  # memory is scarce, and so a folder takes its place
         def leave(done, total):
             began.set()
@@ -219,7 +219,7 @@ def checked():
         assert np.einsum is not native
     assert np.einsum is native
     outer.undo()
-    assert patching.names_of(einsumx.registry.get_backend("numpy"))._held == {}
+    assert patching.names_of(einsumx.adapters.registry.get_backend("numpy"))._held == {}
 held = threading.Event()
 outer = einsumx.patch("numpy")
 outer.undo()
@@ -249,9 +249,9 @@ with einsumx.patch("numpy") as replaced:
 @needs_fork
 def test_the_child_of_a_fork_leaves_what_its_parent_lends(tmp_path):
     script = """
-from einsumx import lending
-from einsumx.sources import sources
-from einsumx.registry import get_backend
+from einsumx.streaming import shared_operands as lending
+from einsumx.streaming.readers import sources
+from einsumx.adapters.registry import get_backend
 from pathlib import Path
 lending.free_host_bytes = lambda: None
 lender = lending.Lender(True)

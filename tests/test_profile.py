@@ -10,14 +10,14 @@ import pytest
 from backends_under_test import INSTALLED
 
 import einsumx
-from einsumx import registry
+from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.cli import main
-from einsumx.compare import Problem
+from einsumx.cli.compare import Problem
+from einsumx.cli.main import main
+from einsumx.cli.profile import OpProfile, profile
+from einsumx.cli.tables import print_profile
 from einsumx.dtypes import kind
-from einsumx.ops import Matmul, Transpose, sources
-from einsumx.profile import OpProfile, profile
-from einsumx.report import print_profile
+from einsumx.ir.ops import Matmul, Transpose, sources
 
 ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
 

@@ -11,13 +11,13 @@ import pytest
 from test_conformance_command import RUNS, conformance
 
 import einsumx
-from einsumx.blocked import Blocks
+from einsumx.blocked.blocked_plan import Blocks
+from einsumx.blocked.stages import Stage
 from einsumx.conformance.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
-from einsumx.lending import Dataset, Mapped, Pickled
-from einsumx.pieces import pieces_for
-from einsumx.stages import Stage
-from einsumx.worker import Job, compute_piece
+from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled
+from einsumx.streaming.tasks import pieces_for
+from einsumx.streaming.worker import Job, compute_piece
 
 PLAN = einsumx.plan("ij,jk->ik", (60, 50), (50, 60), memory_limit="30 kB", stored=True)
 ARRAYS = [np.arange(3000.0).reshape(shape) % 7 for shape in ((60, 50), (50, 60))]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import registry
+from einsumx.adapters import registry
 from einsumx.conformance.oracle import expect, judge
 
 EXAMPLE = Path(__file__).parent / "example_backend"

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
-from einsumx import files, fingerprints, journal
 from einsumx.conformance.oracle import expect, judge
+from einsumx.runtime import files
+from einsumx.streaming import fingerprints, journal
 
 SHAPE = (60, 80)
 
@@ -299,7 +300,9 @@ def test_samples_of_a_large_array_reach_from_its_first_element_to_its_last() -> 
 
 def test_an_expanded_operand_of_any_size_is_read_as_the_small_one_behind_it(tmp_path: Path) -> None:
     rows = np.broadcast_to(np.ones((1, 70), "float32"), (60, 70))
-    before = einsumx.fingerprints.fingerprint(_source(np.broadcast_to(np.float32(1), (10**6, 10**6))), None, 1000)
+    before = einsumx.streaming.fingerprints.fingerprint(
+        _source(np.broadcast_to(np.float32(1), (10**6, 10**6))), None, 1000
+    )
     assert before["shape"] == [10**6, 10**6]
     out = mapped(tmp_path / "out.npy")
     einsumx.einsum(EQUATION, rows, operands()[1], out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
@@ -307,8 +310,8 @@ def test_an_expanded_operand_of_any_size_is_read_as_the_small_one_behind_it(tmp_
 
 
 def _source(array: Any) -> Any:
-    from einsumx.registry import get_backend
-    from einsumx.sources import sources
+    from einsumx.adapters.registry import get_backend
+    from einsumx.streaming.readers import sources
 
     return sources([array], get_backend("numpy"), "")[0][0]
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from source_einsum import contraction
 
 import einsumx
-from einsumx import registry
+from einsumx.adapters import registry
+from einsumx.adapters.dialect import Value
+from einsumx.adapters.rates import calibrated
+from einsumx.adapters.registry import BUILTIN
 from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.cli import main
+from einsumx.cli.main import main
 from einsumx.conformance.oracle import expect, judge
-from einsumx.ops import Copy, Native, Reshape
-from einsumx.rates import calibrated
-from einsumx.registry import BUILTIN
-from einsumx.spelling import Value
+from einsumx.ir.ops import Copy, Native, Reshape
 
 SCORES = ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128))
 
@@ -275,7 +275,7 @@ def test_a_plan_with_any_text_in_it_is_the_same_code_even_if_nothing_checks_it_b
     plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
     assert any(isinstance(op, Copy) for op in plan.ops)
     ops = tuple(dataclasses.replace(op, reason=reason) if isinstance(op, Copy) else op for op in plan.ops)
-    with patch("einsumx.source.check_plan"), patch("einsumx.source.check_fits"):
+    with patch("einsumx.render.source.check_plan"), patch("einsumx.render.source.check_fits"):
         source = dataclasses.replace(plan, equation=equation, ops=ops).source()
     assert code(source) == code(plan.source())
     assert all(letter.isprintable() or letter == "\n" for letter in source)
@@ -389,7 +389,7 @@ def test_a_subclass_of_a_backend_of_ours_with_another_primitive_is_told_too():
         def matmul(self, *arguments):
             return super().matmul(*arguments)
 
-    from einsumx.source import plan_source
+    from einsumx.render.source import plan_source
 
     with pytest.raises(einsumx.BackendError, match="other has its own matmul"):
         plan_source(einsumx.plan(*SCORES), Other())

@@ -2,12 +2,12 @@
 
 import pytest
 
+from einsumx.adapters.dialect import Spelling
 from einsumx.conformance.case import matches
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject, callable_subject, installed_backends
 from einsumx.conformance.suite import cases, run
-from einsumx.ops import Matmul, Multiply, Sum
-from einsumx.spelling import Spelling
+from einsumx.ir.ops import Matmul, Multiply, Sum
 
 EVERY = (
     *("forms", "sublists", "ellipsis", "implicit output", "diagonals", "hyperedges", "broadcasting", "zero sizes"),

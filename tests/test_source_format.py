@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 import einsumx
-from einsumx.parse import symbol
-from einsumx.registry import BUILTIN
+from einsumx.adapters.registry import BUILTIN
+from einsumx.ir.parse import symbol
 
 RUFF = shutil.which("ruff")
 

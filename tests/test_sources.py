@@ -16,9 +16,9 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.registry import get_backend
-from einsumx.sources import sources
+from einsumx.streaming.readers import sources
 
 
 def kept(kind: str, folder: Path, name: str, array: Any) -> Any:

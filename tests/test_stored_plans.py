@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import einsumx
+from einsumx.adapters.registry import BUILTIN
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.suite import cases
-from einsumx.ops import (
+from einsumx.ir.ops import (
     Cast,
     Diagonal,
     Expand,
@@ -31,7 +32,6 @@ from einsumx.ops import (
     Zeros,
     sources,
 )
-from einsumx.registry import BUILTIN
 
 EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
 
@@ -549,10 +549,10 @@ def test_the_plans_of_conformance_cases_are_read(backend):
 
 
 def test_the_plans_inside_of_blocks_compute_their_equations(monkeypatch):
-    from einsumx.meaning import check_plan
+    from einsumx.ir.meaning import check_plan
 
     checked = []
-    monkeypatch.setattr("einsumx.lower.verify", lambda plan: checked.append(check_plan(plan)))
+    monkeypatch.setattr("einsumx.planner.lower.verify", lambda plan: checked.append(check_plan(plan)))
     einsumx.cache_clear()
     rng = np.random.default_rng(0)
     for equation, shapes in {
@@ -644,7 +644,7 @@ def right_or_refused(text):
 
 @pytest.mark.parametrize("name", ["another contraction", "the first element for a sum", "a flag of a product"])
 def test_a_plan_that_is_read_and_computes_something_else_is_noticed(name, monkeypatch):
-    monkeypatch.setattr("einsumx.meaning.check_meaning", lambda _: None)
+    monkeypatch.setattr("einsumx.ir.meaning.check_meaning", lambda _: None)
     with pytest.raises(AssertionError):
         right_or_refused(MEANINGS[name])
 

@@ -16,11 +16,11 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
-from einsumx.blocked import Blocks
+from einsumx.adapters.registry import get_backend
+from einsumx.blocked.blocked_plan import Blocks
 from einsumx.conformance.oracle import expect, judge
-from einsumx.reading import Reader
-from einsumx.registry import get_backend
-from einsumx.sources import Source, sources
+from einsumx.streaming.prefetch import Reader
+from einsumx.streaming.readers import Source, sources
 
 ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import einsumx
-from einsumx import threads
+from einsumx.runtime import threads
 
 BLAS = ThreadpoolController().select(user_api="blas")
 
@@ -303,7 +303,7 @@ def test_the_child_of_a_fork_has_a_pool_of_its_own_and_blas_as_it_was(while_held
 import os, threading, warnings
 warnings.simplefilter("ignore")  # Python warns of any fork beside threads
 from threadpoolctl import ThreadpoolController
-from einsumx import threads
+from einsumx.runtime import threads
 threads.set_num_threads(3)
 threads.run([lambda: None] * 3)
 (library, *_) = ThreadpoolController().select(user_api="blas").lib_controllers

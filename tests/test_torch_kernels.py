@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from einsumx.backends.torch import ADAPTER  # noqa: E402
 from einsumx.conformance.oracle import expect, judge  # noqa: E402
-from einsumx.ops import Matmul  # noqa: E402
+from einsumx.ir.ops import Matmul  # noqa: E402
 
 SHAPES = {
     "one matrix": ((3, 4), (4, 5)),

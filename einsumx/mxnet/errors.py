@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from einsumx import errors
-from einsumx.mxnet.importing import load
+from einsumx.backends.mxnet.importing import load
 
 if TYPE_CHECKING:
 

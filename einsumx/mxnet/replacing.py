@@ -9,11 +9,11 @@ from typing import Any
 from warnings import warn
 
 from einsumx.api import einsum
-from einsumx.caller import opens_block
+from einsumx.backends.mxnet.importing import load
+from einsumx.backends.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.errors import EinsumxError, shown
-from einsumx.mxnet.importing import load
-from einsumx.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.patching import Function, Name, Replacement, replacement
+from einsumx.runtime.caller import opens_block
 
 __all__ = ["Replacement", "names", "replace_einsum"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import einsumx.mxnet
-from einsumx.ops import Matmul
+from einsumx.ir.ops import Matmul
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)

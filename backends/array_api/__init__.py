@@ -1,0 +1,5 @@
+"""The backend for any namespace of the array API standard."""
+
+from einsumx.backends.array_api.adapter import ADAPTER, ArrayApiAdapter
+
+__all__ = ["ADAPTER", "ArrayApiAdapter"]

@@ -1,0 +1,375 @@
+"""Any library that follows the Python array API standard, by the functions of the standard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import Traits
+from einsumx.dtypes import kind as dtype_kind
+from einsumx.errors import BackendError, EinsumxError, SizeError
+from einsumx.ir.bind import known_sizes
+from einsumx.ir.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
+from einsumx.ir.verify import result_shape
+
+if TYPE_CHECKING:
+    from einsumx.adapters.dialect import Spelling
+
+__all__ = ["ADAPTER", "ArrayApiAdapter"]
+
+_NUMBERS = tuple(
+    [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    + ["float32", "float64", "complex64", "complex128", "float16", "bfloat16"]
+)
+
+_DTYPES = frozenset({"bool", *_NUMBERS})
+
+# The standard says nothing of strides. Its matrix_transpose is a view in the libraries that have views, and matmul
+# reads it as it lies.
+TRAITS = Traits(
+    strided=False,
+    views=False,
+    memory_order=False,
+    transpose_flags=True,
+    dtypes=_DTYPES,
+    matmul_dtypes=frozenset(_NUMBERS),
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"), ("bfloat16", "float32")),
+    rates=Rates(call=5e-6),
+)
+
+
+_OF_FLOATS = replace(TRAITS, matmul_dtypes=frozenset(name for name in _NUMBERS if dtype_kind(name) in "fc"))
+
+
+class ArrayApiAdapter(Adapter):
+    """One library that follows the standard.
+
+    Args:
+        namespace: the library's array namespace; without it, that of the first array that arrives, and where none
+            has, array-api-strict, the reference for the standard.
+    """
+
+    name = "array_api"
+    module = ""
+    install = "pip install array-api-strict"
+    cpu = TRAITS
+
+    def __init__(self, namespace: Any = None) -> None:
+        self._namespace = namespace
+        self._libraries: dict[str, ArrayApiAdapter] = {}
+        self._devices: dict[str, Any] = {}  # that arrays lie on, by name
+
+    @property
+    def xp(self) -> Any:
+        if self._namespace is not None:
+            return self._namespace
+        try:
+            return import_module("array_api_strict")
+        except ImportError as error:
+            raise BackendError(
+                "array_api is the backend of many libraries, and no array says which one is meant; pass arrays, "
+                f"or {self.install}"
+            ) from error
+
+    # -- which arrays -----------------------------------------------------------------------------------
+
+    def serving(self, kind: type) -> Adapter:
+        library = kind.__module__.partition(".")[0]
+        return self._libraries.setdefault(library, ArrayApiAdapter())
+
+    def is_plain(self, kind: type) -> bool:
+        return False  # so that every array passes through `plain`, which needs one to learn the namespace
+
+    def plain(self, array: Array) -> Array:
+        if self._namespace is None:
+            self._namespace = array.__array_namespace__()
+        known_sizes(array.shape)
+        return array
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        """A function of the library.
+
+        Raises:
+            BackendError: the library lacks it.
+        """
+        function: Callable[..., Any] | None = getattr(self.xp, name, None)
+        if function is None:
+            raise BackendError(
+                f"{self._library} has no function {name!r} of the array API standard, which this contraction needs; "
+                "convert the operands to arrays of another framework"
+            )
+        return function
+
+    @property
+    def _library(self) -> str:
+        return str(getattr(self.xp, "__name__", type(self.xp).__name__))
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    def traits(self, device: str) -> Traits:
+        return self.cpu if self._multiplies_integers else _OF_FLOATS
+
+    @cached_property
+    def _multiplies_integers(self) -> bool:
+        """Whether the library has a matrix product of integers; MLX has none."""
+        if self._namespace is None:
+            return True
+        try:
+            one = self._namespace.asarray([[1]], dtype=self.dtype("int32"))
+            self._namespace.matmul(one, one)
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            return False
+        return True
+
+    def signature(self, array: Array) -> Signature:
+        try:
+            shape = known_sizes(array.shape)
+        except SizeError as error:
+            raise BackendError(f"an array {error}") from None
+        return type(array), shape, self.dtype_name(array.dtype), self.device(array)
+
+    def device(self, array: Array) -> str:
+        device = getattr(array, "device", None)
+        if device is None:  # a library may have no devices
+            return ""
+        for name, known in self._devices.items():
+            if known is device or known == device:
+                return name
+        name = str(device)
+        if name.startswith("<"):  # it has no name, but an address
+            name = f"device:{len(self._devices)}"
+        self._devices[name] = device
+        return name
+
+    def dtype(self, name: str) -> Any:
+        if name == "bool" and not hasattr(self.xp, name):
+            name = "bool_"
+        return super().dtype(name)
+
+    def dtype_name(self, dtype: Any) -> str:
+        if isinstance(dtype, str):
+            return dtype
+        written = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+        if written in _DTYPES:
+            return written
+        # Compared, and not looked up: in some libraries dtypes that are equal have different hashes.
+        for name in ("bool", *_NUMBERS):
+            with suppress(BackendError):
+                if self.dtype(name) == dtype:
+                    return name
+        raise BackendError(f"array_api: einsum computes in no dtype {dtype}")
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        self._function("result_type")
+        try:
+            return super().promote(dtypes)
+        except TypeError as error:
+            raise BackendError(
+                f"the array API standard has no promotion of {' and '.join(dtypes)}; cast them, or pass dtype="
+            ) from error
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if like is None:
+            return self.xp.asarray(value)
+        if isinstance(value, list | tuple):
+            return self.xp.asarray(value, **self._placed(self.device(like)))
+        # The standard's rule: a Python scalar takes the array's dtype, which must be of its kind or a wider one.
+        kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
+        if dtype_kind(dtype) not in kinds:
+            raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
+
+    def _placed(self, device: str) -> dict[str, Any]:
+        """The keyword that puts an array on a device, where the library has devices."""
+        return {"device": self._devices[device]} if device in self._devices else {}
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        for name in _needed(op, dtype):
+            self._function(name)  # what is missing is said before any work
+        run, shape, dtype = super().kernel(op, shapes, dtype), result_shape(op, shapes), getattr(op, "dtype", dtype)
+
+        def checked(*arrays: Array) -> Array:
+            try:
+                found = run(*arrays)
+            except (ArithmeticError, EinsumxError, Warning):
+                raise
+            except Exception as error:
+                if self.is_out_of_memory(error):
+                    raise
+                what = str(error).partition("\n")[0]
+                raise self._fails(op, f"raises {type(error).__name__}: {what}") from error
+            if tuple(found.shape) != shape or self.dtype_name(found.dtype) != dtype:
+                raise self._fails(op, f"gives {found.dtype} {tuple(found.shape)} and not {dtype} {shape}")
+            return found
+
+        return checked
+
+    def _fails(self, op: Op, how: str) -> BackendError:
+        """The error for a library that does not do what the standard says."""
+        return BackendError(
+            f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {how}; convert the "
+            "operands to arrays of another framework"
+        )
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        # A view in some libraries, where the plan counts on a copy.
+        return self.copy(self.xp.permute_dims(array, axes))
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        kept = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)]
+        array = self.xp.permute_dims(array, (*kept, axis1, axis2))
+        *outer, size, _ = array.shape
+        # With both axes as one, the diagonal is every element that is size + 1 further.
+        flat = self.xp.reshape(array, (prod(outer), size * size))
+        return self.copy(self.xp.reshape(flat[:, :: size + 1], (*outer, size)))
+
+    def copy(self, array: Array) -> Array:
+        return self.xp.asarray(array, copy=True)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        if dtype_kind(self.dtype_name(array.dtype)) == "c" and dtype_kind(dtype) != "c":  # which astype refuses
+            array = array != 0 if dtype == "bool" else self.xp.real(array)
+        if hasattr(self.xp, "astype"):
+            return self.xp.astype(array, self.dtype(dtype))
+        return array.astype(self.dtype(dtype))
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if self._is_bool(array):
+            return self.xp.any(array, axis=axes)
+        try:
+            return self.xp.sum(array, axis=axes, dtype=array.dtype)
+        except TypeError:  # MLX has no such keyword
+            return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self._placed(self.device(arrays[0])))
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        xp = self.xp
+        return xp.matmul(
+            xp.matrix_transpose(lhs) if transpose_lhs else lhs, xp.matrix_transpose(rhs) if transpose_rhs else rhs
+        )
+
+    def _is_bool(self, array: Array) -> bool:
+        return self.dtype_name(array.dtype) == "bool"
+
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        raise BackendError("the array API standard has no einsum")
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.array_api.source import ArrayApiSpelling
+
+        return ArrayApiSpelling()
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        try:
+            self._write_nothing(out)
+        except Exception as error:
+            kind = type(out)
+            raise BackendError(
+                f"out= is a {kind.__module__}.{kind.__qualname__} that cannot be written to ({error}); "
+                "leave out= away and use the result"
+            ) from error
+
+    def _write_nothing(self, out: Array) -> None:
+        """Fails where arrays cannot be written to.
+
+        The standard leaves it to libraries whether they can be; writing no elements shows it.
+        """
+        none = (slice(0), ...) if out.shape else ...
+        out[none] = out[none]
+
+    def write(self, out: Array, result: Array) -> None:
+        out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, so that it may be a view of out
+
+    def to_numpy(self, array: Array) -> Any:
+        try:
+            found = super().to_numpy(array)
+        except TypeError:  # NumPy has no such dtype
+            raise
+        except Exception as error:
+            raise BackendError(f"{self._library} makes no NumPy array of its own: {error}; convert it first") from error
+        if found.shape != tuple(array.shape) or found.dtype == object:
+            raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
+        return found
+
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self._function("logical_or" if self._is_bool(total) else "add")(total, part)
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
+        return out
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        out = self._function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
+        try:
+            self._write_nothing(out)
+        except Exception as error:
+            kind = type(out)
+            raise BackendError(
+                f"a {kind.__module__}.{kind.__qualname__} cannot be written to ({error}), so that no result is put "
+                "together of blocks under this memory_limit=; with a larger one it comes in one"
+            ) from error
+        return out
+
+
+def _needed(op: Op, dtype: str) -> tuple[str, ...]:
+    """The functions of the standard that an op on arrays of ``dtype`` is made of."""
+    match op:
+        case Transpose():
+            return "permute_dims", "asarray"
+        case Reshape():
+            return ("reshape",)
+        case Expand():
+            return ("broadcast_to",)
+        case Diagonal():
+            return "permute_dims", "reshape", "asarray"
+        case Copy():
+            return ("asarray",)
+        case Cast():
+            return ("real",) if dtype_kind(dtype) == "c" and dtype_kind(op.dtype) not in "bc" else ()
+        case Sum():
+            return ("any" if dtype == "bool" else "sum",)
+        case Multiply():
+            return ("logical_and" if dtype == "bool" else "multiply",)
+        case Matmul():
+            return "matmul", *(["matrix_transpose"] if op.transpose_lhs or op.transpose_rhs else [])
+        case Zeros():
+            return ("zeros",)
+        case First() | Scale() | Native():
+            return ()
+
+
+ADAPTER = ArrayApiAdapter()

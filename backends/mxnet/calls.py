@@ -1,0 +1,216 @@
+"""MXNet's operators called through its C interface, with all that is the same at every call prepared once.
+
+MXNet's functions spend more time in Python than their operators take to be queued. What is called here is what they
+call themselves, in the versions 1.9 and 2.0.0b1: MXNet is retired, and no other will come. Every call has buffers of
+its own, so that prepared calls may run in any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_bool, c_byte, c_char_p, c_int, c_int64, c_void_p, cast
+from functools import cached_property, lru_cache
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from einsumx.adapters.base import Array, Run
+
+__all__ = ["Calls"]
+
+_ARRAY, _INTEGER, _NONE, _OBJECT, _TEXT = 11, 0, 4, 7, 8
+"""What MXNet 2's functions are told of an argument's kind."""
+
+
+class _Address(c_void_p):
+    """Where an object lies that lives as long as this."""
+
+    owner: Any
+
+
+class Calls:
+    """Prepares calls of operators on ``mx.np`` arrays.
+
+    Args:
+        mx: the top-level module.
+    """
+
+    def __init__(self, mx: Any) -> None:
+        self._mx = mx
+        self._library, self._check = mx.base._LIB, mx.base.check_call
+        self._is_first = str(mx.__version__).startswith("1.")
+        self._operator = lru_cache(maxsize=1024)(self._prepared)
+
+    # -- operators --------------------------------------------------------------------------------------
+
+    def einsum(self, equation: str, count: int) -> Callable[..., Array]:
+        """MXNet's own einsum of so many operands, whatever the name ``mx.np.einsum`` stands for."""
+        return self._operator("_npi", "einsum", count, subscripts=equation, out=None, optimize=0)
+
+    def batch_dot(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.npx.batch_dot``."""
+        flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
+        return self._operator("_npx", "batch_dot", 2, **flags, forward_stype="default")
+
+    def gemm(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.nd.linalg.gemm2``, of matrices that lie along the axes 1 and 3 of four."""
+        return self._operator("_linalg", "gemm2", 2, transpose_a=transpose_lhs, transpose_b=transpose_rhs, axis=1)
+
+    def multiply(self) -> Callable[..., Array]:
+        """``mx.np.multiply`` of two arrays."""
+        return self._operator("_npi", "multiply", 2, out=None)
+
+    def transpose(self, axes: tuple[int, ...]) -> Callable[..., Array]:
+        """``mx.np.transpose``."""
+        return self._operator("_np" if self._is_first else "_npi", "transpose", 1, axes=axes)
+
+    def sum(self, axes: tuple[int, ...]) -> Callable[..., Array]:
+        """``mx.np.sum``."""
+        space = "_np" if self._is_first else "_npi"
+        return self._operator(space, "sum", 1, axis=axes, dtype=None, keepdims=None, initial=None, out=None)
+
+    def diagonal(self, axis1: int, axis2: int) -> Callable[..., Array]:
+        """``mx.np.diagonal``, without an offset."""
+        space = "_np" if self._is_first else "_npi"
+        return self._operator(space, "diagonal", 1, offset=0, axis1=axis1, axis2=axis2)
+
+    def layer(self, units: int) -> Callable[..., Array]:
+        """``mx.npx.fully_connected`` of arrays and weights, without a bias."""
+        return self._operator("_npx", "fully_connected", 2, num_hidden=units, no_bias=True, flatten=False)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Callable[..., Array]:
+        """``mx.np.swapaxes``."""
+        return self._operator("_npi", "swapaxes", 1, dim1=axis1, dim2=axis2)
+
+    def _prepared(self, space: str, name: str, count: int, **arguments: Any) -> Callable[..., Array]:
+        """An operator of ``count`` arrays, by MXNet 2's functions, which read no text, where it has one."""
+        if not self._is_first:
+            function = c_void_p()
+            self._check(self._library.MXNetFuncGetGlobal(f"{space}.{name}".encode(), byref(function)))
+            if function.value is not None:
+                return self._function(function, count, list(arguments.values()))
+        operator = c_void_p()
+        self._check(self._library.NNGetOpHandle(f"{space}_{name}".encode(), byref(operator)))
+        return self._imperative(operator, count, {key: value for key, value in arguments.items() if value is not None})
+
+    def _imperative(self, operator: c_void_p, count: int, arguments: dict[str, Any]) -> Callable[..., Array]:
+        """A call as the functions that MXNet makes for its operators do it, which name their arguments in text."""
+        library = self._library
+        invoke = library.MXImperativeInvokeEx if self._is_first else library.MXImperativeInvoke
+        kind, handles, results = self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
+        given, new_handle = len(arguments), self._mx.base.NDArrayHandle
+        texts = c_char_p * given
+        keys = texts(*(key.encode() for key in arguments))
+        values = texts(*(str(value).encode() for value in arguments.values()))
+
+        def call(*arrays: Array) -> Array:
+            number, found, storage = c_int(), results(), c_void_p()
+            operands = handles(*[array.handle for array in arrays])
+            made = byref(number), byref(found)
+            if failed := invoke(operator, count, operands, *made, given, keys, values, byref(storage)):
+                self._check(failed)
+            return kind(new_handle(found[0]))
+
+        return call
+
+    def _function(self, function: c_void_p, count: int, arguments: list[Any]) -> Callable[..., Array]:
+        """A call as those of MXNet 2's functions do it, whose arguments are numbers, texts and objects after arrays."""
+        invoke, kind = self._library.MXNetFuncCall, self._mx.np.ndarray
+        new_handle, total = self._mx.base.NDArrayHandle, count + len(arguments)
+        kinds, constants = zip(*map(self._packed, arguments))
+        values, codes = c_void_p * total, (c_int * total)(*[_ARRAY] * count, *kinds)
+
+        def call(*arrays: Array) -> Array:
+            result, code = new_handle(), c_int()
+            operands = values(*[array.handle for array in arrays], *constants)
+            if failed := invoke(function, operands, codes, total, byref(result), byref(code)):
+                self._check(failed)
+            return kind(result)
+
+        return call
+
+    def _packed(self, argument: Any) -> tuple[int, Any]:
+        """An argument's kind, and its value or an address that owns it."""
+        match argument:
+            case None:
+                return _NONE, None
+            case str():
+                return _TEXT, cast(c_char_p(argument.encode()), c_void_p)
+            case tuple():
+                numbers = self._mx._ffi.convert_to_node(argument)
+                address = _Address(numbers.handle.value)
+                address.owner = numbers
+                return _OBJECT, address
+            case _:
+                return _INTEGER, int(argument)
+
+    # -- arrays -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def describe(self) -> Callable[[Array], tuple[tuple[int, ...], Any]]:
+        """A function that gives an array's shape and its dtype, a scalar type of NumPy's."""
+        library, sizes = self._library, POINTER(c_int64)
+        shape_of = library.MXNDArrayGetShapeEx64 if self._is_first else library.MXNDArrayGetShape64
+        dtype_of = library.MXNDArrayGetDType
+        dtypes = self._mx.ndarray.ndarray._DTYPE_MX_TO_NP
+
+        def described(array: Array) -> tuple[tuple[int, ...], Any]:
+            handle, number, shape = array.handle, c_int(), sizes()
+            where = byref(number)
+            if failed := shape_of(handle, where, byref(shape)):
+                self._check(failed)
+            found = tuple(shape[: number.value])
+            if failed := dtype_of(handle, where):
+                self._check(failed)
+            return found, dtypes[number.value]
+
+        return described
+
+    def memory(self, array: Array) -> Any:
+        """The memory of an array of one byte an element that lies on the CPU, as a NumPy array of bools."""
+        address = c_void_p()
+        self._check(self._library.MXNDArrayGetData(array.handle, byref(address)))
+        np = import_module("numpy")
+        shape, _ = self.describe(array)
+        if not address.value:
+            return np.empty(shape, bool)
+        return np.frombuffer((c_byte * prod(shape)).from_address(address.value), bool).reshape(shape)
+
+    def view(self, shape: tuple[int, ...]) -> Callable[[Array], Array]:
+        """``array.reshape_view(shape)``, for shapes without sizes of 0."""
+        view, check, new_handle = self._library.MXNDArrayReshape64, self._check, self._mx.base.NDArrayHandle
+        rank, sizes, kind = len(shape), (c_int64 * len(shape))(*shape), self._mx.np.ndarray
+
+        def viewed(array: Array) -> Array:
+            handle = new_handle()
+            check(view(array.handle, rank, sizes, False, byref(handle)))
+            return kind(handle, array.writable)
+
+        return viewed
+
+    def unless_tracing(self, run: Run, otherwise: Run) -> Run:
+        """``run``, but ``otherwise`` where MXNet 2 traces a block."""
+        is_tracing = self._library.MXNDArrayIsDeferredCompute
+
+        def either(*arrays: Array) -> Array:
+            answer = c_bool()
+            if failed := is_tracing(byref(answer)):
+                self._check(failed)
+            return otherwise(*arrays) if answer.value else run(*arrays)
+
+        return either
+
+    def in_np_shape(self, run: Run) -> Run:
+        """``run`` as in ``with mx.util.np_shape(True)``, which leaves the thread's switch as it was."""
+        switch, check = self._library.MXSetIsNumpyShape, self._check
+
+        def switched(*arrays: Array) -> Array:
+            before = c_int()
+            check(switch(1, byref(before)))
+            try:
+                return run(*arrays)
+            finally:
+                if not before.value:
+                    check(switch(0, byref(before)))
+
+        return switched

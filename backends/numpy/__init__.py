@@ -1,0 +1,5 @@
+"""The backend for NumPy."""
+
+from einsumx.backends.numpy.adapter import ADAPTER, NumpyAdapter
+
+__all__ = ["ADAPTER", "NumpyAdapter"]

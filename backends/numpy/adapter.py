@@ -1,0 +1,339 @@
+"""NumPy: transposes are views, matmul takes any batch axes with any strides as long as BLAS can read each matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context
+from functools import cached_property, lru_cache
+from importlib import import_module
+from math import prod
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.registry import dropped
+from einsumx.adapters.traits import Traits
+from einsumx.dtypes import Casting, kind, wrapped
+from einsumx.errors import BackendError, shown
+from einsumx.ir.cost import slot_dtypes
+from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
+from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum, sources
+from einsumx.ir.program import Operand, Plan
+from einsumx.runtime.memory import free_host_bytes
+
+if TYPE_CHECKING:
+    from einsumx.adapters.dialect import Spelling
+
+__all__ = ["ADAPTER", "NumpyAdapter"]
+
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+_WORK = 10_000
+"""Candidates that are tried to prove that two arrays do not overlap."""
+
+TRAITS = Traits(
+    matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
+    | _INTEGERS,
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"),),
+    native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | _INTEGERS,
+    native_max_labels=52,
+    native_max_operands=2,
+    native_any_labels=True,
+    rates=Rates(call=1e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
+)
+
+
+@lru_cache(maxsize=256)
+def _name(dtype: Any) -> str:
+    """The name of a dtype; kept, as NumPy imports a module to make it, which fails while the interpreter ends."""
+    return str(dtype.name)
+
+
+class NumpyAdapter(Adapter):
+    """NumPy arrays on the CPU."""
+
+    name = "numpy"
+    module = "numpy"
+    install = "pip install numpy"
+    cpu = TRAITS
+    device_kinds = ("cpu",)
+
+    @cached_property
+    def _add(self) -> Any:
+        return self.xp.add.reduce
+
+    def check_type(self, kind: type[Any]) -> None:
+        np = self.xp
+        if issubclass(kind, np.generic):
+            return
+        # A subclass that overrides arithmetic (units, masks) would lose what it adds, silently.
+        overrides = issubclass(kind, np.ndarray) and (
+            kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+            or kind.__array_function__ is not np.ndarray.__array_function__
+        )
+        if overrides or issubclass(kind, np.ma.MaskedArray):
+            raise dropped(kind)
+        if not issubclass(kind, np.ndarray):
+            raise BackendError(f"einsum takes numpy.ndarray, not {kind.__module__}.{kind.__qualname__}")
+
+    def is_plain(self, kind: type) -> bool:
+        return kind is self.xp.ndarray
+
+    def plain(self, array: Array) -> Array:
+        return self.xp.asarray(array)
+
+    # One call of C.
+    signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # type: ignore[assignment]
+
+    def device_of(self, signature: Signature) -> str:
+        return "cpu"
+
+    def operand(self, signature: Signature) -> Operand:
+        _, shape, dtype, strides, *_ = signature
+        return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
+
+    def dtype_name(self, dtype: Any) -> str:
+        found = self.dtype(dtype)
+        if found.kind in "SUVmMT":
+            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {found}")
+        return _name(found)
+
+    def dtype(self, name: Any) -> Any:
+        try:
+            return self.xp.dtype(name)
+        except TypeError:
+            raise BackendError(f"{self.name} has no dtype {shown(name)}") from None
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))
+
+    def can_cast(self, source: str, target: str, casting: Casting) -> bool:
+        return bool(self.xp.can_cast(self.dtype(source), self.dtype(target), casting))
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return array.transpose(axes)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.reshape(shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        view = array.diagonal(0, axis1, axis2)
+        # numpy.diagonal is read-only out of caution; einsum's diagonal is as writeable as its operand.
+        view.flags.writeable = array.flags.writeable
+        return view
+
+    def copy(self, array: Array) -> Array:
+        return array.copy()
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        with self.xp.errstate(all="ignore"):
+            return array.astype(dtype)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        total = self._add(array, axes, array.dtype.type)  # the type, as a reduction swaps no bytes
+        return self.boxed(total, array.dtype.name)
+
+    def scale(self, array: Array, count: int) -> Array:
+        np, dtype = self.xp, array.dtype
+        if dtype.kind == "O":  # whatever their sum is, it is the sum that counts
+            return super().scale(array.reshape((1, *array.shape)), count)[0, ...]
+        out = np.empty(array.shape, dtype.name)
+        if dtype.kind == "c":
+            np.multiply(array.real, out.real.dtype.type(count), out=out.real)
+            np.multiply(array.imag, out.real.dtype.type(count), out=out.imag)
+        else:
+            factor = wrapped(count, dtype.name) if dtype.kind in "iu" else count
+            np.multiply(array, dtype.type(factor), out=out)
+        return out
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.zeros(shape, dtype)
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.xp.matmul(lhs, rhs, order="C")
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if dtype == "object":  # Python computes these, one at a time
+            return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)
+        kernels = self._kernels
+        made: Callable[..., Array]
+        match op:
+            case Matmul() if dtype in _INTEGERS:
+                made = self._integers.matmul(shapes, dtype)
+            case Matmul():
+                made = kernels.matmul(shapes, dtype)
+            case Multiply():
+                made = kernels.multiply(shapes, dtype)
+            case Sum():
+                made = kernels.total(shapes[0], op.axes, dtype)
+            case Copy():
+                made = kernels.copy(shapes[0], dtype)
+            case Cast():
+                made = kernels.cast(shapes[0], dtype, op.dtype)
+            case Native():
+                made = kernels.native(op.equation, shapes, dtype)
+            case _:
+                made = super().kernel(op, shapes, dtype)
+        return made
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Our kernels, in a module that imports NumPy; kept, as nothing is imported while the interpreter ends."""
+        return import_module("einsumx.backends.numpy.kernels")
+
+    @cached_property
+    def _integers(self) -> Any:
+        return import_module("einsumx.backends.numpy.integers")
+
+    def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+        """Matrix by matrix: numpy.matmul goes on with the next one after an error, which becomes a SystemError."""
+        np = self.xp
+        batch = broadcast(*(shape[:-2] for shape in shapes))
+
+        def product(lhs: Array, rhs: Array) -> Array:
+            lhs, rhs = (np.broadcast_to(side, (*batch, *side.shape[-2:])) for side in (lhs, rhs))
+            out = np.empty((*batch, lhs.shape[-2], rhs.shape[-1]), object)
+            for place in np.ndindex(batch):
+                np.matmul(lhs[place], rhs[place], out=out[place])
+            return out
+
+        return product
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        dtype = operands[0].dtype
+        match op:
+            case Matmul() if dtype in _INTEGERS:
+                return int(self._integers.workspace([operand.shape for operand in operands], dtype))
+            case Matmul() if min(len(operand.shape) for operand in operands) == 1:
+                # ndarray.dot reads no matrix with gaps.
+                return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
+            case Sum() if dtype != "object":
+                return int(self._kernels.total_workspace(operands[0].shape, op.axes, dtype))
+            case _:
+                return 0
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.numpy.source import NumpySpelling
+
+        return NumpySpelling(self.module, "np")
+
+    def boxed(self, result: Any, dtype: str) -> Array:
+        # Of an array of objects without axes, ufuncs give the object.
+        if dtype != "object" or isinstance(result, self.xp.ndarray):
+            return result
+        array = self.xp.empty((), object)
+        array[()] = result
+        return array
+
+    def element(self, array: Array) -> Any:
+        return array[()]
+
+    def prepare(self, run: Run, plan: Plan) -> Run:
+        # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
+        return self._quiet(run) if any(self._can_warn(plan)) else run
+
+    def _can_warn(self, plan: Plan) -> Iterator[bool]:
+        """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
+        types = slot_dtypes(plan)
+        for op in plan.ops:
+            dtype = types[sources(op)[0]]
+            match op:
+                case Multiply() | Matmul() | Scale():
+                    yield kind(dtype) in "fc"
+                case Cast():
+                    yield kind(dtype) != "O" and not self.can_cast(dtype, op.dtype, "safe")
+
+    @cached_property
+    def _quiet(self) -> Callable[[Run], Run]:
+        """Silences what it decorates."""
+        np = self.xp
+
+        def with_errstate(run: Run) -> Run:
+            def quietly(*operands: Array) -> Array:
+                with np.errstate(all="ignore"):
+                    return run(*operands)
+
+            return quietly
+
+        if int(np.__version__.partition(".")[0]) < 2:
+            return with_errstate
+        # NumPy 2 has its error state in the context, and to run in the copy of one costs half of what errstate does.
+        silent = Context()
+        silent.run(np.seterr, all="ignore")
+
+        def in_context(run: Run) -> Run:
+            return lambda *operands: silent.copy().run(run, *operands)
+
+        return in_context
+
+    def arrange(self, array: Array, order: str) -> Array:
+        return self.xp.asarray(array, order=order)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.flags.fnc)
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if not out.flags.writeable:
+            raise BackendError("out= is a read-only array")
+
+    def add(self, total: Array, part: Array) -> Array:
+        with self.xp.errstate(all="ignore"):
+            return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        place = (*box, ...)  # of an array, even of objects without axes
+        return array[place]
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        place = (*box, ...)  # of an array, even where it has one element
+        with self.xp.errstate(all="ignore"):
+            self.xp.copyto(out[place], block, casting="unsafe")
+        return out
+
+    def in_place(self, array: Any) -> Array:
+        return array
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        try:
+            return bool(self.xp.shares_memory(out, array, max_work=_WORK))
+        except RuntimeError:  # it would take too long to find out
+            return True
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes()
+
+    def write(self, out: Array, result: Array) -> None:
+        if out.dtype == getattr(result, "dtype", None):
+            self.xp.copyto(out, result)
+            return
+        with self.xp.errstate(all="ignore"):  # an error would come when a part is written
+            self.xp.copyto(out, result, casting="unsafe")
+
+
+def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int, ...] | None:
+    """The layout class of strides given in bytes.
+
+    Strides that are no multiple of the item's size (fields of records) are left in bytes: no axis has
+    unit stride then, which is what BLAS would say.
+    """
+    size = dtype.itemsize
+    if all(stride % size == 0 for stride in strides):
+        strides = tuple(stride // size for stride in strides)
+    return layout_class(shape, strides) if prod(shape) else None
+
+
+def _has_no_gaps(operand: Operand) -> bool:
+    """Whether an array is one piece of memory in some order of its axes, or has one axis alone."""
+    if operand.strides is None or len(operand.shape) < 2:
+        return True
+    order = memory_order(operand.strides)
+    packed = contiguous([operand.shape[axis] for axis in order])
+    return all(operand.strides[axis] == step for axis, step in zip(order, packed))
+
+
+ADAPTER = NumpyAdapter()

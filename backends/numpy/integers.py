@@ -1,0 +1,197 @@
+"""Integer products of matrices, exact modulo 2^bits, through floating-point BLAS: integers have none of their own.
+
+A floating-point product is exact as long as no sum of products leaves the integers that the type represents without
+gaps: up to 2^24 in float32, 2^53 in float64. The dtype proves that for narrow integers; for wide ones the largest
+numbers that the operands hold may. Otherwise operands are split into limbs, short enough that the products of limbs are
+exact, and those that reach into the result's bits are shifted and added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product as pairs
+from math import ceil, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from einsumx.backends.numpy import kernels
+from einsumx.ir.layout import broadcast
+
+__all__ = ["matmul", "workspace"]
+
+Kernel: TypeAlias = Callable[..., Any]
+Shape: TypeAlias = tuple[int, ...]
+
+_EXACT = {"float32": 24, "float64": 53}
+"""Bits of the integers that a float type represents without gaps."""
+
+# Seconds, by which the ways to a product are compared.
+_CALLS = 4e-6
+_CONVERSION = 3e-9
+_BLAS = 5e-11
+_LOOP_START = 20e-9
+_LOOP = {1: 0.15e-9, 2: 0.3e-9, 4: 0.45e-9, 8: 0.7e-9}
+_MATMUL = 1e-9
+
+
+def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]`` for integers."""
+    lhs, rhs = shapes
+    shape = _product_shape(shapes)
+    match _way(shapes, dtype):
+        case "matmul":
+            return partial(np.matmul, order="C")
+        case "loop":
+            batch = "".join(chr(ord("d") + axis) for axis in range(len(lhs) - 2))
+            if 1 in shape[-2:] or len(batch) > 20 or lhs[:-2] != rhs[:-2]:
+                return kernels.einsum_into("...ab,...bc->...ac", shape, dtype)
+            return kernels.native(f"{batch}ab,{batch}bc->{batch}ac", shapes, dtype)
+    return _through_blas(shapes, dtype)
+
+
+def _product_shape(shapes: Sequence[Shape]) -> Shape:
+    lhs, rhs = shapes
+    return (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1])
+
+
+def _way(shapes: Sequence[Shape], dtype: str) -> str:
+    """The quickest way to a product."""
+    lhs, rhs = shapes
+    inner, cols = lhs[-1], rhs[-1]
+    elements = prod(_product_shape(shapes))
+    work = elements * inner
+    seconds = {
+        "matmul": work * _MATMUL,
+        "loop": _CALLS / 2 + work * _LOOP[np.dtype(dtype).itemsize] + work / max(cols, inner, 1) * _LOOP_START,
+        "blas": _CALLS + (prod(lhs) + prod(rhs) + elements) * _CONVERSION + work * _BLAS,
+    }
+    return min(seconds, key=lambda way: seconds[way])
+
+
+def workspace(shapes: Sequence[Shape], dtype: str) -> int:
+    """Bytes that a product takes besides its result, where its operands hold the largest numbers of their dtype."""
+    if min(map(len, shapes)) == 1 or _way(shapes, dtype) != "blas":
+        return 0
+    size = np.dtype(dtype).itemsize
+    left, right = map(prod, shapes)
+    out = prod(_product_shape(shapes))
+    through = _exact(shapes[0][-1], _bound(dtype))
+    if through is not None:
+        width = np.dtype(through).itemsize
+        is_narrow = np.dtype(dtype) != _wide(through)
+        return max((left + right + out) * width, out * (2 * width + size * is_narrow)) - out * size
+    bits = 8 * size
+    steps = _limb_widths(bits, bits, _budget(shapes), bits)
+    floats = [8 * elements * ceil(bits / step) for elements, step in zip((left, right), steps)]
+    splitting = max(floats[0] + left * size, sum(floats) + right * size)
+    return max(splitting, sum(floats) + 24 * out) - out * size
+
+
+def _bound(dtype: str) -> int:
+    """The largest absolute value of a dtype."""
+    info = np.iinfo(dtype)
+    return max(-int(info.min), int(info.max))
+
+
+def _exact(inner: int, left: int, right: int | None = None) -> str | None:
+    """The narrowest float type that holds every sum of ``inner`` products of numbers up to ``left`` and ``right``."""
+    largest = inner * left * (left if right is None else right)
+    return next((through for through, bits in _EXACT.items() if largest <= 1 << bits), None)
+
+
+def _through_blas(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    inner = shapes[0][-1]
+    through = _exact(inner, _bound(dtype))
+    if through is not None:
+        return _whole(shapes, dtype, through)
+    in_floats = {through: _whole(shapes, dtype, through) for through in _EXACT}
+    in_limbs = _by_limbs(shapes, dtype)
+
+    def by_largest(lhs: Any, rhs: Any) -> Any:
+        left, right = _largest(lhs), _largest(rhs)
+        through = _exact(inner, left, right)
+        if through is not None:
+            return in_floats[through](lhs, rhs)
+        return in_limbs(lhs, rhs, left.bit_length(), right.bit_length())
+
+    return by_largest
+
+
+def _largest(array: Any) -> int:
+    """The largest absolute value."""
+    return max(int(array.max()), -int(array.min()))
+
+
+def _whole(shapes: Sequence[Shape], dtype: str, through: str) -> Kernel:
+    """A product that is exact in the float type ``through``."""
+    to_floats = [kernels.cast(shape, dtype, through) for shape in shapes]
+    product = kernels.matmul(shapes, through)
+    wide = _wide(through)
+
+    def whole(lhs: Any, rhs: Any) -> Any:
+        found = product(*(to_float(array) for to_float, array in zip(to_floats, (lhs, rhs))))
+        return found.astype(wide).astype(dtype, copy=False)
+
+    return whole
+
+
+def _wide(through: str) -> str:
+    """An integer type that every exact sum fits; cast on to a narrower one it wraps, which the float would not."""
+    return "int32" if through == "float32" else "int64"
+
+
+def _budget(shapes: Sequence[Shape]) -> int:
+    """The bits that two limbs may have together."""
+    return _EXACT["float64"] - (shapes[0][-1] - 1).bit_length()
+
+
+def _by_limbs(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """A product of operands too large for any float, given how many bits their largest numbers have."""
+    to_floats = [kernels.cast(shape, dtype, "float64") for shape in shapes]
+    product = kernels.matmul(shapes, "float64")
+    width = 8 * np.dtype(dtype).itemsize
+    budget = _budget(shapes)
+
+    def by_limbs(lhs: Any, rhs: Any, lhs_bits: int, rhs_bits: int) -> Any:
+        lhs_step, rhs_step = _limb_widths(lhs_bits, rhs_bits, budget, width)
+        left, right = (
+            [to_float(limb) for limb in _limbs(array, bits, step)]
+            for to_float, array, bits, step in zip(to_floats, (lhs, rhs), (lhs_bits, rhs_bits), (lhs_step, rhs_step))
+        )
+        total: Any = None
+        for i, j in pairs(range(len(left)), range(len(right))):
+            shift = i * lhs_step + j * rhs_step
+            if shift < width:
+                part = product(left[i], right[j]).astype("int64").view("uint64")
+                part <<= np.uint64(shift)
+                total = part if total is None else np.add(total, part, out=total)
+                del part
+        return total.astype(dtype)
+
+    return by_limbs
+
+
+def _limb_widths(lhs_bits: int, rhs_bits: int, budget: int, width: int) -> tuple[int, int]:
+    """The widths of limbs, ``budget`` bits together, that need the fewest products for a result of ``width`` bits.
+
+    >>> _limb_widths(32, 32, 43, 32), _limb_widths(40, 7, 43, 64)
+    ((11, 32), (36, 7))
+    """
+
+    def products(steps: tuple[int, int]) -> int:
+        return sum(
+            left + right < width for left in range(0, lhs_bits, steps[0]) for right in range(0, rhs_bits, steps[1])
+        )
+
+    right = (ceil(rhs_bits / count) for count in range(1, rhs_bits + 1))
+    return min(((budget - step, step) for step in right if step < budget), key=products)
+
+
+def _limbs(array: Any, bits: int, step: int) -> Iterator[Any]:
+    """``array`` as a sum of limbs, each shifted by ``step`` bits more than the one before; the last has the sign."""
+    last = max(bits - 1, 0) // step * step
+    for start in range(0, last, step):
+        yield (array >> start) & ((1 << step) - 1)
+    yield array >> last

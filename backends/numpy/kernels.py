@@ -1,0 +1,357 @@
+"""How NumPy's adapter executes ops: cut over the pool's threads where the sizes promise that it pays.
+
+Where work is cut depends on shapes and on the number of threads alone, and partial sums are added in a fixed order, so
+that equal calls give equal bits however the threads are scheduled. Workers are silent about infinities and nan; the
+caller's thread is silent where the adapter's ``prepare`` sees to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from importlib import import_module
+from itertools import pairwise, product
+from math import ceil, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from einsumx.ir.layout import broadcast, memory_order
+from einsumx.ir.parse import symbol
+from einsumx.patching import own
+from einsumx.runtime.threads import get_num_threads, run
+
+__all__ = [
+    "cast",
+    "copy",
+    "einsum_into",
+    "matmul",
+    "multiply",
+    "native",
+    "total",
+    "total_workspace",
+]
+
+Kernel: TypeAlias = Callable[..., Any]
+Shape: TypeAlias = tuple[int, ...]
+Range: TypeAlias = tuple[slice, ...]
+
+# Of one thread; they decide what is worth cutting, and nothing else.
+_MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
+_SLOW_MULTIPLY_ADDS = 1e9
+_BYTES = 16e9
+_PER_MATRIX = 0.1e-6
+_PIECE = 50e-6
+"""Seconds of work that a job must be worth: about what it takes until a sleeping thread is at work."""
+
+_LEAST = 300e-6
+"""Seconds of work below which it stays with the caller."""
+
+_SWEEPS = 6e6
+"""Multiply-adds of a sweep up to which one thread keeps pace with memory, as far as its caches hold."""
+
+_BLAS_SHARES = 1 << 19
+"""Multiply-adds from which BLAS shares one product among its own threads.
+
+Those are at work sooner than the pool's, and they go on spinning after a product, whoever asked for it: beside them the
+pool's threads get half of a core, so that cutting such a product over the pool, with BLAS held to one thread, gains a
+quarter at best, and loses a half where anything else in the process has just called BLAS.
+"""
+
+_LINE = 64
+"""Bytes that a processor reads at once."""
+_LINES = 1024
+_PAGE = 4096
+_ALIASED_LINES = 192
+"""Lines whose distance is a multiple of a page share the same few places in the cache."""
+_LEAST_COPY = 1 << 14
+"""Elements from which one assignment is worth its call."""
+
+_ALL = slice(None)
+
+_SHORT_ROW = 128
+"""Elements of a row up to which what happens between rows takes as long as the row."""
+
+_TINY = 1 << 12
+"""Multiply-adds below which a product is all overhead."""
+
+
+def _einsum() -> Callable[..., Any]:
+    """``numpy.einsum`` without the Python around it, which takes longer than a tiny contraction."""
+    for module in ("numpy._core.multiarray", "numpy.core.multiarray"):
+        try:
+            found: Callable[..., Any] = import_module(module).c_einsum
+        except (ImportError, AttributeError):
+            continue
+        return found
+    return own(np.einsum)
+
+
+_EINSUM = _einsum()
+
+
+# -- cutting --------------------------------------------------------------------------------------------------
+
+
+def _pieces(seconds: float) -> int:
+    """Into how many pieces to cut this much work: four for every thread, so that the last ones end together."""
+    threads = get_num_threads()
+    if threads == 1 or seconds < _LEAST:
+        return 1
+    return max(1, min(4 * threads, int(seconds / _PIECE)))
+
+
+def _ranges(size: int, pieces: int) -> list[slice]:
+    """An axis as ``pieces`` ranges of nearly equal lengths, or as fewer where it is shorter."""
+    pieces = max(1, min(pieces, size))
+    ends = [size * number // pieces for number in range(pieces + 1)]
+    return [slice(*pair) for pair in pairwise(ends)]
+
+
+def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
+    """Boxes that make up ``shape``, at least ``pieces`` where it can be cut so often, from the first axis on."""
+    axes = []
+    for size in shape:
+        axes.append(_ranges(size, pieces))
+        pieces = ceil(pieces / len(axes[-1]))
+    return product(*axes)
+
+
+def _within(box: Range, shape: Sequence[int]) -> Range:
+    """The part of an operand that broadcasting brings into ``box``."""
+    return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
+
+
+# -- products of matrices ---------------------------------------------------------------------------------------
+
+
+def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]``."""
+    if min(map(len, shapes)) == 1 or _is_tiny_product(shapes, dtype):
+        return np.ndarray.dot
+    plain = partial(np.matmul, order="C")
+    lhs, rhs = shapes
+    batch = broadcast(lhs[:-2], rhs[:-2])
+    (rows, inner), cols = lhs[-2:], rhs[-1]
+    shape = (*batch, rows, cols)
+    rate = _MULTIPLY_ADDS.get(dtype)
+    if rate is None or not prod(shape) * inner or rows * inner * cols >= _BLAS_SHARES:
+        return plain
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
+    pieces = _pieces(max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX)
+    if not 1 < pieces <= prod(batch):
+        return plain
+    parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(batch, pieces)]
+
+    def cut_matmul(lhs: Any, rhs: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
+        return out
+
+    return cut_matmul
+
+
+def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
+    """Whether ``ndarray.dot`` takes the product: it calls BLAS with half of matmul's overhead."""
+    lhs, rhs = shapes
+    return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
+
+
+# -- elementwise products and sums --------------------------------------------------------------------------------
+
+
+def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of the elementwise product, broadcasting."""
+    rank = max(map(len, shapes))
+    lhs, rhs = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
+    shape = broadcast(lhs, rhs)
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
+    pieces = _pieces(touched / _BYTES)
+    # Where one side broadcasts, NumPy goes row by row; its einsum loop has less to do between rows.
+    is_by_short_rows = lhs != rhs and shape[-1] <= _SHORT_ROW and prod(shape) > _TINY
+    product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
+    if pieces == 1:
+        return partial(product, order="C")
+    parts = [
+        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
+        for box in _grid(shape, pieces)
+    ]
+
+    def cut_multiply(lhs: Any, rhs: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
+        return out
+
+    return cut_multiply
+
+
+def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
+    """The kernel of the sum over ``axes``, in the array's own dtype: integers wrap, bools are or-ed.
+
+    NumPy's einsum loop sums up to three times as fast as ``add.reduce``.
+    """
+    labels = [symbol(axis) for axis in range(len(shape))]
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
+    result = tuple(shape[axis] for axis in kept)
+    pieces, axis = _cut_of_total(shape, axes, dtype)
+    if pieces == 1:
+        return einsum_into(equation, result, dtype)
+    cuts = [(_ALL,) * axis + (cut,) for cut in _ranges(shape[axis], pieces)]
+    if axis in kept:
+        place = kept.index(axis)
+        parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
+
+        def cut_sum(array: Any) -> Any:
+            out = np.empty(result, dtype)
+            run([partial(_EINSUM, equation, array[box], out=out[place]) for box, place in parts])
+            return out
+
+        return cut_sum
+    kept_labels = equation.partition("->")[2]
+    merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
+
+    def sum_of_partial_sums(array: Any) -> Any:
+        partials = np.empty((len(cuts), *result), dtype)
+        # With an ellipsis, a partial sum without axes is an array that can be written to.
+        run([partial(_EINSUM, equation, array[cut], out=partials[i, ...]) for i, cut in enumerate(cuts)])
+        return merge(partials)
+
+    return sum_of_partial_sums
+
+
+def _cut_of_total(shape: Shape, axes: tuple[int, ...], dtype: str) -> tuple[int, int]:
+    """Into how many pieces a sum is cut, and along which axis: a summed one only where no other is long enough."""
+    pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
+    kept = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] >= pieces]
+    axis = max(kept or axes, key=lambda axis: shape[axis])
+    return min(pieces, shape[axis]), axis
+
+
+def total_workspace(shape: Shape, axes: tuple[int, ...], dtype: str) -> int:
+    """Bytes of the partial sums of :func:`total`."""
+    pieces, axis = _cut_of_total(shape, axes, dtype)
+    if pieces == 1 or axis not in axes:
+        return 0
+    return pieces * prod(size for axis, size in enumerate(shape) if axis not in axes) * _itemsize(dtype)
+
+
+def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
+    """NumPy's einsum loop with a C-contiguous result; asked for ``order="C"``, it would also go in that order."""
+    if len(shape) < 2:
+        return partial(_EINSUM, equation)
+
+    def einsum(*arrays: Any) -> Any:
+        return _EINSUM(equation, *arrays, out=np.empty(shape, dtype))
+
+    return einsum
+
+
+def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
+    """The kernel of NumPy's own einsum loop; its time is taken to go with the number of products."""
+    inputs, output = equation.split("->")
+    terms = inputs.split(",")
+    sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
+    work = prod(sizes.values())
+    is_sweep = any(prod(shape) == work for shape in shapes)
+    pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
+    # Cut along another than the first axis of the larger operand, the pieces would share its cache lines.
+    longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
+    shape = tuple(sizes[label] for label in output)
+    if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
+        return einsum_into(equation, shape, dtype)
+
+    def box(term: str, cut: slice) -> Range:
+        return tuple(cut if label == longest else _ALL for label in term)
+
+    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in _ranges(sizes[longest], pieces)]
+
+    def cut_einsum(*arrays: Any) -> Any:
+        out = np.empty(shape, dtype)
+        run(
+            [
+                partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
+                for cuts, place in parts
+            ]
+        )
+        return out
+
+    return cut_einsum
+
+
+# -- copies -------------------------------------------------------------------------------------------------------
+
+
+def copy(shape: Shape, dtype: str) -> Kernel:
+    """The kernel of a C-contiguous copy of an array in any layout."""
+    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1:
+        return np.ndarray.copy
+
+    def cut_copy(source: Any) -> Any:
+        out = np.empty(shape, source.dtype)
+        _copy_boxes(source, out)
+        return out
+
+    return cut_copy
+
+
+def cast(shape: Shape, source: str, target: str) -> Kernel:
+    """The kernel of a copy in another dtype, which keeps the order of the axes in memory."""
+    # A cast that can fail warns in the thread that meets the number, so the caller meets all of them.
+    quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
+    nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
+    if not quiet or _pieces(nbytes / _BYTES) == 1:
+        return lambda array: array.astype(target)
+
+    def cut_cast(array: Any) -> Any:
+        out = np.empty_like(array, target)
+        order = memory_order(array.strides)
+        _copy_boxes(array.transpose(order), out.transpose(order))
+        return out
+
+    return cut_cast
+
+
+def _copy_boxes(source: Any, out: Any) -> None:
+    run([partial(_assign, out, source, boxes) for boxes in _copy_jobs(source.shape, source.strides, get_num_threads())])
+
+
+def _assign(out: Any, source: Any, boxes: Sequence[Range]) -> None:
+    for box in boxes:
+        out[box] = source[box]
+
+
+@lru_cache(maxsize=256)
+def _copy_jobs(shape: Shape, strides: Shape, threads: int) -> list[list[Range]]:
+    """The boxes that each job copies, so that cache lines are read whole before they are forgotten.
+
+    NumPy copies in the order of the destination. The axis along which the source lies element by element is one of
+    the outer ones there, so each step of it comes back to the cache lines of the step before: as many lines as the
+    axes inside it span. These are cut until their lines stay in the cache.
+    """
+    pieces = 4 * threads
+    moving = [axis for axis, size in enumerate(shape) if size > 1 and strides[axis]]
+    near = min(moving, key=lambda axis: abs(strides[axis]), default=0)
+    inside = [axis for axis in moving if axis > near]
+    cuts: dict[int, int] = {}
+    if inside:
+        step = min(abs(strides[axis]) for axis in inside)
+        lines = _LINES if all(abs(strides[axis]) % _PAGE for axis in inside) else _ALIASED_LINES
+        span = lines * _LINE // min(step, _LINE)
+        span = max(span, _LEAST_COPY // prod(shape[: near + 1]))
+        for axis in reversed(inside):
+            length = max(1, min(shape[axis], span))
+            cuts[axis] = ceil(shape[axis] / length)
+            span //= length
+    pieces = max(1, ceil(pieces / prod(cuts.values())))
+    ranges = []
+    for axis, size in enumerate(shape):
+        ranges.append(_ranges(size, cuts.get(axis, pieces)))
+        if axis not in cuts:
+            pieces = ceil(pieces / len(ranges[-1]))
+    boxes = list(product(*ranges))
+    return [boxes[cut] for cut in _ranges(len(boxes), 4 * threads)]
+
+
+def _itemsize(dtype: str) -> int:
+    return np.dtype(dtype).itemsize

@@ -1,0 +1,5 @@
+"""The backend for PyTorch."""
+
+from einsumx.backends.torch.adapter import ADAPTER, TorchAdapter
+
+__all__ = ["ADAPTER", "TorchAdapter"]

@@ -1,0 +1,379 @@
+"""PyTorch, on the CPU and on accelerators: transposes are views, a batched product takes one batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.staging import Ring
+from einsumx.adapters.traits import Traits
+from einsumx.backends.torch.choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
+from einsumx.dtypes import kind, wrapped
+from einsumx.errors import BackendError, shown
+from einsumx.ir.layout import layout_class, memory_order
+from einsumx.ir.ops import Matmul, Multiply, Op, Sum
+from einsumx.ir.program import Operand
+from einsumx.ir.verify import result_shape
+from einsumx.runtime.memory import free_host_bytes
+
+if TYPE_CHECKING:
+    from einsumx.adapters.dialect import Spelling
+    from einsumx.patching import Name
+    from einsumx.streaming.gradients import Recorded
+
+__all__ = ["ADAPTER", "SIGNED", "TorchAdapter"]
+
+_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
+_HALVES = frozenset({"float16", "bfloat16"})
+SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *SIGNED})
+
+# Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
+# has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
+CPU = Traits(
+    max_batch_axes=1,
+    short_rows=True,
+    dtypes=_DTYPES,
+    matmul_dtypes=_FLOATS | INTEGERS,
+    matmul_through=(("bool", "float32"), *SIGNED.items()),
+    widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
+    wide_sum=_HALVES,
+    rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
+)
+
+# Accelerators multiply half precision in units that accumulate in float32; whether partial sums are rounded in between
+# is torch's own setting (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They multiply no integers.
+ACCELERATOR = replace(
+    CPU,
+    matmul_dtypes=_FLOATS | _HALVES,
+    matmul_through=(("bool", "float32"),),
+    wide_matmul=_HALVES,
+    rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
+)
+
+
+class TorchAdapter(Adapter):
+    """PyTorch's dense tensors on any device."""
+
+    name = "torch"
+    module = "torch"
+    install = "pip install torch"
+    out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
+    cpu = CPU
+
+    @cached_property
+    def _names(self) -> dict[Any, str]:
+        """The dtypes that einsum takes, with their names."""
+        known = ((getattr(self.xp, name, None), name) for name in sorted(_DTYPES))
+        return {dtype: name for dtype, name in known if dtype is not None}
+
+    @cached_property
+    def _strided(self) -> Any:
+        """The layout of dense tensors."""
+        return self.xp.strided
+
+    @cached_property
+    def _signed(self) -> dict[Any, Any]:
+        """The unsigned dtypes for which torch has no sum, and the signed ones whose sums have the same bits."""
+        return {self.dtype(name): self.dtype(signed) for name, signed in SIGNED.items() if hasattr(self.xp, name)}
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Our kernels, in a module that imports torch."""
+        return import_module("einsumx.backends.torch.kernels")
+
+    # -- which tensors ----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if not issubclass(kind, self.xp.Tensor):
+            raise BackendError(f"einsum takes tensors, not {kind.__module__}.{kind.__qualname__}")
+
+    def needs_gradient(self, array: Array) -> bool:
+        return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return import_module("einsumx.backends.torch.gradients").within(call, run, operands)
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return self.xp.diag_embed(array)
+
+    # -- describing tensors -----------------------------------------------------------------------------
+
+    def traits(self, device: str) -> Traits:
+        return CPU if device.partition(":")[0] in ("", "cpu", "meta") else ACCELERATOR
+
+    def signature(self, array: Array) -> Signature:
+        if array.layout is not self._strided:
+            raise BackendError(f"einsum takes dense tensors, not layout {array.layout}; to_dense() makes one")
+        try:
+            shape, strides = array.shape, array.stride()
+        except RuntimeError as error:  # nested tensors have no shape
+            raise BackendError(f"einsum takes dense tensors: {error}") from error
+        if array._has_symbolic_sizes_strides:  # symbols of torch.compile's, which int() makes torch guard
+            shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
+        if 0 in strides and self._kernels.is_recorded(array):
+            strides = _as_stored(shape, strides)
+        return array.__class__, shape, array.dtype, array.device, strides
+
+    def device(self, array: Array) -> str:
+        return str(array.device)
+
+    def operand(self, signature: Signature) -> Operand:
+        _, shape, dtype, _, strides = signature
+        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, strides))
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            return self._names[dtype]
+        except KeyError:
+            raise BackendError(f"torch: einsum computes in no dtype {dtype}") from None
+
+    def dtype(self, name: str) -> Any:
+        found = getattr(self.xp, name, None) if name in _DTYPES else None
+        if found is None:
+            raise BackendError(f"torch: einsum computes in no dtype {shown(name)}")
+        return found
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        first, *others = map(self.dtype, dtypes)
+        try:
+            for other in others:
+                first = self.xp.promote_types(first, other)
+        except RuntimeError as error:
+            raise BackendError(f"torch does not promote {' and '.join(dtypes)}; pass dtype=") from error
+        return self.dtype_name(first)
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if like is None:
+            return self.xp.as_tensor(value)
+        found = self.xp.as_tensor(value, device=like.device)
+        if isinstance(value, list | tuple):
+            return found
+        # As in torch, a Python scalar widens a tensor only to another kind of number, then to the default of that kind.
+        return found.to(self.xp.result_type(self.xp.empty(1, dtype=self.dtype(dtype)), value))
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return array.permute(axes)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.reshape(shape)
+
+    def expand(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.expand(shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        return array.diagonal(0, axis1, axis2)
+
+    def copy(self, array: Array) -> Array:
+        return self._kernels.copied(array)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        steps = array.stride()
+        if 0 not in steps:
+            return array.to(self.dtype(dtype))
+        order = memory_order(steps)  # which torch keeps but for expanded axes
+        packed = array.permute(order).to(self.dtype(dtype), memory_format=self.xp.contiguous_format)
+        return packed.permute([order.index(axis) for axis in range(len(order))])
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        dtype = array.dtype
+        if dtype is self.xp.bool:
+            return array.view(self.xp.uint8).amax(axes).view(dtype)  # an or in a seventh of the time that any takes
+        signed = self._signed.get(dtype)
+        if signed is not None:
+            return array.view(signed).sum(axes, dtype=signed).view(dtype)
+        return array.sum(axes, dtype=dtype)
+
+    def scale(self, array: Array, count: int) -> Array:
+        torch, dtype = self.xp, array.dtype
+        signed = self._signed.get(dtype)
+        if signed is not None:
+            return self.scale(array.view(signed), count).view(dtype)
+        array = array.contiguous()
+        if dtype.is_complex:  # the parts apart, as an infinity times a complex number has nan in it
+            return torch.view_as_complex(torch.view_as_real(array.resolve_conj()) * float(count))
+        return array * (float(count) if dtype.is_floating_point else wrapped(count, self._names[dtype]))
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        result = arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
+        # What is recorded is a product of sums over nothing, which has derivatives of every order, all of them zero.
+        recorded = [array for array in arrays if kind(dtype) in "fc" and not self._kernels.is_plain(array)]
+        sums = [array[None].narrow(0, 0, 0).sum().to(result.dtype) for array in recorded]
+        return result + reduce(self.xp.mul, sums) if sums else result
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.mul(lhs, rhs).contiguous()  # it can come in the memory order of its operands
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if isinstance(op, Matmul):
+            lhs, rhs = shapes
+            make = self._kernels.integer_product if dtype in INTEGERS else self._kernels.product
+            product: Callable[..., Array] = make(lhs, rhs, dtype)
+            return product
+        return super().kernel(op, shapes, dtype)
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        match op:
+            case Matmul():
+                return product_workspace(operands)
+            case Multiply():
+                return multiply_workspace(operands, result_shape(op, [operand.shape for operand in operands]))
+            case Sum() if operands[0].dtype in _HALVES:
+                return half_sum_workspace(operands[0], op.axes)
+            case _:
+                return 0
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.torch.source import TorchSpelling
+
+        return TorchSpelling(self.module, "torch")
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def arrange(self, array: Array, order: str) -> Array:
+        if order == "C":
+            return array.contiguous()
+        axes = tuple(range(array.ndim))[::-1]
+        return array.permute(axes).contiguous().permute(axes)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous()) and not array.is_contiguous()
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if out.requires_grad or any(map(self.needs_gradient, operands)):
+            raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
+        if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        out.copy_(result.clone() if _may_share(out, result) else result)
+
+    # -- einsumx behind torch's own name ------------------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names(self)
+        return found
+
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def check_eager(self, array: Array) -> None:
+        self.signature(array)  # which says what is wrong with a tensor that is not dense
+        try:
+            array.data_ptr()
+            is_traced = self.needs_gradient(array) and self.xp._C._are_functorch_transforms_active()
+        except RuntimeError:
+            is_traced = True
+        if is_traced:
+            raise BackendError(
+                "memory_limit= is kept for tensors that have memory, and not where torch.func, torch.export or make_fx "
+                f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
+            )
+        if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
+            raise BackendError(
+                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; leave "
+                "memory_limit= away, or use those of backward()"
+            )
+
+    def is_lazy(self, array: Array) -> bool:
+        return bool(array.is_conj() or array.is_neg())  # kernels make a copy of what is only marked so
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return array.detach()[box]  # other threads, in which torch records, compute blocks too
+
+    def add(self, total: Array, part: Array) -> Array:
+        signed = self._signed.get(total.dtype)
+        if signed is not None:
+            total.view(signed).add_(part.view(signed))
+            return total
+        return total.add_(part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.xp.empty(shape, dtype=self.dtype(dtype), device=device or None)
+
+    def free_bytes(self, device: str) -> int | None:
+        kind = device.partition(":")[0]
+        if kind in ("", "cpu"):
+            return free_host_bytes()
+        if kind != "cuda":
+            return None
+        free, _ = self.xp.cuda.mem_get_info(device)
+        # What torch keeps of what it has freed is free for it, too.
+        return int(free + self.xp.cuda.memory_reserved(device) - self.xp.cuda.memory_allocated(device))
+
+    def in_place(self, array: Any) -> Array | None:
+        if array.dtype.name not in _DTYPES or not array.dtype.isnative or min(array.strides, default=0) < 0:
+            return None
+        try:
+            return self.xp.as_tensor(array if array.flags.writeable else _Writeable(array).view())
+        except (TypeError, ValueError):  # a dtype that this torch does not have, or strides between elements
+            return None
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return _may_share(out, array)
+
+    # -- to and from the host ----------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        return self.xp.as_tensor(array, device=device or None)
+
+    def to_numpy(self, array: Array) -> Any:
+        return array.detach().resolve_conj().resolve_neg().cpu().numpy()
+
+    def move(self, array: Array, device: str) -> Array:
+        return array.to(device, memory_format=self.xp.contiguous_format) if device else array
+
+    def ring(self, device: str) -> Ring | None:
+        if device.partition(":")[0] != "cuda":
+            return None
+        return Ring(import_module("einsumx.backends.torch.cuda").Uploads(self.xp.device(device), self.dtype))
+
+    def synchronize(self, array: Array) -> None:
+        if array.device.type == "cuda":
+            self.xp.cuda.current_stream(array.device).synchronize()  # and for no copies to the device on another one
+
+
+class _Writeable:
+    """A read-only NumPy array as one that torch takes without a warning, for tensors that are only read."""
+
+    def __init__(self, array: Any) -> None:
+        pointer, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (pointer, False)}
+        self._array = array  # whose memory it is
+
+    def view(self) -> Any:
+        return import_module("numpy").asarray(self)
+
+
+def _as_stored(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor as if its expanded axes were stored, the outermost of all.
+
+    Planned with its own strides, one slice stands for all. The result would be right, but a derivative by the expanded
+    tensor would be that of one slice.
+    """
+    found = list(strides)
+    step = 2 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    for axis in reversed(range(len(found))):
+        if found[axis] == 0:
+            found[axis] = step
+            step *= max(shape[axis], 1)
+    return tuple(found)
+
+
+def _may_share(out: Array, result: Array) -> bool:
+    """Whether ``result`` can be a view of ``out``, where an operand that was only rearranged is ``out`` too."""
+    try:
+        return bool(result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr())
+    except RuntimeError:  # what torch.compile traces has no address
+        return True
+
+
+ADAPTER = TorchAdapter()

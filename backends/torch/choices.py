@@ -1,0 +1,139 @@
+"""Which of PyTorch's kernels runs a matrix product, and what it allocates: from shapes alone, without the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import prod
+from typing import TypeAlias
+
+from einsumx.dtypes import itemsize
+from einsumx.ir.layout import broadcast, contiguous, memory_order, merged_stride
+from einsumx.ir.program import Operand
+
+__all__ = [
+    "INTEGERS",
+    "LARGEST",
+    "half_sum_workspace",
+    "loop_axis",
+    "multiply_workspace",
+    "pays_in_floats",
+    "product_workspace",
+]
+
+Shape: TypeAlias = tuple[int, ...]
+
+INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+
+# What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
+# bytes a second that are read and written where axes change places.
+_STEP = 5e-6
+_MOVED = 10e9
+
+# The work, in multiply-adds, and the least size of any axis that make casts to float64 and back pay; and the largest
+# magnitudes in short integers.
+_INTEGER_WORK = 300_000
+_INTEGER_SIZE = 16
+LARGEST = {"int8": 1 << 7, "uint8": (1 << 8) - 1, "int16": 1 << 15}
+
+
+def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
+    """Whether a product of integers has work enough for casts to float64 and back."""
+    rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
+    if min(rows, inner, cols) < _INTEGER_SIZE:
+        return False
+    return prod(broadcast(lhs[:-2], rhs[:-2])) * rows * inner * cols >= _INTEGER_WORK
+
+
+def loop_axis(lhs: Shape, rhs: Shape, itemsize: int) -> int | None:
+    """Of several batch axes the one that torch's kernel takes, in a loop over the others; None where copies cost less.
+
+    Args:
+        lhs, rhs: shapes with as many batch axes each.
+        itemsize: bytes of an element.
+    """
+    batch = broadcast(lhs[:-2], rhs[:-2])
+    moved = 2 * itemsize * prod(batch) * lhs[-2] * rhs[-1]
+    last = len(batch) - 1
+    steps = [prod(batch) // max(size, 1) for size in batch]
+    costs = [count * _STEP + (0 if axis == last else moved / _MOVED) for axis, count in enumerate(steps)]
+    axis = costs.index(min(costs))
+    if 0 in batch or _STEP + 2 * itemsize * (prod(lhs) + prod(rhs)) / _MOVED < costs[axis]:
+        return None
+    return axis
+
+
+def product_workspace(operands: Sequence[Operand]) -> int:
+    """Bytes that a product takes besides its result, at most.
+
+    Args:
+        operands: both sides, with as many batch axes each.
+    """
+    lhs, rhs = (operand.shape for operand in operands)
+    if min(len(lhs), len(rhs)) == 1:
+        return sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
+    batch = broadcast(lhs[:-2], rhs[:-2])
+    if operands[0].dtype in INTEGERS and pays_in_floats(lhs, rhs):
+        out = prod(batch) * lhs[-2] * rhs[-1]
+        short = operands[0].dtype != "int64"
+        casts = [Operand(operand.shape, "float64", operand.strides) for operand in operands]
+        product = 8 * (prod(lhs) + prod(rhs) + out) + product_workspace(casts)
+        back = out * (16 + itemsize(operands[0].dtype) * short)
+        return max(product, back) - out * itemsize(operands[0].dtype)
+    copies = sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
+    if len(batch) < 2:
+        return copies if not batch else 0
+    axis = loop_axis(lhs, rhs, itemsize(operands[0].dtype))
+    if axis is None:
+        wide = [_expanded(operand, batch) for operand in operands]
+        return sum(0 if _merges(operand) else operand.nbytes for operand in wide)
+    return 0 if axis == len(batch) - 1 else prod(batch) * lhs[-2] * rhs[-1] * itemsize(operands[0].dtype)
+
+
+def multiply_workspace(operands: Sequence[Operand], shape: Shape) -> int:
+    """Bytes of a product that comes in the memory order of its operands, and is copied to C order."""
+    rank = len(shape)
+    steps = []
+    for operand in operands:
+        missing = rank - len(operand.shape)
+        own = (step if size > 1 else 0 for size, step in zip(operand.shape, _steps(operand)))
+        steps.append((*[0] * missing, *own))
+    for outer, inner in combinations(range(rank), 2):  # the first operand that has both axes decides their order
+        orders = [own[outer] >= own[inner] for own in steps if own[outer] and own[inner]]
+        if orders and not orders[0]:
+            return prod(shape) * itemsize(operands[0].dtype)
+    return 0
+
+
+def half_sum_workspace(operand: Operand, axes: Sequence[int]) -> int:
+    """Bytes of a sum of numbers of half precision: where the summed axes are not one, all goes through float32."""
+    steps = _steps(operand)
+    summed = [axis for axis in memory_order(steps) if axis in axes]
+    if merged_stride([operand.shape[axis] for axis in summed], [steps[axis] for axis in summed]) is not None:
+        return 0
+    kept = prod(size for axis, size in enumerate(operand.shape) if axis not in axes)
+    return (prod(operand.shape) + kept) * itemsize("float32")
+
+
+def _expanded(operand: Operand, batch: Shape) -> Operand:
+    """An operand of a product with its batch axes of size 1 repeated."""
+    steps = _steps(operand)
+    wide = tuple(0 if size != whole else step for size, whole, step in zip(operand.shape, batch, steps))
+    return Operand((*batch, *operand.shape[-2:]), operand.dtype, (*wide, *steps[-2:]))
+
+
+def _merges(operand: Operand) -> bool:
+    """Whether the batch axes are one without a copy."""
+    return merged_stride(operand.shape[:-2], _steps(operand)[:-2]) is not None
+
+
+def _is_readable(operand: Operand) -> bool:
+    """Whether BLAS reads the matrix as it lies: one of its axes has unit stride, the other no shorter a stride."""
+    if len(operand.shape) < 2:
+        return True
+    (rows, cols), (down, along) = operand.shape[-2:], _steps(operand)[-2:]
+    return (along == 1 and down >= max(cols, 1)) or (down == 1 and along >= max(rows, 1)) or 1 in (rows, cols)
+
+
+def _steps(operand: Operand) -> tuple[int, ...]:
+    return contiguous(operand.shape) if operand.strides is None else operand.strides

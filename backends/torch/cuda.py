@@ -1,0 +1,66 @@
+"""Copies from the host to a CUDA device by PyTorch. This module imports torch, and is imported at the first of them.
+
+Written by PyTorch's documentation; ``pytest -m gpu`` is what runs it on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapters.base import Array
+from einsumx.adapters.staging import Event
+
+__all__ = ["Uploads"]
+
+torch: Any = import_module("torch")
+
+
+@lru_cache(maxsize=64)
+def _stream(device: Any) -> Any:
+    """The stream of copies to a device: always the same one, as memory that is freed stays with its stream."""
+    return torch.cuda.Stream(device)
+
+
+class Uploads:
+    """Copies to one device; see :class:`einsumx.adapters.staging.Uploads`.
+
+    Args:
+        device: to which.
+        dtype: gives torch's dtype of a name.
+    """
+
+    def __init__(self, device: Any, dtype: Callable[[str], Any]) -> None:
+        self._device, self._dtype = device, dtype
+
+    def register(self, address: int, nbytes: int) -> None:
+        """Pin memory of the host."""
+        with torch.cuda.device(self._device):
+            _check(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0))
+
+    def unregister(self, address: int) -> None:
+        """Let it go."""
+        with torch.cuda.device(self._device):
+            _check(torch.cuda.cudart().cudaHostUnregister(address))
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """An array in memory of the stream's own."""
+        with torch.cuda.stream(_stream(self._device)):
+            return torch.empty(shape, dtype=self._dtype(dtype), device=self._device)
+
+    def copy(self, target: Array, start: int, piece: Any) -> Event:
+        """Queue a copy of a piece."""
+        stream = _stream(self._device)
+        with torch.cuda.stream(stream):
+            into = target.view(-1).view(torch.uint8)[start : start + piece.nbytes]
+            into.copy_(torch.from_numpy(piece), non_blocking=True)
+            event: Event = stream.record_event()
+            return event
+
+
+def _check(code: Any) -> None:
+    """Raise for an error of CUDA's."""
+    if int(code):
+        raise RuntimeError(f"CUDA does not pin memory of the host: {code}")

@@ -1,0 +1,1 @@
+"""What einsumx asks of a framework, and how a framework is found by the type of an array."""

@@ -1,0 +1,1 @@
+"""How a contraction is cut into blocks that fit a memory limit, before anything is computed."""

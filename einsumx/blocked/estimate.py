@@ -1,0 +1,271 @@
+"""What a plan takes on blocks of other sizes than it was lowered for: its amounts as products of label sizes.
+
+The same ops are assumed to run. Where lowering would choose others, a sketch is off, and is made anew from a plan that
+was lowered for those sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.rates import Rates
+from einsumx.dtypes import arithmetic, itemsize
+from einsumx.ir.cost import freed, layouts, op_cost, slot_dtypes
+from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Native, Op, Reshape, Transpose, sources
+from einsumx.ir.program import Plan
+from einsumx.ir.verify import result_shape
+
+__all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
+
+Labels: TypeAlias = tuple[int, ...]
+
+
+class _Axis(int):
+    """The size of an axis, and the labels that it runs over; those of size 1 are left out."""
+
+    labels: Labels = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What an op takes, as products of the sizes of labels, which are in ascending order.
+
+    Attributes:
+        op: of a plan.
+        operands: those of the contraction that its result depends on.
+        made: the labels of the array that it makes, and bytes an element; None where it gives a view.
+        workspace: labels of an array, and bytes an element of it, that its kernel allocates.
+        fixed: seconds whatever the sizes.
+        work: the labels whose sizes give its multiply-adds, and seconds for each.
+        touched: the labels of each array that it reads and writes, and seconds an element; beside the work.
+        matrices: the labels of its batch axes, and seconds for each matrix.
+    """
+
+    op: Op
+    operands: frozenset[int]
+    made: tuple[Labels, int] | None
+    workspace: tuple[Labels, float]
+    fixed: float
+    work: tuple[Labels, float]
+    touched: tuple[tuple[Labels, float], ...]
+    matrices: tuple[Labels, float]
+
+
+class Estimate(NamedTuple):
+    """What ops take.
+
+    Attributes:
+        seconds: of all of them.
+        peak: the most bytes alive at once of what they make.
+        tight: the labels of what is alive then.
+    """
+
+    seconds: float
+    peak: int
+    tight: frozenset[int]
+
+
+def amounts(
+    plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+) -> list[Amounts]:
+    """What each op of a plan takes.
+
+    Args:
+        plan: lowered for blocks of these sizes.
+        terms, output: the labels of the operands' axes, and of the result's.
+        sizes: of the labels, 1 at least.
+        adapter: of the framework that the plan is for.
+        rates: its speeds.
+    """
+    axes = _axes(plan, terms, output, sizes)
+    labels = {slot: tuple(sorted(label for axis in shape for label in axis.labels)) for slot, shape in axes.items()}
+    types = slot_dtypes(plan)
+    lies = layouts(plan, axes, types)
+    depends = {slot: frozenset([slot]) for slot in range(len(terms))}
+    found = []
+    for op in plan.ops:
+        read = sources(op)
+        depends[op.out] = frozenset().union(*(depends[slot] for slot in read))
+        cost = op_cost(op, axes, types[op.out], adapter.workspace(op, [lies[slot] for slot in read]))
+        largest = max((*read, op.out), key=lambda slot: prod(axes[slot]))
+        nbytes = [(slot, itemsize(types[slot])) for slot in (*read, op.out)]
+        fixed, adds, rate, matrices = _pace(op, bool(cost.allocated), types[op.out], rates)
+        found.append(
+            Amounts(
+                op,
+                depends[op.out],
+                (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
+                (labels[largest], cost.workspace / prod(axes[largest])),
+                fixed,
+                (tuple(sorted(_multiplied(op, axes, labels))), adds),
+                tuple((labels[slot], size / rate) for slot, size in nbytes) if rate else (),
+                (tuple(sorted(label for axis in axes[op.out][:-2] for label in axis.labels)), matrices),
+            )
+        )
+    return found
+
+
+def axis_labels(
+    plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+) -> dict[int, tuple[Labels, ...]]:
+    """The labels that each axis of each slot runs over, as :func:`amounts` takes them; those of size 1 are left out.
+
+    >>> import einsumx
+    >>> found = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
+    >>> axis_labels(found, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
+    ((0,), (2,))
+    """
+    axes = _axes(plan, terms, output, sizes)
+    return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
+
+
+def _axes(plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:
+    """The labels that each axis of each slot runs over."""
+
+    def axis(labels: Labels) -> _Axis:
+        made = _Axis(prod(sizes[label] for label in labels))
+        made.labels = tuple(label for label in labels if sizes[label] > 1)
+        return made
+
+    found = {
+        slot: tuple(axis((label,) if size == sizes[label] else ()) for label, size in zip(term, operand.shape))
+        for slot, (term, operand) in enumerate(zip(terms, plan.operands))
+    }
+    for op in plan.ops:
+        shapes = [found[slot] for slot in sources(op)]
+        there = [label for shape in shapes for axis_ in shape for label in axis_.labels]
+        match op:
+            case Reshape():
+                found[op.out] = tuple(map(axis, _regrouped(there, op.shape, sizes)))
+            case Expand():  # along labels of the result that no operand has data for
+                missing = iter([label for label in output if sizes[label] > 1 and label not in there])
+                found[op.out] = tuple(
+                    old if old == size else axis((next(missing),)) for old, size in zip(shapes[0], op.shape)
+                )
+            case _:
+                made = result_shape(op, shapes)  # of the axes that it was given, and of others of size 1
+                found[op.out] = tuple(old if isinstance(old, _Axis) else axis(()) for old in made)
+    return found
+
+
+def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:
+    """The labels of the axes of a reshape."""
+    left = list(labels)
+    for size in shape:
+        run: list[int] = []
+        while prod(sizes[label] for label in run) < size:
+            run.append(left.pop(0))
+        yield tuple(run)
+
+
+def _multiplied(op: Op, axes: dict[int, tuple[_Axis, ...]], labels: dict[int, Labels]) -> Labels:
+    """The labels whose sizes give the multiply-adds of an op."""
+    match op:
+        case Matmul():
+            inner = axes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]
+            return (*labels[op.out], *inner.labels)
+        case Native():
+            return tuple({label for slot in op.operands for label in labels[slot]})
+        case _:
+            return ()
+
+
+def _pace(op: Op, copies: bool, dtype: str, rates: Rates) -> tuple[float, float, float, float]:
+    """Seconds of a call, seconds a multiply-add, bytes a second (0 where none are touched), seconds a matrix."""
+    match op:
+        case Reshape() | Expand() | First():
+            return rates.view, 0.0, 0.0, 0.0
+        case Transpose() | Diagonal() if not copies:
+            return rates.view, 0.0, 0.0, 0.0
+        case Transpose() | Diagonal() | Copy() | Cast():
+            return rates.call, 0.0, rates.permute, 0.0
+        case Matmul():
+            return rates.call, arithmetic(dtype) / rates.gemm, rates.stream, rates.matrix
+        case Native():
+            return rates.call, max(len(op.operands) - 1, 1) / (rates.native or rates.stream), rates.stream, 0.0
+        case _:
+            return rates.call, 0.0, rates.stream, 0.0
+
+
+class Sketch:
+    """Seconds and bytes of some of the ops of a plan, on blocks of any size.
+
+    Args:
+        plan: that the ops are of.
+        parts: of the ops that are looked at; what others make is theirs.
+        sizes: of the labels that the plan was lowered for.
+    """
+
+    def __init__(self, plan: Plan, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
+        self.sizes = tuple(sizes)
+        numbers: dict[Labels, int] = {(): 0}
+
+        def number(labels: Labels) -> int:
+            return numbers.setdefault(labels, len(numbers))
+
+        self._fixed = sum(part.fixed for part in parts)
+        self._times = [
+            (number(part.work[0]), part.work[1], [(number(labels), rate) for labels, rate in part.touched])
+            for part in parts
+            if part.work[1] or part.touched
+        ]
+        self._matrices = [(number(part.matrices[0]), part.matrices[1]) for part in parts if part.matrices[1]]
+        self._parts = parts
+        self._freed: list[list[int]] = []
+        if parts:
+            some = replace(plan, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
+            self._freed = list(freed(some, [part.made is not None for part in parts]))
+        made = {part.op.out: (number(part.made[0]), part.made[1]) for part in parts if part.made is not None}
+        self._moments = [
+            (
+                place,
+                made.get(part.op.out, (0, 0)),
+                number(part.workspace[0]),
+                part.workspace[1],
+                [made[slot] for slot in gone if slot in made],
+            )
+            for place, (part, gone) in enumerate(zip(parts, self._freed))
+        ]
+        self._tight: dict[int, frozenset[int]] = {}
+        self._products = list(numbers)
+
+    def __call__(self, sizes: Sequence[int]) -> Estimate:
+        """What the ops take where labels have these sizes."""
+        amount = [prod([sizes[label] for label in labels]) for labels in self._products]
+        seconds = self._fixed
+        for work, rate, touched in self._times:
+            traffic = 0.0
+            for number, pace in touched:
+                traffic += amount[number] * pace
+            seconds += max(amount[work] * rate, traffic)
+        for number, pace in self._matrices:
+            seconds += amount[number] * pace
+        held, peak, when = 0, 0, -1
+        for place, (own, size), space, rate, gone in self._moments:
+            held += amount[own] * size
+            total = held + round(amount[space] * rate) if rate else held
+            if total > peak:
+                peak, when = total, place
+            for number, size in gone:
+                held -= amount[number] * size
+        return Estimate(seconds, peak, self._labels_at(when))
+
+    def _labels_at(self, when: int) -> frozenset[int]:
+        """The labels of what is alive when an op has run, and of what it takes besides."""
+        if when not in self._tight:
+            there: dict[int, Labels] = {}
+            found = frozenset[int]()
+            for place, (part, gone) in enumerate(zip(self._parts[: when + 1], self._freed)):
+                if part.made is not None:
+                    there[part.op.out] = part.made[0]
+                if place == when:
+                    labels, rate = part.workspace
+                    found = frozenset(labels if rate else ()).union(*there.values())
+                for slot in gone:
+                    there.pop(slot, None)
+            self._tight[when] = found
+        return self._tight[when]

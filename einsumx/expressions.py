@@ -1,0 +1,190 @@
+"""A contraction compiled once for its shapes, to be called many times; constant operands are folded in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.registry import backend_of, get_backend, is_stored, serving
+from einsumx.api import as_shapes, deliver, einsum, options_of
+from einsumx.blocked.plan import MemoryLimit
+from einsumx.dtypes import Casting, check_casting
+from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
+from einsumx.ir.program import Plan
+from einsumx.planner.path import Optimize, as_optimize, find_path
+from einsumx.runtime.execute import executable
+from einsumx.runtime.prepare import (
+    Order,
+    Prepared,
+    arrays_of,
+    as_order,
+    described,
+    make_plan,
+    one_device,
+    sized_equation,
+    split,
+)
+
+__all__ = ["Expression", "expression"]
+
+
+class Expression:
+    """What :func:`expression` returns: call it with the operands that are not constant.
+
+    The path is found once. What depends on dtypes, layouts or the framework is made ready at the first call that
+    shows them, and kept. Safe to call from several threads.
+    """
+
+    def __init__(
+        self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
+    ) -> None:
+        self._written, given = split(operands)
+        shapes = as_shapes(self._written, given)
+        self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
+        self._adapter: Adapter | None = get_backend(backend) if backend is not None else None
+        if self._constants:
+            self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
+            self._constants = dict(zip(self._constants, arrays))
+            for slot, array in self._constants.items():
+                if self._adapter.needs_gradient(array):
+                    raise BackendError(
+                        f"operand {slot} is constant in this expression, but asks for a gradient; "
+                        "detach it, or pass it with each call"
+                    )
+        if len(self._constants) == len(given):
+            raise EquationError(
+                "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
+                "which are tuples such as (2, 3)"
+            )
+        self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
+        self._given = [slot for slot in range(len(given)) if slot not in self._constants]
+        self._dtype = dtype
+        self._casting = check_casting(casting)
+        self._sized = sized_equation(self._written, self._shapes)
+        self.path = find_path(self._sized, as_optimize(optimize))
+        self._prepared = lru_cache(maxsize=64)(self._prepare)
+        self._ready = lru_cache(maxsize=64)(self._run_of)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
+        )
+        return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
+
+    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
+        """The result for these operands; ``out`` and ``order`` as for :func:`einsumx.einsum`.
+
+        Raises:
+            SizeError: another number of operands, or other shapes, than the expression was made for.
+            BackendError: as :func:`einsumx.einsum`, or arrays of another framework than the constants.
+        """
+        if out is None and order == "K":
+            try:
+                first: Any = type(operands[0])
+                adapter = serving(first)
+                run = self._ready(adapter, *map(adapter.signature, operands))
+            except (LookupError, AttributeError, TypeError):  # other things than plain arrays, or wrong ones
+                pass
+            else:
+                return run(*operands)
+        order = as_order(order)
+        adapter, arrays = self._arrays(operands)
+        prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
+        if out is None and order == "K":
+            return prepared.run(*arrays)
+        return deliver(adapter, prepared, arrays, out, order, self._casting)
+
+    def _compiled(self, *operands: Any, **options: Any) -> Array:
+        """What torch.compile traces in the place of a call: ``einsum``, which it records as one node."""
+        if [tuple(operand.shape) for operand in operands] != [self._shapes[slot] for slot in self._given]:
+            raise SizeError(f"{self!r} takes other operands than these")
+        arrays = {**dict(zip(self._given, operands)), **self._constants}
+        ordered = [arrays[slot] for slot in sorted(arrays)]
+        given: list[Any] = [self._written, *ordered]
+        if not isinstance(self._written, str):
+            sublists, output = self._written
+            given = [item for pair in zip(ordered, sublists) for item in pair]
+            given += [] if output is None else [output]
+        return einsum(*given, dtype=self._dtype, casting=self._casting, optimize=self.path, **options)
+
+    __call__.__dict__["_torchdynamo_inline"] = _compiled
+
+    def plan(self, *operands: Any) -> Plan:
+        """The plan that a call with these operands runs, constants included."""
+        adapter, arrays = self._arrays(operands)
+        return self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan
+
+    def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
+        self._check_count(operands)
+        arrays = {**self._constants, **dict(zip(self._given, operands))}
+        # Raises where the constants and the operands are of two frameworks; what is stored is read for theirs.
+        backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
+        return arrays_of(list(operands), self._adapter, self._given)
+
+    def _check_count(self, operands: Sequence[Any]) -> None:
+        if len(operands) != len(self._given):
+            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(operands)}")
+
+    def _run_of(self, adapter: Adapter, *signatures: Signature) -> Run:
+        """What runs on plain arrays of these signatures, the first of which ``adapter`` serves."""
+        if backend_of(tuple([signature[0] for signature in signatures])) != (self._adapter or adapter, True):
+            raise BackendError("the operands are not all plain arrays of the expression's own framework")
+        return self._prepared(adapter, signatures).run
+
+    def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
+        self._check_count(signatures)
+        for slot, signature in zip(self._given, signatures):
+            shape = tuple(signature[1])
+            if shape != self._shapes[slot]:
+                raise SizeError(
+                    f"operand {slot} has shape {shown(shape)}, but the expression was made for "
+                    f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
+                )
+        all_signatures = dict(zip(self._given, signatures))
+        all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
+        ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
+        options = options_of(adapter, self._dtype, self._casting, self.path)
+        operands = described(adapter, ordered)
+        plan = make_plan(adapter, self._written, operands, one_device(adapter, ordered), options)
+        return Prepared(plan, executable(plan, adapter, self._constants))
+
+
+def expression(
+    *operands: Any,
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    backend: str | None = None,
+    memory_limit: MemoryLimit | None = None,
+) -> Expression:
+    """Compile a contraction for given shapes, to be called many times.
+
+    Args:
+        *operands: as for :func:`einsumx.einsum`, with a shape (a tuple of sizes) for each operand that a call
+            will bring, and an array for each that is constant. What depends on constants alone is computed once.
+        dtype: as for :func:`einsumx.einsum`.
+        casting: as for :func:`einsumx.einsum`.
+        optimize: as for :func:`einsumx.einsum`.
+        backend: as for :func:`einsumx.einsum`.
+        memory_limit: refused.
+
+    Raises:
+        EinsumxError: as :func:`einsumx.einsum` does; equation, sizes and path are checked here, not at the call.
+        ValueError: a ``memory_limit`` is given: how a contraction is cut depends on where each call's operands lie.
+
+    >>> import numpy as np
+    >>> weights = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> layer = expression("bi,ij->bj", (3, 2), weights)
+    >>> layer(np.ones((3, 2)))
+    array([[4., 6.],
+           [4., 6.],
+           [4., 6.]])
+    """
+    if memory_limit is not None:
+        raise ValueError(
+            "an expression keeps no memory_limit=, as how it is cut into blocks depends on where the operands of each "
+            f"call lie; call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
+        )
+    return Expression(operands, dtype, casting, optimize, backend)

@@ -1,0 +1,265 @@
+"""``lower``: a sized equation, a path, the operands' layouts and a framework's traits become a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from einsumx.adapters.traits import Traits
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.layout import contiguous
+from einsumx.ir.ops import (
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Op,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
+from einsumx.ir.program import Operand, Path, Plan
+from einsumx.ir.simplify import simplify
+from einsumx.ir.verify import verify
+from einsumx.planner.builder import Builder, Labels, Term
+from einsumx.planner.matmul import Aim
+from einsumx.planner.pairwise import contract, native_equation
+from einsumx.planner.path import step_outputs
+
+__all__ = ["lower"]
+
+
+def lower(
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    *,
+    backend: str,
+    traits: Traits,
+    dtype: str,
+    device: str = "",
+) -> Plan:
+    """Write a contraction as array calls, and check them by replaying their shapes.
+
+    Args:
+        equation: as :func:`~einsumx.ir.bind.bind` gives it.
+        operands: dtype and layout of each operand.
+        path: as :func:`~einsumx.planner.path.find_path` gives it.
+        backend, traits: the framework lowered for.
+        dtype: of the result; what is computed in follows from it and from the traits.
+        device: recorded in the plan.
+    """
+    ops: tuple[Op, ...]
+    if 0 in equation.sizes:  # frameworks' kernels are not to be trusted with arrays without elements
+        result = len(operands)
+        ops = (Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
+    else:
+        lowered, result = _compute(equation, operands, path, traits, dtype)
+        ops, result = simplify(lowered, [operand.shape for operand in operands], result)
+        if _native_is_cheaper(equation, operands, traits, dtype, ops):
+            builder = Builder(equation.sizes, traits, len(operands))
+            result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
+            ops = tuple(builder.ops)
+    plan = Plan(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
+    verify(plan)
+    return plan
+
+
+def _compute(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
+) -> tuple[list[Op], int]:
+    """The ops in the result's dtype; or in a wider one, where rounding each intermediate would lose too much."""
+    wider = dict(traits.widen).get(dtype)
+    found = _lower_in(equation, operands, path, traits, dtype, dtype)
+    if wider is not None and not _rounds_once(found[0], traits, dtype):
+        found = _lower_in(equation, operands, path, traits, dtype, wider)
+    return found
+
+
+def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
+    """Whether at most one op computes, and that one accumulates wide by itself."""
+    arithmetic = [op for op in ops if isinstance(op, Sum | Scale | Multiply | Matmul | Native)]
+    if len(arithmetic) > 1:
+        return False
+    for op in arithmetic:
+        match op:
+            case Matmul():
+                return dtype in traits.wide_matmul
+            case Sum():
+                return dtype in traits.wide_sum
+            case Native() | Scale():  # a count can be more than a narrow type holds
+                return False
+            case _:
+                return True
+    return True
+
+
+_NATIVE_CALLS = 1.3
+"""What a call that reads an equation costs, in calls."""
+
+
+def _overhead(op: Op, traits: Traits) -> float:
+    """Seconds that an op takes before it does any work."""
+    is_quick = _is_view(op, traits) and not isinstance(op, Diagonal)
+    return traits.rates.view if is_quick else traits.rates.call
+
+
+def _native_is_cheaper(
+    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
+) -> bool:
+    """Whether one call of the framework's own einsum beats ``ops``: tiny, and nothing that it gets wrong.
+
+    Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
+    """
+    if not traits.rates.native or dtype not in traits.native_dtypes:
+        return False
+    if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
+        return False
+    if traits.views and all(_is_view(op, traits) for op in ops):  # a rearrangement gives a view, and not this copy
+        return False
+    rates = traits.rates
+    saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
+    if not prod(equation.sizes) < rates.native * saved:
+        return False
+    if not traits.native_any_labels and not equation.sizes:
+        return False
+    return all(
+        operand.dtype == dtype
+        and operand.shape == tuple(equation.sizes[label] for label in labels)
+        and (traits.native_any_labels or len(set(labels)) == len(labels))
+        for operand, labels in zip(operands, equation.inputs)
+    )
+
+
+def _lower_in(
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    traits: Traits,
+    dtype: str,
+    compute: str,
+) -> tuple[list[Op], int]:
+    builder = Builder(equation.sizes, traits, len(operands))
+    terms = [
+        _operand(builder, slot, labels, operand)
+        for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
+    ]
+    terms, repeated, counted = _without_repeats(builder, terms, equation.output)
+    terms = [
+        builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
+    ]
+    scaled = None if compute == "bool" else _smallest(builder, terms, equation.output)
+    terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
+    steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
+    for (step, keep), aim in zip(steps, _aims(steps, terms, equation.output)):
+        taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
+        if len(taken) == 1:
+            (term,) = taken
+            terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
+        else:
+            lhs, rhs = taken
+            terms.append(contract(builder, lhs, rhs, keep, compute, aim))
+    (term,) = terms
+    if scaled == len(operands):
+        term = builder.scale(term, counted)
+    if compute != dtype:
+        term = builder.cast(term, dtype)
+    term = builder.expand(term, repeated)
+    term = builder.permute(term, equation.output, "the result in the order of the output")
+    may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
+    if repeated or (not may_be_view and all(_is_view(op, traits) for op in builder.ops)):
+        reason = _why_own(traits, repeated)
+        slot = builder.new_slot()
+        builder.ops.append(Copy(slot, term.slot, f"a result of its own, as {reason}"))
+        term = builder.packed(slot, term.labels)
+    if term.slot < len(operands):  # a result is never the operand itself, but may be a view of it
+        term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
+    return builder.ops, term.slot
+
+
+def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
+    """The terms without the axes along which they only repeat themselves (stride 0).
+
+    A label stays where an operand has data along it. Where none has, the result is repeated along it, or is the sum of
+    as many equal terms: these labels of the output, and these that are summed, are returned too. A single operand keeps
+    those of the output, as its rearrangements are views.
+    """
+    if not builder.traits.strided:
+        return terms, (), ()
+    flat = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride == 0}
+    flat = {label for label in flat if builder.sizes[label] > 1}
+    if len(terms) == 1:
+        flat.difference_update(output)
+    if not flat:
+        return terms, (), ()
+    real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
+    found = [
+        builder.first(
+            term, tuple(label for label, stride in zip(term.labels, term.strides) if label in flat and stride == 0)
+        )
+        for term in terms
+    ]
+    repeated = tuple(label for label in output if label in flat and label not in real)
+    return found, repeated, tuple(sorted(flat - real - set(output)))
+
+
+def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
+    """The place of the term with the fewest elements; that after the last for the result, where none has fewer."""
+    kept = {label for term in terms for label in term.labels}
+    sizes = [builder.size(term.labels) for term in terms]
+    return (
+        len(sizes)
+        if builder.size([label for label in output if label in kept]) <= min(sizes)
+        else sizes.index(min(sizes))
+    )
+
+
+def _aims(steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels) -> list[Aim]:
+    """What the result of each step is needed for: the step that takes it, or the output."""
+    labels = [frozenset(term.labels) for term in terms]
+    operands: list[Term | None] = list(terms)
+    makers: list[int | None] = [None] * len(terms)
+    aims = [*[Aim()] * (len(steps) - 1), Aim(order=last)]
+    for number, (step, keep) in enumerate(steps):
+        taken = [
+            (labels.pop(position), operands.pop(position), makers.pop(position))
+            for position in sorted(step, reverse=True)
+        ]
+        for (own, _, maker), (others, operand, _) in zip(taken, taken[::-1]):
+            if maker is not None and len(taken) == 2:
+                shared = sorted(own & others)
+                ordered = tuple(shared) if operand is None else operand.in_memory_order(shared)
+                aims[maker] = Aim(
+                    contracted=tuple(label for label in ordered if label not in keep),
+                    batch=tuple(label for label in ordered if label in keep),
+                )
+        labels.append(keep)
+        operands.append(None)
+        makers.append(number)
+    return aims
+
+
+def _why_own(traits: Traits, repeated: Labels) -> str:
+    if repeated:
+        return "all operands repeat themselves along an axis of it"
+    return "only a rearrangement returns a view" if traits.views else "the framework returns no views"
+
+
+def _is_view(op: Op, traits: Traits) -> bool:
+    """Whether an op may give memory that is its operand's; without strides only a reshape does."""
+    return isinstance(op, Transpose | Reshape | Expand | First | Diagonal if traits.strided else Reshape)
+
+
+def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:
+    """An operand with broadcast axes dropped and diagonals taken."""
+    sizes = builder.sizes
+    strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
+    term = Term(slot, labels, strides)
+    narrow = [axis for axis, (label, size) in enumerate(zip(labels, operand.shape)) if size != sizes[label]]
+    term = builder.drop(term, narrow)
+    return builder.diagonal(term)

@@ -1,0 +1,219 @@
+"""One pairwise contraction: which kernel computes it, and for the elementwise ones, in which axis order.
+
+Labels that only one term has and nothing else needs are summed first. What is left is a matrix product
+(:mod:`einsumx.planner.matmul`), an elementwise product where nothing is summed, or a call of the framework's own einsum
+kernel where that is cheaper: few elements, or many products too small for a matmul each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf, prod
+
+from einsumx.dtypes import arithmetic, itemsize
+from einsumx.ir.parse import symbol
+from einsumx.planner.builder import Builder, Labels, Term
+from einsumx.planner.matmul import Aim, Choice, Classes, choose, matmul
+
+__all__ = ["contract", "native_equation"]
+
+
+def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, aim: Aim) -> Term:
+    """Contract two terms into one that has the labels of ``keep`` which they have.
+
+    Args:
+        builder: takes the ops.
+        lhs, rhs: no label stands twice in either.
+        keep: the labels that other terms or the output still need.
+        dtype: what is computed in.
+        aim: what the result is needed for.
+    """
+    lhs = builder.sum(lhs, [label for label in lhs.labels if label not in rhs.labels and label not in keep])
+    rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
+    unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and builder.sizes[label] == 1]
+    lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
+    classes = _classify(lhs, rhs, keep)
+    traits = builder.traits
+    through = dict(traits.matmul_through).get(dtype)
+
+    outer = builder.size(classes.lhs_free) > 1 and builder.size(classes.rhs_free) > 1
+    if not classes.contracted and not (outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
+        return _multiply(builder, lhs, rhs, classes, dtype, aim)
+    if dtype in traits.matmul_dtypes:
+        return _product(builder, lhs, rhs, classes, dtype, aim)
+    if through is not None:
+        if traits.rates.sweep and dtype in traits.native_dtypes and _is_sweep(lhs, rhs, classes):
+            return _native(builder, lhs, rhs, classes, dtype, aim)
+        lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
+        return builder.cast(_product(builder, lhs, rhs, classes, through, aim), dtype)
+    if dtype in traits.native_dtypes:
+        return _native(builder, lhs, rhs, classes, dtype, aim)
+    return _multiply_sum(builder, lhs, rhs, classes, aim)
+
+
+def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
+    shared = [label for label in lhs.labels if label in rhs.labels]
+    return Classes(
+        batch=tuple(label for label in shared if label in keep),
+        contracted=tuple(label for label in shared if label not in keep),
+        lhs_free=tuple(label for label in lhs.labels if label not in rhs.labels),
+        rhs_free=tuple(label for label in rhs.labels if label not in lhs.labels),
+    )
+
+
+def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+    """A matrix product, or the framework's own kernel where the products are too small to pay for their calls."""
+    choice = choose(builder, lhs, rhs, classes, dtype, aim)
+    if _native_is_cheaper(builder, lhs, rhs, choice, classes, dtype):
+        return _native(builder, lhs, rhs, classes, dtype, aim)
+    if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
+        return _multiply_sum(builder, lhs, rhs, classes, aim)
+    return matmul(builder, lhs, rhs, choice)
+
+
+def _native_is_cheaper(builder: Builder, lhs: Term, rhs: Term, choice: Choice, classes: Classes, dtype: str) -> bool:
+    traits = builder.traits
+    labels = (*classes.kept, *classes.contracted)
+    if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
+        return False
+    work = prod(builder.sizes[label] for label in labels)
+    seconds = work * arithmetic(dtype) / traits.rates.native
+    if traits.rates.sweep and _is_sweep(lhs, rhs, classes):  # as fast as memory
+        seconds = work * itemsize(dtype) / itemsize("float32") / traits.rates.sweep
+    # Reading an equation takes such a kernel as long as another call does.
+    return 2 * traits.rates.call + seconds < choice.cost
+
+
+def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:
+    """Whether one sweep through an operand as it lies is all: the other has no more labels, nor in another order."""
+    shared = (*classes.batch, *classes.contracted)
+    return not (classes.lhs_free and classes.rhs_free) and lhs.in_memory_order(shared) == rhs.in_memory_order(shared)
+
+
+# -- elementwise ----------------------------------------------------------------------------------------------------
+
+
+def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+    """Nothing is summed: a broadcasting product."""
+    if not builder.traits.strided:
+        return _fused_multiply(builder, lhs, rhs, classes, dtype, aim)
+    order = _product_order(builder, lhs, rhs, classes, aim)
+    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    return builder.packed(out, order)
+
+
+def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim: Aim) -> Labels:
+    """An operand that has all the labels gives the order in which it lies.
+
+    Else the order that is wanted, if its last axis is long in an operand; else the longest free run comes last.
+    """
+    if not classes.rhs_free:
+        return lhs.in_memory_order(lhs.labels)
+    if not classes.lhs_free:
+        return rhs.in_memory_order(rhs.labels)
+    shared = lhs.in_memory_order(classes.batch)
+    rows, cols = lhs.in_memory_order(classes.lhs_free), rhs.in_memory_order(classes.rhs_free)
+    orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
+    target = aim.target(classes.kept)
+    if target is not None:
+        orders.insert(0, target)
+    return max(orders, key=lambda order: min(_inner_run(builder, lhs, rhs, order), _LONG_RUN))
+
+
+_LONG_RUN = 256
+"""Elements in a row beyond which a longer run makes a product no faster."""
+
+
+def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
+    """The elements of the last axes of ``order`` that both operands, or one alone, have as one axis of unit stride."""
+    run: Labels = ()
+    for label in reversed(order):
+        longer = (label, *run)
+        for term in (lhs, rhs):
+            own = [other for other in longer if other in term.labels]
+            if own and (len(own) < len(longer) or builder.merged(term, longer) != 1):
+                return builder.size(run)
+        run = longer
+    return builder.size(run)
+
+
+def _aligned(builder: Builder, term: Term, order: Labels) -> int:
+    """The slot of ``term`` with its axes in ``order``, and axes of size 1 for the labels it lacks."""
+    reason = "its axes in the order of the product"
+    term = builder.permute(term, tuple(label for label in order if label in term.labels), reason)
+    if term.labels == order:
+        return term.slot
+    first = next((place for place, label in enumerate(order) if label in term.labels), len(order))
+    shape = tuple(builder.sizes[label] if label in term.labels else 1 for label in order[first:])
+    return builder.reshape(term.slot, shape) if shape != builder.shape(term.labels) else term.slot
+
+
+def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast few axes only."""
+    choice = choose(builder, lhs, rhs, classes, dtype, aim)
+    labels = tuple(label for run in choice.batch for label in run)
+    first, second = (rhs, lhs) if choice.swapped else (lhs, rhs)
+    rows, cols = (choice.rhs.rows, choice.lhs.rows) if choice.swapped else (choice.lhs.rows, choice.rhs.rows)
+    batch = builder.size(labels)
+    reason = "its axes in the order of the product"
+    first = builder.permute(first, (*labels, *rows), reason)
+    second = builder.permute(second, (*labels, *cols), reason)
+    out = builder.multiply(
+        builder.reshape(first.slot, (batch, builder.size(rows), 1)),
+        builder.reshape(second.slot, (batch, 1, builder.size(cols))),
+    )
+    return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
+
+
+def _multiply_sum_seconds(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str) -> float:
+    """The cost of a product in full and its sum, where that is not much more than the operands themselves."""
+    if not builder.traits.strided or not classes.batch or classes.lhs_free or classes.rhs_free:
+        return inf
+    elements = 3 * builder.size(lhs.labels) + builder.size(rhs.labels)
+    return 2 * builder.traits.rates.call + elements * itemsize(dtype) / builder.traits.rates.stream
+
+
+def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim: Aim) -> Term:
+    """A product in full and then its sum: for dtypes that no kernel of the framework contracts."""
+    order = (*(aim.target(classes.kept) or classes.kept), *classes.contracted)
+    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    return builder.sum(builder.packed(out, order), classes.contracted)
+
+
+# -- the framework's own einsum -------------------------------------------------------------------------------------
+
+
+def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+    """A product by the framework's own einsum; with its axes fused where it has too many labels."""
+    labels = (*classes.kept, *classes.contracted)
+    if len(labels) > builder.traits.native_max_labels:
+        choice = choose(builder, lhs, rhs, classes, dtype, aim)
+        batch = tuple(label for run in choice.batch for label in run)
+        reason = "its axes in the order of the fused product"
+        first = builder.permute(lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
+        second = builder.permute(rhs, (*batch, *choice.rhs.rows, *choice.contracted), reason)
+        inner = builder.size(choice.contracted)
+        operands = (
+            builder.reshape(first.slot, (builder.size(batch), builder.size(choice.lhs.rows), inner)),
+            builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
+        )
+        result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
+        out = builder.native(operands, "abd,acd->abc")
+        return builder.packed(builder.reshape(out, builder.shape(result)), result)
+    result = aim.target(classes.kept) or classes.kept
+    out = builder.native((lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
+    return builder.packed(out, result)
+
+
+def native_equation(inputs: Iterable[Labels], output: Labels) -> str:
+    """An equation in letters from a, in order of appearance.
+
+    >>> native_equation([(7, 3), (3, 5)], (5, 7))
+    'ab,bc->ca'
+    """
+    letters: dict[int, str] = {}
+
+    def written(labels: Labels) -> str:
+        return "".join(letters.setdefault(label, symbol(len(letters))) for label in labels)
+
+    return f"{','.join([written(labels) for labels in inputs])}->{written(output)}"

@@ -1,0 +1,253 @@
+"""``find_path``: the order of pairwise contractions, by opt_einsum, by cotengra, or as the user gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from importlib import import_module
+from math import prod
+from operator import index
+from typing import Any, TypeAlias
+
+from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.parse import symbol
+from einsumx.ir.program import Path
+from einsumx.scalars import as_python
+
+__all__ = ["Optimize", "as_optimize", "find_path", "step_outputs"]
+
+Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
+"""``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
+``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra;
+or NumPy's ``(name, limit)``, where no intermediate may have more elements than ``limit``."""
+
+
+def as_optimize(optimize: Any) -> Any:
+    """What is given for ``optimize=`` as a part of a cache's key: a path as tuples of integers, None as the default.
+
+    Raises:
+        PathError: a path with steps that are none.
+
+    >>> as_optimize(None), as_optimize(["einsum_path", [0, 1]]), as_optimize(("greedy", 100))
+    ('auto', ((0, 1),), ('greedy', 100))
+    """
+    if optimize is None:
+        return "auto"
+    if not isinstance(optimize, list | tuple):
+        return as_python(optimize)
+    match [as_python(part) for part in optimize]:
+        case [str() as name, (int() | float()) as limit] if name != "einsum_path" and not isinstance(limit, bool):
+            return name, limit
+        case steps:
+            return tuple(_given(steps))
+
+
+def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
+    """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
+
+    A step of a given path that takes three operands or more is broken into pairs by the ``"auto"`` optimizer.
+
+    Raises:
+        PathError: an unknown name, a missing library, or a path that does not fit the operands.
+        MemoryLimitError: NumPy's form asks for smaller intermediates than the path has.
+
+    >>> from einsumx.ir.parse import parse_text
+    >>> from einsumx.ir.bind import bind
+    >>> sized = bind(parse_text("ab,bc,cd->ad", 3), [(2, 900), (900, 3), (3, 800)])
+    >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
+    (((0, 1), (0, 1)), ((1, 2), (0, 1)))
+    """
+    inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
+    match as_optimize(optimize):
+        case (bool() | str()) as found:
+            steps = _optimized(inputs, equation, "auto" if found is True else found)
+        case (str() as name, limit):
+            path = find_path(equation, name)
+            _check_limit(path, inputs, equation, limit)
+            return path
+        case tuple() as steps:
+            pass
+        case _ if callable(optimize):
+            steps = _optimized(inputs, equation, optimize)
+        case _:
+            hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
+            raise PathError(
+                f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
+            )
+    return tuple(_pairwise(steps, inputs, equation))
+
+
+def _check_limit(path: Path, inputs: list[frozenset[int]], equation: SizedEquation, limit: float) -> None:
+    """Raise where an intermediate has more elements than NumPy's limit; paths here have no other way out."""
+    *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
+    largest = max((prod(equation.sizes[label] for label in labels) for _, labels in intermediates), default=0)
+    if largest > limit:
+        raise MemoryLimitError(
+            f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
+            f"raise the limit or leave it away\n  {excerpt(equation.text)}"
+        )
+
+
+def step_outputs(
+    path: Path, inputs: Sequence[frozenset[int]], output: frozenset[int]
+) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
+    """Each step's positions, with the labels that its result must keep.
+
+    A label is kept while another term, or the output, still needs it.
+    """
+    uses: dict[int, int] = dict.fromkeys(output, 1)
+    for term in inputs:
+        for label in term:
+            uses[label] = uses.get(label, 0) + 1
+    terms = list(inputs)
+    for step in path:
+        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
+        for term in taken:
+            for label in term:
+                uses[label] -= 1
+        result = frozenset(label for label in frozenset().union(*taken) if uses[label] > 0)
+        for label in result:
+            uses[label] += 1
+        terms.append(result)
+        yield step, result
+
+
+def _optimized(
+    inputs: list[frozenset[int]], equation: SizedEquation, optimize: str | bool | Callable[..., Any]
+) -> list[tuple[int, ...]]:
+    """The steps that an optimizer finds; False goes from left to right, the running result always first."""
+    count = len(inputs)
+    optimizer: Callable[..., Any] | None = None
+    if isinstance(optimize, str):
+        # Pairs need no path, and the name alone must not cost an import; a wrong name is an error all the same.
+        optimizer = _by_name(optimize) if count > 2 or optimize != "auto" else None
+    elif callable(optimize):
+        optimizer = optimize
+    if count <= 2:
+        return [tuple(range(count))]
+    if optimizer is None:
+        return [(0, 1), *((0, last) for last in range(count - 2, 0, -1))]
+    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    if _is_cotengra(optimizer):  # expects labels that are text, and takes no memory limit
+        letters = [frozenset(map(symbol, term)) for term in inputs]
+        named = {symbol(label): size for label, size in sizes.items()}
+        steps = optimizer(letters, frozenset(map(symbol, equation.output)), named)
+    else:
+        # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
+        steps = optimizer(inputs, frozenset(equation.output), sizes, None)
+    return [tuple(step) for step in steps]
+
+
+def _is_cotengra(optimizer: Callable[..., Any]) -> bool:
+    owner = getattr(optimizer, "__module__", None) or type(optimizer).__module__
+    return str(owner).partition(".")[0] == "cotengra"
+
+
+def _by_name(name: str) -> Callable[..., Any]:
+    library, _, preset = name.partition(":")
+    if library == "cotengra":
+        return _cotengra(preset or "auto")
+    try:
+        optimizer: Callable[..., Any] = _paths().get_path_fn(name)
+    except KeyError:
+        raise PathError(
+            f"no optimizer is called {shown(name)}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', "
+            "'cotengra', a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
+        ) from None
+    return optimizer
+
+
+@lru_cache(maxsize=1)
+def _paths() -> Any:
+    """opt_einsum's optimizers; kept, as nothing is imported while the interpreter ends."""
+    return import_module("opt_einsum.paths")
+
+
+def _cotengra(preset: str) -> Callable[..., Any]:
+    try:
+        import cotengra
+    except ImportError as error:
+        raise PathError("optimize='cotengra' needs cotengra: pip install cotengra") from error
+
+    def optimizer(inputs: Any, output: Any, sizes: Any) -> Any:
+        try:
+            return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
+        except KeyError:
+            raise PathError(f"cotengra has no optimizer called {shown(preset)}") from None
+
+    optimizer.__module__ = "cotengra"
+    return optimizer
+
+
+def _given(steps: Sequence[Any]) -> list[tuple[int, ...]]:
+    """A path in NumPy's form (``["einsum_path", (0, 1), ...]``) or opt_einsum's (without the name)."""
+    if steps and isinstance(steps[0], str):
+        if steps[0] != "einsum_path":
+            raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {shown(steps[0])}")
+        steps = steps[1:]
+    found: list[tuple[int, ...]] = []
+    for step in steps:
+        try:
+            positions = tuple(index(position) for position in step)
+        except (TypeError, ValueError):
+            is_both = isinstance(step, list | tuple) and step[:1] in (["einsum_path"], ("einsum_path",))
+            hint = "; einsum_path returns a path and a text: pass the first alone" if is_both else ""
+            raise PathError(
+                f"a step of a path is a tuple of positions such as (0, 1), not {shown(step)}{hint}"
+            ) from None
+        found.append(positions)
+    return found
+
+
+def _pairwise(
+    steps: Sequence[tuple[int, ...]], inputs: list[frozenset[int]], equation: SizedEquation
+) -> Iterator[tuple[int, ...]]:
+    """Check the steps against the number of operands, and break those of three or more into pairs."""
+    left = len(inputs)
+    if not steps and left == 1:
+        steps = [(0,)]
+    terms = list(inputs)
+    output = frozenset(equation.output)
+    for number, step in enumerate(steps):
+        where = f"step {number} of the path, {shown(step)}"
+        if not step or len(set(step)) < len(step):
+            raise PathError(f"{where}, must name different operands")
+        if min(step) < -left or max(step) >= left:
+            raise PathError(f"{where}, names an operand that is not there: {left} {'is' if left == 1 else 'are'} left")
+        positions = tuple(sorted(position % left for position in step))
+        if len(set(positions)) < len(positions):
+            raise PathError(f"{where}, must name different operands")
+        taken = [terms.pop(position) for position in reversed(positions)][::-1]
+        if len(positions) <= 2:
+            yield positions
+            terms.append(frozenset().union(*taken))
+        else:
+            result = frozenset().union(*taken) & frozenset().union(output, *terms)
+            yield from _split(positions, taken, result, left, equation)
+            terms.append(result)
+        left = len(terms)
+    if left != 1:
+        raise PathError(f"the path leaves {left} operands uncontracted; it must end with one")
+
+
+def _split(
+    positions: tuple[int, ...],
+    taken: list[frozenset[int]],
+    result: frozenset[int],
+    left: int,
+    equation: SizedEquation,
+) -> Iterator[tuple[int, int]]:
+    """One step over many operands, as pairs in the numbering of the whole list."""
+    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    inner = _paths().get_path_fn("auto")(taken, result, sizes, None)
+    # Where each inner term stands in the whole list, which shrinks by two and grows by one at its end.
+    where = list(positions)
+    for step in inner:
+        first, second = (where[place] for place in step)
+        yield (min(first, second), max(first, second))
+        low, high = min(first, second), max(first, second)
+        where = [place for k, place in enumerate(where) if k not in step]
+        where = [place - (place > low) - (place > high) for place in where]
+        left -= 1
+        where.append(left - 1)

@@ -1,0 +1,1 @@
+"""Plans for eyes and for other programs: pictures, timelines, code."""

@@ -1,0 +1,110 @@
+"""``execute``: a plan and an adapter become one Python function of the operands, a line an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.errors import EinsumxError, shown
+from einsumx.ir.cost import last_uses, slot_dtypes
+from einsumx.ir.ops import Op, sources
+from einsumx.ir.program import Plan
+from einsumx.ir.verify import replay
+
+__all__ = ["executable"]
+
+
+def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+    """A function that runs ``plan`` on operands which fit it; it checks nothing.
+
+    Args:
+        plan: lowered for the adapter's framework.
+        adapter: executes the ops.
+        constants: operands that are known already, by position. What depends on them alone is computed here,
+            once, and the function takes the other operands only.
+    """
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    dtypes = slot_dtypes(plan)
+    kernels: dict[int, Callable[..., Array]] = {
+        op.out: adapter.kernel(op, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
+    }
+    known: dict[int, Array] = {}
+    late: Sequence[Op] = plan.ops
+    if constants:
+        late, known = _fold(plan, adapter, constants, kernels)
+    given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
+    # A single op reads the operands alone and in their order, and its result is the plan's.
+    if len(late) == 1 and list(sources(late[0])) == given and plan.shape:
+        run = kernels[late[0].out]
+    else:
+        finish = None if plan.shape else adapter.element
+        run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
+    return adapter.prepare(run, plan)
+
+
+def _fold(
+    plan: Plan, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
+) -> tuple[list[Op], dict[int, Array]]:
+    """The ops that are left, and by slot what they read of that which depends on constants alone."""
+    ready = set(constants)
+    early: list[Op] = []
+    late: list[Op] = []
+    for op in plan.ops:
+        if ready.issuperset(sources(op)):
+            ready.add(op.out)
+            early.append(op)
+        else:
+            late.append(op)
+    kept = sorted(ready & {slot for op in late for slot in sources(op)})
+    slots = sorted(constants)
+    fold = adapter.prepare(_function(slots, early, kept, {}, kernels, {}), plan)
+    values = fold(*(constants[slot] for slot in slots))
+    return late, dict(zip(kept, values if len(kept) > 1 else [values]))
+
+
+def _function(
+    given: Iterable[int],
+    ops: Sequence[Op],
+    results: Sequence[int],
+    dead: Mapping[int, Sequence[int]],
+    kernels: Mapping[int, Callable[..., Array]],
+    known: Mapping[int, Array],
+    finish: Callable[[Array], Array] | None = None,
+) -> Run:
+    """Straight-line code of ``ops``: a call each, and each slot that an op made let go after its last use.
+
+    What it returns goes through ``finish``, where one is given.
+    """
+    lines = []
+    made = {op.out for op in ops}
+    for op in ops:
+        arguments = ", ".join(_named("x", slot) for slot in sources(op))
+        lines.append(f" {_named('x', op.out)} = {_named('k', op.out)}({arguments})")
+        spent = [_named("x", slot) for slot in dead.get(op.out, ()) if slot in made]
+        if spent:
+            lines.append(f" {' = '.join(spent)} = None")
+    values = ", ".join(_named("x", slot) for slot in results)
+    lines.append(f" return finish({values})" if finish else f" return {values}")
+    code = _compiled(f"def run({', '.join(_named('x', slot) for slot in given)}):\n" + "\n".join(lines))
+    names: dict[str, Any] = {"finish": finish}
+    names.update((_named("k", op.out), kernels[op.out]) for op in ops)
+    names.update((_named("x", slot), value) for slot, value in known.items())
+    exec(code, names)  # its text has only the numbers of slots in it
+    run: Run = names["run"]
+    return run
+
+
+def _named(letter: str, slot: int) -> str:
+    """A variable of the code; nothing but a number gets into its name."""
+    if type(slot) is not int:
+        raise EinsumxError(f"a slot of a plan must be an int, not {shown(slot)}")
+    return f"{letter}{slot}"
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str) -> CodeType:
+    """Plans that differ only in shapes and kernels share their code."""
+    return compile(source, "<einsumx plan>", "exec")

@@ -1,0 +1,1 @@
+"""How a contraction in blocks runs: reads, products, writes, workers, devices, the journal."""
