@@ -1,10 +1,10 @@
-"""The frameworks that einsumx runs on, one file each, imported as ``einsumx.backends.<name>``.
+"""The frameworks that einsumx runs on, a file or a folder each, imported as ``einsumx.backends.<name>``.
 
-Each file has a class derived from :class:`einsumx.adapters.base.Adapter`, an instance of it called ``ADAPTER``,
+Each has a class derived from :class:`einsumx.adapters.base.Adapter`, an instance of it called ``ADAPTER``,
 and imports its framework only when an array of it arrives.
 
-The package is callable: ``einsumx.backends()`` is :func:`einsumx.adapters.registry.backends`, whichever of the two meanings
-of the name was imported first.
+The package is callable: ``einsumx.backends()`` is :func:`einsumx.adapters.registry.backends`, whichever of the two
+meanings of the name was imported first.
 """
 
 import sys

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
-from einsumx.backends.numpy import TRAITS as NUMPY
-from einsumx.backends.numpy import NumpyAdapter
+from einsumx.backends.numpy.adapter import TRAITS as NUMPY
+from einsumx.backends.numpy.adapter import NumpyAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Plan

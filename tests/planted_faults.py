@@ -11,10 +11,10 @@ import numpy as np
 from einsumx.adapters.base import Adapter
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
-from einsumx.backends.numpy import TRAITS as NUMPY
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.backends.torch import CPU as TORCH
+from einsumx.backends.numpy.adapter import TRAITS as NUMPY
 from einsumx.backends.torch import TorchAdapter
+from einsumx.backends.torch.adapter import CPU as TORCH
 
 
 @dataclass(frozen=True)

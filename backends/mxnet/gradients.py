@@ -17,7 +17,7 @@ from einsumx.adapters.base import Array
 from einsumx.dtypes import itemsize
 
 if TYPE_CHECKING:
-    from einsumx.backends.mxnet import MxnetAdapter
+    from einsumx.backends.mxnet.adapter import MxnetAdapter
 
 __all__ = ["record"]
 

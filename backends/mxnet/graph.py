@@ -40,7 +40,7 @@ from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import Written, parsed, sized_equation
 
 if TYPE_CHECKING:
-    from einsumx.backends.mxnet import MxnetAdapter
+    from einsumx.backends.mxnet.adapter import MxnetAdapter
 
 __all__ = ["recorded", "signatures", "through_int8"]
 

@@ -1,4 +1,4 @@
-"""How the calls of a plan are spelled in code of one framework; :mod:`einsumx.render.source` writes functions of them."""
+"""How the calls of a plan are spelled in code of one framework; :mod:`einsumx.render.source` writes functions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Value:
 class Spelling:
     """The calls of one framework as expressions.
 
-    Each method spells what the method of that name does in :class:`~einsumx.adapters.base.Adapter`, and by default what it
-    does there by default; an adapter that overrides the one has a spelling that overrides the other. Expressions are
+    Each method spells what the method of that name does in :class:`~einsumx.adapters.base.Adapter`, and by default what
+    it does there by default; an adapter that overrides the one has a spelling that overrides the other. Expressions are
     such as :class:`Value` asks for.
 
     Args:

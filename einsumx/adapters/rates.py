@@ -1,7 +1,7 @@
 """How fast a framework is on one kind of device: what its adapter declares, and what was measured and stored here.
 
-``einsumx calibrate`` measures (:mod:`einsumx.cli.calibrate`); this module keeps the files and reads them. A file holds for
-one backend, kind of device, version of the framework and number of threads, which are its name.
+``einsumx calibrate`` measures (:mod:`einsumx.cli.calibrate`); this module keeps the files and reads them. A file holds
+for one backend, kind of device, version of the framework and number of threads, which are its name.
 """
 
 from __future__ import annotations

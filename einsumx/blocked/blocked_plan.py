@@ -124,7 +124,7 @@ class BlockedPlan:
         return self.draw()._repr_html_()
 
     def source(self, backend: str | None = None, name: str = "contraction") -> NoReturn:
-        """There is none, unlike that of a :class:`~einsumx.ir.program.Plan`: what reads and keeps blocks is einsumx's own.
+        """There is none, unlike that of a :class:`~einsumx.Plan`: what reads and keeps blocks is einsumx's own.
 
         Raises:
             EinsumxError: always; it says what has a source.

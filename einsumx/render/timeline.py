@@ -1,7 +1,7 @@
 """What runs, row by row: operands, ops and the result in their order, with labels, sizes, work and memory.
 
-It is what :mod:`einsumx.render.svg` draws, as data: of a plan, an op a row; of a contraction in blocks, a row for each thing
-that is done for a block, with how often that is.
+It is what :mod:`einsumx.render.svg` draws, as data: of a plan, an op a row; of a contraction in blocks, a row for each
+thing that is done for a block, with how often that is.
 """
 
 from __future__ import annotations
