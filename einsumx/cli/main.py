@@ -39,7 +39,6 @@ from einsumx.cli.tables import (
     print_comparison,
     print_profile,
     profile_data,
-    terminal_width,
 )
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError, shown
@@ -47,6 +46,7 @@ from einsumx.ir.cost import PlanCost, plan_cost
 from einsumx.ir.ops import Native
 from einsumx.ir.program import Plan
 from einsumx.ir.text import plan_text, summary
+from einsumx.terminal import terminal_width
 
 __all__ = ["main"]
 
