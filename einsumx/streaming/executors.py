@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import Place
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, shown
 from einsumx.streaming.permits import Outlet, Permit
@@ -28,6 +27,7 @@ from einsumx.streaming.readers import Source, host_array, is_host_array
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.shared_operands import Lender, Lent, file_of
 from einsumx.streaming.tasks import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
+from einsumx.streaming.walk import Place
 from einsumx.streaming.worker import Job, compute_piece
 
 __all__ = ["Crew"]

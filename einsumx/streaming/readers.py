@@ -14,12 +14,12 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.adapters.staging import Ring
-from einsumx.blocked.blocked_plan import Box
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.program import Operand
 from einsumx.runtime.prepare import arrays_of, one_device
+from einsumx.streaming.walk import Box
 
 __all__ = ["Source", "framework_of", "host_array", "is_host_array", "mapping", "read_whole", "sources", "unread"]
 
