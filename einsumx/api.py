@@ -37,10 +37,10 @@ from einsumx.runtime.prepare import (
     sized_equation,
     split,
 )
+from einsumx.runtime.stored import unread
 from einsumx.scalars import as_python
 from einsumx.streaming.gradients import recorded
 from einsumx.streaming.progress import Progress, as_progress
-from einsumx.streaming.readers import unread
 from einsumx.streaming.run import plan_within
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]

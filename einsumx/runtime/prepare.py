@@ -29,6 +29,7 @@ from einsumx.planner.lower import lower
 from einsumx.planner.path import find_path
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
+from einsumx.runtime.stored import read_whole
 
 __all__ = [
     "CACHES",
@@ -180,8 +181,6 @@ def _read(operands: Mapping[int, Any], wanted: Adapter | None) -> tuple[Adapter 
     Raises:
         BackendError: none is stored, and they belong to no backend or to two; or they are not NumPy's.
     """
-    from einsumx.streaming.readers import read_whole
-
     stored = {number: operand for number, operand in operands.items() if is_stored(operand)}
     others = {number: type(operand) for number, operand in operands.items() if number not in stored}
     adapter, _ = backend_of(tuple([others.get(number, list) for number in range(max(operands) + 1)]))
