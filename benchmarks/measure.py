@@ -20,8 +20,8 @@ from problems import Problem, multiply_adds, operands
 
 import einsumx
 from einsumx.adapters.rates import core_count
-from einsumx.ir.cost import plan_cost
 from einsumx.ir.text import quantity
+from einsumx.plans import plan_cost
 
 __all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
 

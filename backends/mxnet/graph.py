@@ -35,7 +35,7 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import Written, parsed, sized_equation
 
@@ -94,7 +94,7 @@ def _dtype(about: Known, others: Sequence[Known]) -> str:
 
 
 @lru_cache(maxsize=256)
-def recorded(plan: Plan, adapter: MxnetAdapter) -> Run:
+def recorded(plan: Program, adapter: MxnetAdapter) -> Run:
     """A function that records the contraction of ``plan`` for operands of any sizes.
 
     Where an axis of size 1 broadcast in ``plan``, it must have that size ever after.

@@ -11,13 +11,13 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op, sources
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 
 __all__ = ["executable"]
 
 
-def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
     """A function that runs ``plan`` on operands which fit it; it checks nothing.
 
     Args:
@@ -46,7 +46,7 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
 
 
 def _fold(
-    plan: Plan, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
+    plan: Program, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
 ) -> tuple[list[Op], dict[int, Array]]:
     """The ops that are left, and by slot what they read of that which depends on constants alone."""
     ready = set(constants)

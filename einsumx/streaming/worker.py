@@ -10,7 +10,7 @@ from typing import Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Box, compute, contracting
+from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.permits import Outlet
@@ -18,6 +18,7 @@ from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import Lent
 from einsumx.streaming.task_checks import check_job, check_piece
 from einsumx.streaming.tasks import Part, Piece, part_of
+from einsumx.streaming.walk import Blocks, Box, compute, contracting
 from einsumx.streaming.writers import write
 
 __all__ = ["Job", "compute_piece"]
@@ -41,7 +42,7 @@ class Job:
     """
 
     token: str
-    plan: BlockedPlan
+    plan: BlockedProgram
     lent: tuple[Lent | None, ...]
     workers: int
 
