@@ -26,7 +26,7 @@ from einsumx.errors import (
 from einsumx.expressions import Expression, expression
 from einsumx.ir.program import Operand, Plan
 from einsumx.patching import Replacement, patch
-from einsumx.runtime.prepare import cache_clear, cache_info
+from einsumx.runtime.caches import cache_clear, cache_info
 from einsumx.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:

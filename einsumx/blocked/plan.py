@@ -21,7 +21,8 @@ from einsumx.errors import MemoryLimitError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
-from einsumx.runtime.prepare import CACHES, Options, Written, result_dtype, sized_equation
+from einsumx.runtime.caches import register_cache
+from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.scalars import as_python
 
 __all__ = ["MemoryLimit", "blocked_plan", "in_units", "least_limit", "limit_bytes", "too_small"]
@@ -237,5 +238,5 @@ def _bodies(
     )  # fmt: skip
 
 
-CACHES["blocks"] = _blocked_plan
-CACHES["limits"] = least_limit
+register_cache("blocks", _blocked_plan)
+register_cache("limits", least_limit)
