@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import calibrated
 from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.cost import Blocking, Landing
 from einsumx.blocked.paths import along_paths
@@ -22,6 +21,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import register_cache
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.scalars import as_python
 

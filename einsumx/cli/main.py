@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
-from einsumx.adapters.rates import cache_folder, declared_rates, read_rates, stored_files
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.api import plan
 from einsumx.blocked.blocked_plan import BlockedPlan
@@ -47,6 +46,7 @@ from einsumx.ir.cost import PlanCost, plan_cost
 from einsumx.ir.ops import Native
 from einsumx.ir.program import Plan
 from einsumx.ir.text import plan_text, summary
+from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
 
 __all__ = ["main"]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.cost import Cost, Step
@@ -43,6 +42,7 @@ from einsumx.ir.ops import (
 )
 from einsumx.ir.program import Plan
 from einsumx.ir.text import call_text, duration, quantity, remark_text, stage_lines, summary
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
 
 __all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]

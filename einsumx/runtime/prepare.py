@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError, SublistError, excerpt, shown
@@ -28,6 +27,7 @@ from einsumx.ir.text import tell_plan
 from einsumx.planner.lower import lower
 from einsumx.planner.path import find_path
 from einsumx.runtime.caches import register_cache
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.execute import executable
 
 __all__ = [

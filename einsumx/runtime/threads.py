@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.runtime.caches import cache_clear
 
-__all__ = ["get_num_threads", "run", "set_num_threads", "sharing"]
+__all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 
 Job: TypeAlias = Callable[[], object]
 
@@ -88,6 +88,11 @@ def _from_environment(name: str) -> int | None:
     if text and name == _ENVIRONMENT[0]:
         raise ValueError(f"{name} is {text!r}, not a positive integer")
     return None
+
+
+def core_count() -> int:
+    """How many processor cores this process may use, as the system counts them."""
+    return len(_cpus())
 
 
 def _cpus() -> set[int]:

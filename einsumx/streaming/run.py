@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocked.derivatives import Passes
@@ -24,6 +23,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.text import tell_blocks
 from einsumx.log import log
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import (
     Options,
     Order,
