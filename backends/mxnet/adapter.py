@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Recorded
 from einsumx.backends.mxnet.calls import Calls
 from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures, through_int8
@@ -28,7 +29,6 @@ from einsumx.runtime.prepare import Written
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
     from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
 

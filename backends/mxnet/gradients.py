@@ -13,7 +13,7 @@ from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 
 if TYPE_CHECKING:

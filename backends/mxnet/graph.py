@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from einsumx.adapters.base import Array, Run, Signature
+from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.backends.mxnet.tracing import Known, UnknownRankError, known
 from einsumx.errors import excerpt
 from einsumx.ir.bind import EllipsisAxis, SizedEquation

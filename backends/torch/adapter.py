@@ -12,6 +12,7 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Recorded
 from einsumx.backends.torch.choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
@@ -24,7 +25,6 @@ from einsumx.runtime.memory import free_host_bytes
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
     from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
 
 __all__ = ["ADAPTER", "SIGNED", "TorchAdapter"]
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Array, Recorded, Run, Signature
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, EinsumxError, shown
 from einsumx.ir.ops import (
@@ -34,22 +36,10 @@ from einsumx.ir.ops import (
 from einsumx.ir.program import Operand, Plan
 
 if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.staging import Ring
     from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
-
-Array: TypeAlias = Any
-"""An array of some framework. What einsumx knows of it, it knows through the adapter."""
-
-Signature: TypeAlias = tuple[Any, ...]
-"""``(type, shape, dtype, ...)`` of an array and whatever else its plan depends on (strides, device), in the framework's
-own terms: cheap to take, and hashable."""
-
-Run: TypeAlias = Callable[..., Array]
-"""A plan made ready to run: takes the operands, an argument each, and gives the result."""
 
 
 class Adapter:
@@ -328,8 +318,6 @@ class Adapter:
 
         The default spells the defaults of the primitives here; where a primitive is overridden, its spelling is, too.
         """
-        from einsumx.adapters.dialect import Spelling
-
         return Spelling(self.module)
 
     # -- results ----------------------------------------------------------------------------------------
