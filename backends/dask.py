@@ -12,7 +12,7 @@ from importlib import import_module
 from math import ceil, isnan, prod
 from typing import Any
 
-import einsumx
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_builtin, is_stored
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
@@ -207,7 +207,7 @@ def _pieces(part: int, most: int) -> list[int]:
 
 def _chunk(*blocks: Any, equation: str, compute: str, padding: int) -> Any:
     """One chunk, with an axis of size 1 for each label that is summed in it."""
-    found = einsumx.einsum(equation, *blocks, dtype=compute, casting="unsafe")
+    found = hooks.einsum(equation, *blocks, dtype=compute, casting="unsafe")
     if compute == "object" and not equation.partition("->")[2]:  # which comes as the object
         boxed = get_backend("numpy").xp.empty((), object)
         boxed[()] = found

@@ -9,6 +9,7 @@ from functools import wraps
 from math import prod
 from typing import Any, TypeVar, cast, overload
 
+from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
 from einsumx.blocked.blocked_plan import BlockedPlan
@@ -214,6 +215,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
     return torch_compile.einsum(*operands, **options)
 
 
+hooks.einsum = einsum
 einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it
 
 

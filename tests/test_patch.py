@@ -22,6 +22,7 @@ import pytest
 import einsumx
 from einsumx import patching
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.replacement import own
 from einsumx.cli import compare
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
@@ -743,7 +744,7 @@ def test_what_jax_exports_for_other_sizes_too_is_jaxs(left):
 def test_the_frameworks_own_function_is_found_behind_einsumx(name, calls):
     lhs, rhs = array(name, np.ones((2, 3))), array(name, np.ones((3, 4)))
     with einsumx.patch(name):
-        assert patching.own(einsum_of(name)) is NATIVE[PLACES[name][0]]
+        assert own(einsum_of(name)) is NATIVE[PLACES[name][0]]
         assert get_backend(name).native("ij,jk->ik", [lhs, rhs]).shape == (2, 4)
         assert callable_subject(f"{PLACES[name][0]}:einsum").function is not einsum_of(name)
         problem = compare.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Recorded
@@ -24,7 +25,6 @@ from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
-    from einsumx.patching import Name
 
 __all__ = ["ADAPTER", "SIGNED", "TorchAdapter"]
 
@@ -260,7 +260,7 @@ class TorchAdapter(Adapter):
     # -- einsumx behind torch's own name ------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names(self)
+        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names()
         return found
 
     # -- blocks -----------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ imported when it is first touched, so that plans for a framework can be made whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.replacement import Name, own
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Recorded, Run, Signature
 from einsumx.dtypes import Casting, can_cast
@@ -37,7 +38,6 @@ from einsumx.ir.program import Operand, Plan
 
 if TYPE_CHECKING:
     from einsumx.adapters.staging import Ring
-    from einsumx.patching import Name
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
@@ -251,8 +251,6 @@ class Adapter:
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
-        from einsumx.patching import own
-
         return own(self.xp.einsum)(equation, *arrays)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
@@ -350,10 +348,8 @@ class Adapter:
 
     def names(self) -> Iterable[Name]:
         """The names under which people call the framework's einsum, for :func:`einsumx.patch`; none if it has none."""
-        from einsumx.patching import Name, behind
-
         if hasattr(self.xp, "einsum"):
-            yield Name(self.xp, "einsum", partial(behind, self))
+            yield Name(self.xp, "einsum")
 
     # -- blocks -----------------------------------------------------------------------------------------
 
