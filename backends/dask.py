@@ -19,6 +19,7 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.parse import symbol
 from einsumx.planner.path import Optimize, find_path, step_outputs
+from einsumx.runtime.options import options_of
 from einsumx.runtime.prepare import Written, arrays_of, result_dtype, sized_equation
 
 __all__ = ["einsum"]
@@ -44,8 +45,6 @@ def einsum(
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.api import options_of
-
     for name, value in others.items():
         if not (value is None or (isinstance(value, str | bool | tuple) and value in ("", "K", False, ()))):
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
