@@ -19,7 +19,7 @@ from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.typing import Array
 from einsumx.mxnet import load, replace_einsum
 from einsumx.terminal import timing
 

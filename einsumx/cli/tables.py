@@ -9,11 +9,11 @@ from importlib.metadata import version
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from einsumx.adapters.rates import core_count
 from einsumx.cli.calibrate import Calibration
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, is_right
 from einsumx.cli.profile import OpProfile, Profile
 from einsumx.ir.text import quantity
+from einsumx.runtime.threads import core_count
 from einsumx.terminal import terminal_width, three_digits, timing
 
 if TYPE_CHECKING:
