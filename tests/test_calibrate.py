@@ -20,7 +20,6 @@ from einsumx.cli.calibrate import calibrate, measure_rates
 from einsumx.cli.main import main
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
-from einsumx.ir.verify import result_shape
 from einsumx.runtime import calibration
 from einsumx.runtime.calibration import cache_folder, calibrated, key_of, path_of, store_rates
 
@@ -57,7 +56,7 @@ class Simulated(Adapter):
         return self.now
 
     def kernel(self, op, shapes, dtype):
-        result = result_shape(op, shapes)
+        result = op.result_shape(shapes)
         seconds = self.seconds(op, shapes, 4 * prod(result))
 
         def run(*arrays):

@@ -30,7 +30,6 @@ from einsumx.ir.ops import (
     Sum,
     Transpose,
     Zeros,
-    sources,
 )
 from einsumx.ir.parse import parse_text
 from einsumx.ir.simplify import simplify
@@ -214,7 +213,7 @@ class Interpreter:
     def run(self, plan, operands):
         values = dict(enumerate(operands))
         for op in plan.ops:
-            found = np.asarray(self.value(op, [values[slot] for slot in sources(op)]))
+            found = np.asarray(self.value(op, [values[slot] for slot in op.sources]))
             if not self.traits.strided or isinstance(op, Copy | Sum | Scale | Multiply | Matmul | Native):
                 found = np.asarray(found, order="C")
             values[op.out] = found
@@ -397,7 +396,7 @@ def test_what_a_plan_calls_a_view_is_one_on_the_frameworks_own_arrays(backend):
         sized = bind(parse_text(case.text, len(described)), case.shapes)
         plan = lower(sized, described, find_path(sized), backend=str(backend), traits=adapter.cpu, dtype=dtype)
         for op in plan.ops:
-            read = [values[slot] for slot in sources(op)]
+            read = [values[slot] for slot in op.sources]
             kernel = adapter.kernel(op, [tuple(array.shape) for array in read], adapter.dtype_name(read[0].dtype))
             values[op.out] = kernel(*read)
             if isinstance(op, Transpose | Reshape | Expand | First | Diagonal):

@@ -17,7 +17,7 @@ from einsumx.cli.main import main
 from einsumx.cli.profile import OpProfile, profile
 from einsumx.cli.tables import print_profile
 from einsumx.dtypes import kind
-from einsumx.ir.ops import Matmul, Transpose, sources
+from einsumx.ir.ops import Matmul, Transpose
 
 ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
 
@@ -70,7 +70,7 @@ def test_each_op_runs_on_what_the_ops_before_it_made(monkeypatch):
     found = profile(Problem("abc,cd,de->abe", ((2, 3, 40), (40, 50), (50, 6)), "float32"), "numpy", seconds=0.0)
     einsumx.cache_clear()
     shapes = {0: (2, 3, 40), 1: (40, 50), 2: (50, 6), **{op.op.out: op.shape for op in found.ops}}
-    wanted = [(type(op.op), [shapes[slot] for slot in sources(op.op)]) for op in found.ops]
+    wanted = [(type(op.op), [shapes[slot] for slot in op.op.sources]) for op in found.ops]
     alone = [(entry, len(list(times))) for entry, times in groupby(ran)][-len(wanted) :]
     assert [entry for entry, _ in alone] == wanted
     assert all(times >= 5 for _, times in alone)

@@ -30,7 +30,6 @@ from einsumx.ir.ops import (
     Sum,
     Transpose,
     Zeros,
-    sources,
 )
 
 EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
@@ -615,7 +614,7 @@ def meant(op, arrays):
 def computed(plan, arrays):
     values = dict(enumerate(arrays))
     for op in plan.ops:
-        values[op.out] = meant(op, [values[slot] for slot in sources(op)])
+        values[op.out] = meant(op, [values[slot] for slot in op.sources])
     return values[plan.result]
 
 

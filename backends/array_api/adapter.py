@@ -32,7 +32,6 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.verify import result_shape
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
@@ -211,7 +210,7 @@ class ArrayApiAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         for name in _needed(op, dtype):
             self._function(name)  # what is missing is said before any work
-        run, shape, dtype = super().kernel(op, shapes, dtype), result_shape(op, shapes), getattr(op, "dtype", dtype)
+        run, shape, dtype = super().kernel(op, shapes, dtype), op.result_shape(shapes), op.result_dtype(dtype)
 
         def checked(*arrays: Array) -> Array:
             try:

@@ -18,7 +18,7 @@ from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
-from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum, sources
+from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
@@ -235,7 +235,7 @@ class NumpyAdapter(Adapter):
         """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
         types = slot_dtypes(plan)
         for op in plan.ops:
-            dtype = types[sources(op)[0]]
+            dtype = types[op.sources[0]]
             match op:
                 case Multiply() | Matmul() | Scale():
                     yield kind(dtype) in "fc"

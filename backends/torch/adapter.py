@@ -27,7 +27,6 @@ from einsumx.errors import BackendError, shown
 from einsumx.ir.layout import layout_class, memory_order
 from einsumx.ir.ops import Matmul, Multiply, Op, Sum
 from einsumx.ir.program import Operand
-from einsumx.ir.verify import result_shape
 from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "TorchAdapter"]
@@ -229,7 +228,7 @@ class TorchAdapter(Adapter):
             case Matmul():
                 return product_workspace(operands)
             case Multiply():
-                return multiply_workspace(operands, result_shape(op, [operand.shape for operand in operands]))
+                return multiply_workspace(operands, op.result_shape([operand.shape for operand in operands]))
             case Sum() if operands[0].dtype in _HALVES:
                 return half_sum_workspace(operands[0], op.axes)
             case _:

@@ -15,9 +15,8 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir.cost import freed, layouts, op_cost, slot_dtypes
-from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Native, Op, Reshape, Transpose, sources
+from einsumx.ir.ops import Expand, Matmul, Native, Op, Reshape
 from einsumx.ir.program import Program
-from einsumx.ir.verify import result_shape
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
 
@@ -82,18 +81,19 @@ def amounts(
         rates: its speeds.
     """
     axes = _axes(plan, terms, output, sizes)
-    labels = {slot: tuple(sorted(label for axis in shape for label in axis.labels)) for slot, shape in axes.items()}
+    labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
     types = slot_dtypes(plan)
     lies = layouts(plan, axes, types)
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
     found = []
     for op in plan.ops:
-        read = sources(op)
+        read = op.sources
         depends[op.out] = frozenset().union(*(depends[slot] for slot in read))
         cost = op_cost(op, axes, types[op.out], adapter.workspace(op, [lies[slot] for slot in read]))
         largest = max((*read, op.out), key=lambda slot: prod(axes[slot]))
         nbytes = [(slot, itemsize(types[slot])) for slot in (*read, op.out)]
-        fixed, adds, rate, matrices = _pace(op, bool(cost.allocated), types[op.out], rates)
+        looped = op.loops([axes[slot] for slot in read], axes[op.out]) or ()
+        fixed, adds, rate, matrices = _pace(op, types[op.out], rates)
         found.append(
             Amounts(
                 op,
@@ -101,9 +101,9 @@ def amounts(
                 (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / prod(axes[largest])),
                 fixed,
-                (tuple(sorted(_multiplied(op, axes, labels))), adds),
+                (_labels_of(looped if adds else ()), adds),
                 tuple((labels[slot], size / rate) for slot, size in nbytes) if rate else (),
-                (tuple(sorted(label for axis in axes[op.out][:-2] for label in axis.labels)), matrices),
+                (_labels_of(axes[op.out][:-2]), matrices),
             )
         )
     return found
@@ -136,7 +136,7 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
         for slot, (term, operand) in enumerate(zip(terms, plan.operands))
     }
     for op in plan.ops:
-        shapes = [found[slot] for slot in sources(op)]
+        shapes = [found[slot] for slot in op.sources]
         there = [label for shape in shapes for axis_ in shape for label in axis_.labels]
         match op:
             case Reshape():
@@ -147,9 +147,13 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
                     old if old == size else axis((next(missing),)) for old, size in zip(shapes[0], op.shape)
                 )
             case _:
-                made = result_shape(op, shapes)  # of the axes that it was given, and of others of size 1
+                made = op.result_shape(shapes)  # of the axes that it was given, and of others of size 1
                 found[op.out] = tuple(old if isinstance(old, _Axis) else axis(()) for old in made)
     return found
+
+
+def _labels_of(axes: Sequence[_Axis]) -> Labels:
+    return tuple(sorted(label for axis in axes for label in axis.labels))
 
 
 def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:
@@ -162,27 +166,13 @@ def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]
         yield tuple(run)
 
 
-def _multiplied(op: Op, axes: dict[int, tuple[_Axis, ...]], labels: dict[int, Labels]) -> Labels:
-    """The labels whose sizes give the multiply-adds of an op."""
-    match op:
-        case Matmul():
-            inner = axes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]
-            return (*labels[op.out], *inner.labels)
-        case Native():
-            return tuple({label for slot in op.operands for label in labels[slot]})
-        case _:
-            return ()
-
-
-def _pace(op: Op, copies: bool, dtype: str, rates: Rates) -> tuple[float, float, float, float]:
+def _pace(op: Op, dtype: str, rates: Rates) -> tuple[float, float, float, float]:
     """Seconds of a call, seconds a multiply-add, bytes a second (0 where none are touched), seconds a matrix."""
+    if op.kind == "view":
+        return rates.view, 0.0, 0.0, 0.0
+    if op.kind == "copy":
+        return rates.call, 0.0, rates.permute, 0.0
     match op:
-        case Reshape() | Expand() | First():
-            return rates.view, 0.0, 0.0, 0.0
-        case Transpose() | Diagonal() if not copies:
-            return rates.view, 0.0, 0.0, 0.0
-        case Transpose() | Diagonal() | Copy() | Cast():
-            return rates.call, 0.0, rates.permute, 0.0
         case Matmul():
             return rates.call, arithmetic(dtype) / rates.gemm, rates.stream, rates.matrix
         case Native():

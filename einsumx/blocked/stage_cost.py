@@ -16,7 +16,6 @@ from einsumx.dtypes import itemsize
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
-from einsumx.ir.ops import Scale, Sum, sources
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import sized_equation
@@ -119,8 +118,8 @@ class Outline:
     def _home(self, part: Amounts) -> frozenset[int]:
         """The value that an op is a part of the making of: a copy of another value is made for it."""
         own = part.operands
-        is_view_or_copy = len(sources(part.op)) == 1 and not isinstance(part.op, Sum | Scale)
-        return own if own in self._ops and not is_view_or_copy else self._taken.get(own, own)
+        makes_it = own in self._ops and part.op.kind == "work"
+        return own if makes_it else self._taken.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:
         """What the plan does for the values along a path, from inputs by the operands that they are made of."""

@@ -19,7 +19,7 @@ from einsumx.cli.compare import Problem, library_of, placed, random_operand, why
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir.cost import last_uses, layouts, program_cost, slot_dtypes
-from einsumx.ir.ops import Matmul, Native, Op, renamed, sources
+from einsumx.ir.ops import Matmul, Native, Op
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
@@ -208,7 +208,7 @@ class _Bench:
         values = dict(enumerate(arrays))
         for op in plan.ops:
             announce(f"%{op.out} = {call_text(op)}")
-            read = sources(op)
+            read = op.sources
             slots = list(dict.fromkeys(read))
             alone = Program(
                 equation="",
@@ -216,7 +216,7 @@ class _Bench:
                 device=plan.device,
                 operands=tuple(lies[slot] for slot in slots),
                 path=(),
-                ops=(renamed(op, {slot: place for place, slot in enumerate(slots)}),),
+                ops=(op.renamed({slot: place for place, slot in enumerate(slots)}),),
                 result=op.out,
                 shape=shapes[op.out],
                 dtype=types[op.out],
@@ -250,7 +250,7 @@ def _op_profiles(
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
     for op, cost, seconds, expected in zip(plan.ops, costs, times, predicted):
-        slots = {*sources(op), op.out} if cost.allocated else ()
+        slots = {*op.sources, op.out} if cost.allocated else ()
         nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in slots)
         traffic = nbytes / max(rates.stream, rates.copy)
         multiplied = cost.multiply_adds if isinstance(op, Matmul | Native) else 0

@@ -8,24 +8,8 @@ from math import prod
 from typing import Protocol
 
 from einsumx.dtypes import itemsize
-from einsumx.ir.layout import contiguous, memory_order, reshaped
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-    sources,
-)
+from einsumx.ir.layout import contiguous
+from einsumx.ir.ops import Copy, Op
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 
@@ -106,7 +90,7 @@ def program_cost(plan: Program, kernels: Kernels | None) -> PlanCost:
     lies = layouts(plan, shapes, types)
     costs = []
     for op in plan.ops:
-        workspace = kernels.workspace(op, [lies[slot] for slot in sources(op)]) if kernels else 0
+        workspace = kernels.workspace(op, [lies[slot] for slot in op.sources]) if kernels else 0
         costs.append(op_cost(op, shapes, types[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in plan.operands)
     return PlanCost(
@@ -128,7 +112,7 @@ def slot_dtypes(plan: Program) -> dict[int, str]:
     """The dtype of every slot."""
     types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
-        types[op.out] = op.dtype if isinstance(op, Cast | Zeros) else types[sources(op)[0]]
+        types[op.out] = op.result_dtype(types[op.sources[0]])
     return types
 
 
@@ -136,7 +120,7 @@ def last_uses(plan: Program) -> dict[int, list[int]]:
     """By the slot that an op writes, the slots that nothing reads after that op (never the result's)."""
     last: dict[int, int] = {}
     for op in plan.ops:
-        for slot in (*sources(op), op.out):
+        for slot in (*op.sources, op.out):
             last[slot] = op.out
     found: dict[int, list[int]] = {}
     for slot, out in last.items():
@@ -150,9 +134,9 @@ def returns_view(plan: Program) -> bool:
     slot = plan.result
     for op in reversed(plan.ops):
         if op.out == slot:
-            if not isinstance(op, Transpose | Reshape | Expand | First | Diagonal | Cast):
+            if op.kind == "work" or isinstance(op, Copy):
                 return False
-            (slot,) = sources(op)
+            (slot,) = op.sources
     return True
 
 
@@ -160,7 +144,8 @@ def layouts(plan: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping
     """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
     strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
-        strides[op.out] = _strides(op, shapes[sources(op)[0]], strides[sources(op)[0]])
+        first = op.sources[0]
+        strides[op.out] = op.result_strides(shapes[first], strides[first])
     return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
 
 
@@ -170,55 +155,13 @@ def result_strides(plan: Program) -> tuple[int, ...]:
     return layouts(plan, shapes, slot_dtypes(plan))[plan.result].strides or contiguous(plan.shape)
 
 
-def _strides(op: Op, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Where the result of an op lies, from the shape and strides of its first source; None where C-contiguous."""
-    steps = contiguous(shape) if strides is None else strides
-    match op:
-        case Transpose(reason=""):
-            return tuple(steps[axis] for axis in op.axes)
-        case Reshape():
-            return None if strides is None else reshaped(shape, steps, op.shape)
-        case Expand():
-            return tuple(step if size == wide else 0 for size, wide, step in zip(shape, op.shape, steps))
-        case First():
-            return tuple(step for axis, step in enumerate(steps) if axis not in op.axes)
-        case Diagonal(reason=""):
-            pair = (op.axis1, op.axis2)
-            kept = tuple(step for axis, step in enumerate(steps) if axis not in pair)
-            return (*kept, steps[op.axis1] + steps[op.axis2])
-        case Cast() if strides is not None:  # it keeps the order of the axes in memory
-            order = memory_order(steps)
-            packed = dict(zip(order, contiguous([shape[axis] for axis in order])))
-            return tuple(packed[axis] for axis in range(len(shape)))
-        case _:
-            return None
-
-
 def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
     """The cost of an op whose result has ``dtype``, from the shapes of all slots."""
     shape = shapes[op.out]
     nbytes = prod(shape) * itemsize(dtype)
-    match op:
-        case Transpose() | Diagonal():
-            copied = nbytes if op.reason else 0
-            return OpCost(0, copied, copied, workspace, shape, dtype)
-        case Reshape() | Expand() | First():
-            return OpCost(0, 0, 0, workspace, shape, dtype)
-        case Copy() | Cast():
-            return OpCost(0, nbytes, nbytes, workspace, shape, dtype)
-        case Sum():
-            return OpCost(prod(shapes[op.src]), 0, nbytes, workspace, shape, dtype)
-        case Zeros():
-            return OpCost(0, 0, nbytes, workspace, shape, dtype)
-        case Scale() | Multiply():
-            return OpCost(prod(shape), 0, nbytes, workspace, shape, dtype)
-        case Matmul():
-            inner = shapes[op.lhs][-1 if not op.transpose_lhs else -3 if op.inner_batch else -2]
-            return OpCost(prod(shape) * inner, 0, nbytes, workspace, shape, dtype)
-        case Native():
-            terms = op.equation.partition("->")[0].split(",")
-            sizes = {label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])}
-            return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, workspace, shape, dtype)
+    multiply_adds = op.multiply_adds([shapes[slot] for slot in op.sources], shape)
+    copied = nbytes if op.kind == "copy" else 0
+    return OpCost(multiply_adds, copied, 0 if op.kind == "view" else nbytes, workspace, shape, dtype)
 
 
 def in_use(plan: Program, costs: Sequence[OpCost]) -> Iterator[int]:
@@ -243,7 +186,7 @@ def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
     readers: dict[int, int] = {}  # how many live slots use that memory
     dead = last_uses(plan)
     for op, is_own in zip(plan.ops, makes):
-        home = op.out if is_own else owner.get(sources(op)[0], sources(op)[0])
+        home = op.out if is_own else owner.get(op.sources[0], op.sources[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
         gone = []

@@ -34,12 +34,11 @@ from einsumx.ir.ops import (
     Sum,
     Transpose,
     Zeros,
-    sources,
 )
 from einsumx.ir.parse import parse_text
 from einsumx.ir.program import Path, Program
 from einsumx.ir.strict import MOST_AXES, PLAN
-from einsumx.ir.verify import between, verify
+from einsumx.ir.verify import verify
 
 __all__ = ["check_fields", "check_meaning"]
 
@@ -118,14 +117,13 @@ def _check_terms(plan: Program) -> None:
             raise _Refusal(f"a subscript has more labels than the {MOST_AXES} axes that an array may have")
 
 
-def _check_sizes(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
+def _check_sizes(plan: Program, shapes: Mapping[int, tuple[int, ...]]) -> None:
     """No array, and nothing that the framework's own einsum loops over, is too large to be counted."""
-    spans = list(shapes.items())
+    spans: list[tuple[int, Collection[int]]] = list(shapes.items())
     for op in plan.ops:
         if isinstance(op, Native):
-            terms = op.equation.partition("->")[0].split(",")
-            sizes = {label: size for term, slot in zip(terms, op.operands) for label, size in zip(term, shapes[slot])}
-            spans.append((op.out, list(sizes.values())))
+            looped = op.loops([shapes[slot] for slot in op.operands], shapes[op.out])
+            spans.append((op.out, looped))
     for slot, span in spans:
         if prod(span) > _LARGE:
             raise _Refusal(f"%{slot} has more elements than any array")
@@ -143,7 +141,7 @@ def _check_path(path: Path, count: int) -> None:
 
 def _check_reads(plan: Program) -> None:
     """Each slot but the result's is read once, so that each operand is in the result once."""
-    reads = Counter(chain.from_iterable(map(sources, plan.ops)))
+    reads = Counter(chain.from_iterable(op.sources for op in plan.ops))
     for slot in chain(range(len(plan.operands)), (op.out for op in plan.ops)):
         if reads[slot] != (slot != plan.result):
             raise _Refusal(f"%{slot} is read {reads[slot]} times{', and is the result' * (slot == plan.result)}")
@@ -158,7 +156,7 @@ def _check_dtypes(plan: Program, computed_in: Collection[str]) -> None:
     # Integers and bools are cast to their own dtype before: in a wider one, another operand has other values.
     found = {slot: (operand.dtype, kind(plan.dtype) not in "fc") for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
-        for slot in sources(op):
+        for slot in op.sources:
             dtype, is_foreign = found[slot]
             takes = {plan.dtype} if is_foreign and dtype != plan.dtype else {plan.dtype, *wider}
             if isinstance(op, Cast):
@@ -167,8 +165,8 @@ def _check_dtypes(plan: Program, computed_in: Collection[str]) -> None:
                 found[op.out] = op.dtype, False
             elif isinstance(op, Zeros):
                 found[op.out] = op.dtype, False
-            elif isinstance(op, Sum | Scale | Multiply | Matmul | Native):
-                if dtype not in takes or dtype != found[sources(op)[0]][0]:
+            elif op.kind == "work":
+                if dtype not in takes or dtype != found[op.sources[0]][0]:
                     raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {plan.dtype}")
                 found[op.out] = dtype, False
             else:
@@ -200,7 +198,7 @@ def _check_empty(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
     """
     is_zero = {slot: 0 in operand.shape for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
-        read = sources(op)
+        read = op.sources
         over_nothing = any(0 in shapes[slot] for slot in (*read, op.out))
         is_zero[op.out] = over_nothing or (len(read) == 1 and is_zero[read[0]])
     if not is_zero[plan.result]:
@@ -248,7 +246,7 @@ class _Replay:
         values = dict(enumerate(self._values))
         for op in self._plan.ops:
             try:
-                values[op.out] = self._made(op, [values.pop(slot) for slot in sources(op)])
+                values[op.out] = self._made(op, [values.pop(slot) for slot in op.sources])
             except _Refusal as refusal:
                 raise _Refusal(f"{_said(op)} {refusal}") from None
         sizes, output = self._sizes, self._equation.output
@@ -272,25 +270,22 @@ class _Replay:
         axes = value.axes
         match op:
             case Transpose():
-                return replace(value, axes=tuple(axes[axis] for axis in op.axes))
+                return replace(value, axes=op.arranged(axes))
             case Reshape():
                 return replace(value, axes=self._regrouped(chain.from_iterable(axes), op.shape))
             case Expand():
                 wide = zip(axes, op.shape)
                 return replace(value, axes=tuple(axis if axis or size == 1 else (-size,) for axis, size in wide))
             case First():
-                return self._first(value, set(op.axes))
+                return self._first(value, op)
             case Diagonal():
                 if axes[op.axis1] != axes[op.axis2]:
                     raise _Refusal("takes the diagonal of axes with different labels")
-                others = (axis for place, axis in enumerate(axes) if place not in (op.axis1, op.axis2))
-                return replace(value, axes=(*others, axes[op.axis1]))
+                return replace(value, axes=op.arranged(axes))
             case Copy() | Cast():
                 return value
             case Sum():
-                over = set(op.axes)
-                kept = tuple(axis for place, axis in enumerate(axes) if place not in over)
-                return self._combined(read, kept, [axes[place] for place in op.axes])
+                return self._combined(read, op.arranged(axes), [axes[place] for place in op.axes])
             case Scale():
                 self._count *= op.count
                 if self._count > _LARGE:
@@ -301,7 +296,8 @@ class _Replay:
             case Multiply():
                 return self._combined(read, _aligned(axes, read[1].axes), ())
             case Matmul():
-                return self._combined(read, *_matmul(op, axes, read[1].axes))
+                rhs = read[1].axes
+                return self._combined(read, op.product(axes, rhs, _one), [_one(*op.contracted(axes, rhs))])
             case Native():
                 return self._combined(read, *_native(op, read))
 
@@ -320,12 +316,12 @@ class _Replay:
             found.append(tuple(axis))
         return tuple(found)
 
-    def _first(self, value: _Value, axes: set[int]) -> _Value:
+    def _first(self, value: _Value, op: First) -> _Value:
         """Element 0 is all there is along an axis that only repeats the array."""
-        gone = {label for place in axes for label in value.axes[place]}
+        gone = {label for place in op.axes for label in value.axes[place]}
         if gone & value.varies:
             raise _Refusal("takes the first element of an axis along which the array may vary")
-        kept = tuple(axis for place, axis in enumerate(value.axes) if place not in axes)
+        kept = op.arranged(value.axes)
         still = set(chain.from_iterable(kept))
         for label in gone - still:
             self._users[label] -= value.uses.get(label, 0)
@@ -362,26 +358,13 @@ def _one(lhs: Axis, rhs: Axis) -> Axis:
     return lhs or rhs
 
 
-def _matmul(op: Matmul, lhs: tuple[Axis, ...], rhs: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], list[Axis]]:
-    """The axes of a matrix product, and what it sums over."""
-    if min(len(lhs), len(rhs)) == 1:
-        return (*lhs[:-1], *rhs[1:]), [_one(lhs[-1], rhs[0])]
-    if op.inner_batch:
-        lhs, rhs = between(lhs), between(rhs)
-    rows, inner = lhs[:-3:-1] if op.transpose_lhs else lhs[-2:]
-    other, cols = rhs[:-3:-1] if op.transpose_rhs else rhs[-2:]
-    found = (*_aligned(lhs[:-2], rhs[:-2]), rows, cols)
-    return between(found) if op.inner_batch else found, [_one(inner, other)]
-
-
 def _native(op: Native, read: Sequence[_Value]) -> tuple[tuple[Axis, ...], list[Axis]]:
     """The axes of a call of the framework's own einsum, and what it sums over."""
-    inputs, _, output = op.equation.partition("->")
-    found: dict[str, Axis] = {}
-    for term, value in zip(inputs.split(","), read):
-        for letter, axis in zip(term, value.axes):
-            if found.setdefault(letter, axis) != axis:
-                raise _Refusal("multiplies along axes with different labels")
+    found = op.by_letter([value.axes for value in read])
+    for term, value in zip(op.terms, read):
+        if any(found[letter] != axis for letter, axis in zip(term, value.axes)):
+            raise _Refusal("multiplies along axes with different labels")
+    output = op.output
     return tuple(found[letter] for letter in output), [axis for letter, axis in found.items() if letter not in output]
 
 

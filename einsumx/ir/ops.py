@@ -2,13 +2,23 @@
 
 Slots ``0 .. n-1`` hold the operands; every op writes one new slot. No op writes into a slot that exists,
 so a plan can be read, checked and reordered as pure data.
+
+An op knows what it does to shapes, strides and dtypes, and how much arithmetic that is. What a framework calls for it
+and how it reads in text are matters of others, which ``match`` over the ops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from math import prod
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+from einsumx.errors import EinsumxError, excerpt
+from einsumx.ir.layout import broadcast, contiguous, memory_order, reshaped
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Cast",
@@ -25,91 +35,343 @@ __all__ = [
     "Sum",
     "Transpose",
     "Zeros",
-    "renamed",
-    "sources",
 ]
+
+Shape: TypeAlias = tuple[int, ...]
+
+Strides: TypeAlias = tuple[int, ...] | None
+"""In elements, an axis each; None for C-contiguous."""
+
+Kind: TypeAlias = Literal["view", "copy", "work"]
+
+_Axis = TypeVar("_Axis")
+"""What there is one of for each axis: a size, a stride, labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transpose:
-    """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` is set where this copies."""
+class _Op:
+    """What all ops have; an op that computes from its sources overrides little of it."""
 
     out: int
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The slots that it reads.
+
+        >>> Matmul(2, 0, 1).sources
+        (0, 1)
+        """
+        raise NotImplementedError
+
+    def renamed(self, names: Mapping[int, int]) -> Self:
+        """The same op on other slots, where any of those that it reads or writes has another name.
+
+        >>> Multiply(2, 0, 1).renamed({1: 7})
+        Multiply(out=2, lhs=0, rhs=7)
+        """
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> Kind:
+        """A view takes no memory; a copy moves or casts elements; all else is work."""
+        return "work"
+
+    def result_shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The shape that it makes of its sources' shapes.
+
+        Raises:
+            EinsumxError: they do not fit.
+
+        >>> Matmul(2, 0, 1, transpose_rhs=True).result_shape([(4, 2, 3), (4, 5, 3)])
+        (4, 2, 5)
+        """
+        shape = self._shape(shapes)
+        if shape is None:
+            raise EinsumxError(f"{excerpt(str(self))} does not fit shapes {excerpt(', '.join(map(str, shapes)))}")
+        return shape
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        """The shape of the result, None where the sources' do not fit."""
+        raise NotImplementedError
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        """Where its result lies, from the shape and strides of its first source.
+
+        >>> Transpose(1, 0, (1, 0)).result_strides((4, 5), None)
+        (1, 5)
+        """
+        return None
+
+    def result_dtype(self, dtype: str) -> str:
+        """The dtype of its result, from that of its sources."""
+        return dtype
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...] | None:
+        """The axes that its arithmetic loops over, of those of its sources and its result; None where there is none.
+
+        >>> Matmul(2, 0, 1).loops(["bik", "bkj"], "bij")
+        ('b', 'i', 'j', 'k')
+        """
+        return None
+
+    def multiply_adds(self, shapes: Sequence[Shape], made: Shape) -> int:
+        """Its multiplications with their additions, from the shapes of its sources and its result."""
+        looped = self.loops(shapes, made)
+        return 0 if looped is None else prod(looped)
+
+    def joined(self, before: Op | None) -> Op | None:
+        """One view for that of ``before``, which makes its source, and its own; None where there is none.
+
+        >>> Transpose(2, 1, (0, 2, 1)).joined(Transpose(1, 0, (2, 0, 1)))
+        Transpose(out=2, src=0, axes=(2, 1, 0), reason='')
+        """
+        return None
+
+    def is_idle(self, shape: Shape) -> bool:
+        """Whether it gives a source of this shape as it is."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _OneSource(_Op):
     src: int
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.src,)
+
+    def renamed(self, names: Mapping[int, int]) -> Self:
+        out, src = names.get(self.out, self.out), names.get(self.src, self.src)
+        return self if (out, src) == (self.out, self.src) else replace(self, out=out, src=src)
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _TwoSources(_Op):
+    lhs: int
+    rhs: int
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.lhs, self.rhs)
+
+    def renamed(self, names: Mapping[int, int]) -> Self:
+        slots = (self.out, self.lhs, self.rhs)
+        out, lhs, rhs = (names.get(slot, slot) for slot in slots)
+        return self if (out, lhs, rhs) == slots else replace(self, out=out, lhs=lhs, rhs=rhs)
+
+
+@dataclass(frozen=True, slots=True)
+class _ManySources(_Op):
+    operands: tuple[int, ...]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return self.operands
+
+    def renamed(self, names: Mapping[int, int]) -> Self:
+        out, operands = names.get(self.out, self.out), tuple(names.get(slot, slot) for slot in self.operands)
+        return self if (out, operands) == (self.out, self.operands) else replace(self, out=out, operands=operands)
+
+
+# -- views, and copies where a framework has no such view ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose(_OneSource):
+    """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` is set where this copies."""
+
     axes: tuple[int, ...]
     reason: str = ""
 
+    @property
+    def kind(self) -> Kind:
+        return "copy" if self.reason else "view"
+
+    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
+        return tuple([axes[axis] for axis in self.axes])
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        return self.arranged(shape) if sorted(self.axes) == list(range(len(shape))) else None
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        return None if self.reason else self.arranged(contiguous(shape) if strides is None else strides)
+
+    def joined(self, before: Op | None) -> Op | None:
+        if isinstance(before, Transpose) and not (self.reason or before.reason):
+            return Transpose(self.out, before.src, self.arranged(before.axes))
+        return None
+
+    def is_idle(self, shape: Shape) -> bool:
+        return self.axes == tuple(range(len(self.axes)))
+
 
 @dataclass(frozen=True, slots=True)
-class Reshape:
+class Reshape(_OneSource):
     """The same elements in C order of the axes; always planned so that nothing is copied."""
 
-    out: int
-    src: int
     shape: tuple[int, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "view"
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        return self.shape if prod(shape) == prod(self.shape) else None
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        return None if strides is None else reshaped(shape, strides, self.shape)
+
+    def joined(self, before: Op | None) -> Op | None:
+        return Reshape(self.out, before.src, self.shape) if isinstance(before, Reshape) else None
+
+    def is_idle(self, shape: Shape) -> bool:
+        return self.shape == shape
 
 
 @dataclass(frozen=True, slots=True)
-class Expand:
+class Expand(_OneSource):
     """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only where there are strides."""
 
-    out: int
-    src: int
     shape: tuple[int, ...]
 
+    @property
+    def kind(self) -> Kind:
+        return "view"
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        is_wider = len(shape) == len(self.shape) and all(a in (1, b) for a, b in zip(shape, self.shape))
+        return self.shape if is_wider else None
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        steps = contiguous(shape) if strides is None else strides
+        return tuple(step if size == wide else 0 for size, wide, step in zip(shape, self.shape, steps))
+
+    def is_idle(self, shape: Shape) -> bool:
+        return self.shape == shape
+
 
 @dataclass(frozen=True, slots=True)
-class First:
+class First(_OneSource):
     """Element 0 along ``axes``, which are gone: a view of all that there is where an axis has a stride of 0."""
 
-    out: int
-    src: int
     axes: tuple[int, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "view"
+
+    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
+        return _without(axes, self.axes)
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        gone = set(self.axes)
+        has_first = gone <= set(range(len(shape))) and all(shape[axis] > 0 for axis in gone)
+        return self.arranged(shape) if has_first else None
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        return self.arranged(contiguous(shape) if strides is None else strides)
 
 
 @dataclass(frozen=True, slots=True)
-class Diagonal:
+class Diagonal(_OneSource):
     """Two axes of equal size become one, in the last place, as ``numpy.diagonal`` has it.
 
     ``reason`` is set where this copies.
     """
 
-    out: int
-    src: int
     axis1: int
     axis2: int
     reason: str = ""
 
+    @property
+    def kind(self) -> Kind:
+        return "copy" if self.reason else "view"
+
+    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
+        return (*_without(axes, (self.axis1, self.axis2)), axes[self.axis1])
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        pair = {self.axis1, self.axis2}
+        are_axes = len(pair) == 2 and pair <= set(range(len(shape)))
+        return self.arranged(shape) if are_axes and shape[self.axis1] == shape[self.axis2] else None
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        if self.reason:
+            return None
+        steps = contiguous(shape) if strides is None else strides
+        return (*self.arranged(steps)[:-1], steps[self.axis1] + steps[self.axis2])
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(_OneSource):
     """A C-contiguous copy in the source's axis order, with the reason why it is needed."""
 
-    out: int
-    src: int
     reason: str
 
+    @property
+    def kind(self) -> Kind:
+        return "copy"
+
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(_OneSource):
     """Another dtype. A cast to bool asks whether an element is not zero."""
 
-    out: int
-    src: int
     dtype: str
 
+    @property
+    def kind(self) -> Kind:
+        return "copy"
+
+    def result_strides(self, shape: Shape, strides: Strides) -> Strides:
+        if strides is None:
+            return None
+        order = memory_order(strides)  # which it keeps
+        packed = dict(zip(order, contiguous([shape[axis] for axis in order])))
+        return tuple(packed[axis] for axis in range(len(shape)))
+
+    def result_dtype(self, dtype: str) -> str:
+        return self.dtype
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(_OneSource):
     """The sum over ``axes``, in the source's dtype: integers wrap, a sum of bools is an or."""
 
-    out: int
-    src: int
     axes: tuple[int, ...]
+
+    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
+        return _without(axes, self.axes)
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        (shape,) = shapes
+        gone = set(self.axes)
+        return self.arranged(shape) if len(gone) == len(self.axes) and gone <= set(range(len(shape))) else None
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return read[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(_OneSource):
     """The sum of ``count`` arrays, all equal to the source: ``count`` times it, in its dtype; integers wrap.
 
     Planned where a label is summed along which no operand has data of its own: each operand that has it repeats itself
@@ -117,22 +379,31 @@ class Scale:
     ``2**63 - 1`` in one op. Sums of bools need none: an or of equal terms is that term.
     """
 
-    out: int
-    src: int
     count: int
 
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0] if self.count > 0 else None
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return made
+
 
 @dataclass(frozen=True, slots=True)
-class Multiply:
+class Multiply(_TwoSources):
     """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
 
-    out: int
-    lhs: int
-    rhs: int
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        lhs, rhs = shapes
+        rank = max(len(lhs), len(rhs))
+        lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
+        return broadcast(lhs, rhs) if _fit(lhs, rhs) else None
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return made
 
 
 @dataclass(frozen=True, slots=True)
-class Matmul:
+class Matmul(_TwoSources):
     """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped.
 
     The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts. Where there are
@@ -140,35 +411,110 @@ class Matmul:
     the two axes of the matrices, in the result too: ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
     """
 
-    out: int
-    lhs: int
-    rhs: int
     transpose_lhs: bool = False
     transpose_rhs: bool = False
     inner_batch: bool = False
 
+    def contracted(self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...]) -> tuple[_Axis, _Axis]:
+        """Of the axes of both operands, the one of each that it sums over.
+
+        >>> Matmul(2, 0, 1, transpose_lhs=True).contracted("bki", "bKj")
+        ('k', 'K')
+        """
+        far = -3 if self.inner_batch else -2
+        return lhs[far if self.transpose_lhs else -1], rhs[-1 if self.transpose_rhs or len(rhs) == 1 else far]
+
+    def product(
+        self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...], one_of: Callable[[_Axis, _Axis], _Axis]
+    ) -> tuple[_Axis, ...]:
+        """The axes of the result, from those of both operands.
+
+        Args:
+            lhs, rhs: what there is one of for each axis.
+            one_of: makes one of what two batch axes have.
+
+        >>> Matmul(2, 0, 1, transpose_lhs=True).product("bki", "Bkj", max)
+        ('b', 'i', 'j')
+        """
+        if min(len(lhs), len(rhs)) == 1:
+            return (*lhs[:-1], *rhs[1:])
+        far = -3 if self.inner_batch else -2
+        rows, cols = lhs[-1 if self.transpose_lhs else far], rhs[far if self.transpose_rhs else -1]
+        batch = map(one_of, lhs[:far], rhs[:far])
+        return (*batch, rows, one_of(lhs[-2], rhs[-2]), cols) if self.inner_batch else (*batch, rows, cols)
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        lhs, rhs = shapes
+        if min(len(lhs), len(rhs)) == 1 and not self.inner_batch:
+            fits = max(len(lhs), len(rhs)) <= 2 and not (self.transpose_lhs or self.transpose_rhs)
+        else:
+            matrix = 3 if self.inner_batch else 2
+            fits = len(lhs) == len(rhs) >= matrix and _fit(lhs[:-matrix], rhs[:-matrix])
+            fits = fits and (not self.inner_batch or _fit(lhs[-2:-1], rhs[-2:-1]))
+        if not fits:
+            return None
+        inner, other = self.contracted(lhs, rhs)
+        return self.product(lhs, rhs, _wider) if inner == other else None
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return (*made, self.contracted(*read)[0])
+
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class Native(_ManySources):
     """The framework's own einsum kernel, where it is the best primitive (tiny or integer work)."""
 
-    out: int
-    operands: tuple[int, ...]
     equation: str
+
+    @property
+    def terms(self) -> list[str]:
+        """The subscripts of its sources."""
+        return self.equation.partition("->")[0].split(",")
+
+    @property
+    def output(self) -> str:
+        """The subscript of its result."""
+        return self.equation.partition("->")[2]
+
+    def by_letter(self, read: Sequence[tuple[_Axis, ...]]) -> dict[str, _Axis]:
+        """What each letter stands for, from what there is one of for each axis of its sources."""
+        return {letter: axis for term, axes in zip(self.terms, read) for letter, axis in zip(term, axes)}
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        terms, output = self.terms, self.output
+        if not "".join(terms).isalpha() and any(terms):  # it goes into text that is run
+            return None
+        if len(terms) != len(shapes) or any(len(term) != len(shape) for term, shape in zip(terms, shapes)):
+            return None
+        sizes = self.by_letter(shapes)
+        if any(sizes[letter] != size for term, shape in zip(terms, shapes) for letter, size in zip(term, shape)):
+            return None
+        is_output = set(output) <= set(sizes) and len(set(output)) == len(output)
+        return tuple(sizes[letter] for letter in output) if is_output else None
+
+    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return tuple(self.by_letter(read).values())
+
+    def multiply_adds(self, shapes: Sequence[Shape], made: Shape) -> int:
+        return prod(self.loops(shapes, made)) * max(len(self.operands) - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Zeros:
+class Zeros(_ManySources):
     """A contraction in which some label has size 0: sums over nothing, which are 0, or a result without elements.
 
     It is the only op of its plan. The operands tell on which device the result is made, and get gradients of zeros;
     their elements are not read.
     """
 
-    out: int
-    operands: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
+
+    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+        return self.shape if any(0 in shape for shape in shapes) else None
+
+    def result_dtype(self, dtype: str) -> str:
+        return self.dtype
 
 
 Op: TypeAlias = (
@@ -176,33 +522,14 @@ Op: TypeAlias = (
 )
 
 
-def sources(op: Op) -> tuple[int, ...]:
-    """The slots that ``op`` reads.
-
-    >>> sources(Matmul(2, 0, 1))
-    (0, 1)
-    """
-    match op:
-        case Multiply() | Matmul():
-            return (op.lhs, op.rhs)
-        case Native() | Zeros():
-            return op.operands
-        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum() | Scale():
-            return (op.src,)
+def _without(axes: tuple[_Axis, ...], gone: Sequence[int]) -> tuple[_Axis, ...]:
+    return tuple([axis for place, axis in enumerate(axes) if place not in gone])
 
 
-def renamed(op: Op, names: Mapping[int, int]) -> Op:
-    """``op`` reading other slots, where any of those that it reads has another name.
+def _fit(lhs: Shape, rhs: Shape) -> bool:
+    """Whether shapes of as many axes broadcast."""
+    return all(a == b or 1 in (a, b) for a, b in zip(lhs, rhs))
 
-    >>> renamed(Multiply(2, 0, 1), {1: 7})
-    Multiply(out=2, lhs=0, rhs=7)
-    """
-    if not any(slot in names for slot in sources(op)):
-        return op
-    match op:
-        case Multiply() | Matmul():
-            return replace(op, lhs=names.get(op.lhs, op.lhs), rhs=names.get(op.rhs, op.rhs))
-        case Native() | Zeros():
-            return replace(op, operands=tuple(names.get(slot, slot) for slot in op.operands))
-        case Transpose() | Reshape() | Expand() | First() | Diagonal() | Copy() | Cast() | Sum() | Scale():
-            return replace(op, src=names.get(op.src, op.src))
+
+def _wider(lhs: int, rhs: int) -> int:
+    return rhs if lhs == 1 else lhs

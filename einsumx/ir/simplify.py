@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from einsumx.ir.ops import (
-    Expand,
-    Op,
-    Reshape,
-    Transpose,
-    renamed,
-    sources,
-)
-from einsumx.ir.verify import result_shape
+from einsumx.ir.ops import Op
 
 __all__ = ["simplify"]
 
@@ -40,36 +31,20 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     shapes = dict(enumerate(operands))
     same: dict[int, int] = {}  # a slot whose op is gone, and the slot that has its value
     for op in ops:
-        op = _joined(renamed(op, same), made)
-        read = sources(op)
-        if _is_idle(op, shapes[read[0]]) and not (op.out == result and read[0] < len(operands)):
+        op = _joined(op.renamed(same), made)
+        read = op.sources
+        if op.is_idle(shapes[read[0]]) and not (op.out == result and read[0] < len(operands)):
             same[op.out] = read[0]
             continue
-        shapes[op.out] = result_shape(op, [shapes[slot] for slot in read])
+        shapes[op.out] = op.result_shape([shapes[slot] for slot in read])
         made[op.out] = op
     return _renumbered(made, len(operands), same.get(result, result))
 
 
 def _joined(op: Op, made: dict[int, Op]) -> Op:
     """A view of a view, read from where the first one reads."""
-    match op, made.get(sources(op)[0]):
-        case Reshape(), Reshape() as before:
-            return _joined(Reshape(op.out, before.src, op.shape), made)
-        case Transpose(reason=""), Transpose(reason="") as before:
-            axes = tuple(before.axes[axis] for axis in op.axes)
-            return _joined(Transpose(op.out, before.src, axes), made)
-        case _:
-            return op
-
-
-def _is_idle(op: Op, shape: tuple[int, ...]) -> bool:
-    match op:
-        case Reshape() | Expand():
-            return op.shape == shape
-        case Transpose():
-            return op.axes == tuple(range(len(op.axes)))
-        case _:
-            return False
+    joined = op.joined(made.get(op.sources[0]))
+    return op if joined is None else _joined(joined, made)
 
 
 def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[Op, ...], int]:
@@ -77,15 +52,13 @@ def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[
     needed = {result}
     for out in sorted(made, reverse=True):
         if out in needed:
-            needed.update(sources(made[out]))
+            needed.update(made[out].sources)
     names: dict[int, int] = {}
     kept: list[Op] = []
     for out, op in made.items():
         if out in needed:
-            op = renamed(op, names)
             number = operands + len(kept)
             if number != out:
                 names[out] = number
-                op = replace(op, out=number)
-            kept.append(op)
+            kept.append(op.renamed(names))
     return tuple(kept), names.get(result, result)

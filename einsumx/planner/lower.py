@@ -11,16 +11,11 @@ from einsumx.ir.layout import contiguous
 from einsumx.ir.ops import (
     Copy,
     Diagonal,
-    Expand,
-    First,
     Matmul,
-    Multiply,
     Native,
     Op,
-    Reshape,
     Scale,
     Sum,
-    Transpose,
     Zeros,
 )
 from einsumx.ir.program import Operand, Path, Program
@@ -83,7 +78,7 @@ def _compute(
 
 def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
     """Whether at most one op computes, and that one accumulates wide by itself."""
-    arithmetic = [op for op in ops if isinstance(op, Sum | Scale | Multiply | Matmul | Native)]
+    arithmetic = [op for op in ops if op.kind == "work"]
     if len(arithmetic) > 1:
         return False
     for op in arithmetic:
@@ -105,7 +100,7 @@ _NATIVE_CALLS = 1.3
 
 def _overhead(op: Op, traits: Traits) -> float:
     """Seconds that an op takes before it does any work."""
-    is_quick = _is_view(op, traits) and not isinstance(op, Diagonal)
+    is_quick = op.kind == "view" and not isinstance(op, Diagonal)
     return traits.rates.view if is_quick else traits.rates.call
 
 
@@ -120,7 +115,7 @@ def _native_is_cheaper(
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if traits.views and all(_is_view(op, traits) for op in ops):  # a rearrangement gives a view, and not this copy
+    if traits.views and all(op.kind == "view" for op in ops):  # a rearrangement gives a view, and not this copy
         return False
     rates = traits.rates
     saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
@@ -172,7 +167,7 @@ def _lower_in(
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
-    if repeated or (not may_be_view and all(_is_view(op, traits) for op in builder.ops)):
+    if repeated or (not may_be_view and all(op.kind == "view" for op in builder.ops)):
         reason = _why_own(traits, repeated)
         slot = builder.new_slot()
         builder.ops.append(Copy(slot, term.slot, f"a result of its own, as {reason}"))
@@ -248,11 +243,6 @@ def _why_own(traits: Traits, repeated: Labels) -> str:
     if repeated:
         return "all operands repeat themselves along an axis of it"
     return "only a rearrangement returns a view" if traits.views else "the framework returns no views"
-
-
-def _is_view(op: Op, traits: Traits) -> bool:
-    """Whether an op may give memory that is its operand's; without strides only a reshape does."""
-    return isinstance(op, Transpose | Reshape | Expand | First | Diagonal if traits.strided else Reshape)
 
 
 def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:

@@ -17,7 +17,7 @@ from einsumx.adapters.dialect import Spelling, Value, numbers
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, visible
 from einsumx.ir.cost import returns_view, slot_dtypes
-from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Op, Reshape, Transpose, sources
+from einsumx.ir.ops import Cast, Copy, Diagonal, Op, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.checks import check_fits, check_plan
@@ -95,7 +95,7 @@ class _Function:
         self._dtypes = slot_dtypes(plan)
         self._drafts = {slot: _Draft(name, True, reads=(slot,)) for slot, name in enumerate(names)}
         self._is_view = returns_view(plan)
-        self._uses = Counter(slot for op in plan.ops for slot in sources(op))
+        self._uses = Counter(slot for op in plan.ops for slot in op.sources)
         self._unread = dict(self._uses)
         self._lines: list[str] = []
         self._count = 0
@@ -114,7 +114,7 @@ class _Function:
 
     def _drafted(self, op: Op) -> _Draft:
         """The call of an op; of its sources those get names first that it could not have in it and be read well."""
-        read = sources(op)
+        read = op.sources
         is_light = _is_light(op)
         for slot in read:
             if not is_light and self._drafts[slot].works:
@@ -168,9 +168,7 @@ class _Function:
 
 def _is_light(op: Op) -> bool:
     """Whether a call may stand within another one: a view or a cast."""
-    if isinstance(op, Transpose | Diagonal):
-        return not op.reason
-    return isinstance(op, Reshape | Expand | First | Cast)
+    return op.kind == "view" or isinstance(op, Cast)
 
 
 _LETTERS = ascii_lowercase.replace("l", "")  # which looks like 1 and I

@@ -23,24 +23,7 @@ from einsumx.errors import EinsumxError, visible
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, in_use, program_cost
 from einsumx.ir.meaning import check_fields
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-    renamed,
-    sources,
-)
+from einsumx.ir.ops import Matmul, Native, Op, Sum
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text, duration, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
@@ -168,7 +151,7 @@ class _Labels:
         if not isinstance(op, Sum | Matmul | Native):
             return ()
         kept = {label for axis in self.axes.get(op.out, ()) for label in axis}
-        read = [label for slot in sources(op) for axis in self.axes.get(slot, ()) for label in axis]
+        read = [label for slot in op.sources for axis in self.axes.get(slot, ()) for label in axis]
         return tuple(((label,), self.sizes[label]) for label in dict.fromkeys(read) if label not in kept)
 
 
@@ -214,13 +197,13 @@ def _plan_rows(plan: Program, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
                     band=band,
                 )
 
-    read = {slot for op in plan.ops for slot in sources(op)}
-    last = max(sum(len(sources(op)) > 1 for op in plan.ops) - 1, 0)
+    read = {slot for op in plan.ops for slot in op.sources}
+    last = max(sum(len(op.sources) > 1 for op in plan.ops) - 1, 0)
     yield from operands([slot for slot in waiting if slot not in read], 0)
     for op, entry, held, before in _moments(plan, cost.ops):
-        yield from operands(sources(op), before)
+        yield from operands(op.sources, before)
         yield _op_row(op, entry, labels, held, 1, band)
-        band = min(band + (len(sources(op)) > 1), last)
+        band = min(band + (len(op.sources) > 1), last)
         # A view holds what it looks at.
         left = entry.allocated or left
     yield Row(
@@ -249,8 +232,8 @@ def _moments(plan: Program, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCos
 def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:
     return Row(
         number=op.out,
-        sources=sources(op),
-        kind=_kind(op, cost),
+        sources=op.sources,
+        kind=_kind(op),
         call=f"%{op.out} = {call_text(op)}",
         axes=labels.named(op.out, cost.shape),
         summed=labels.summed(op),
@@ -264,16 +247,8 @@ def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: 
     )
 
 
-def _kind(op: Op, cost: OpCost) -> Kind:
-    match op:
-        case Native():
-            return "native"
-        case Sum() | Scale() | Multiply() | Matmul() | Zeros():
-            return "work"
-        case Copy() | Cast():
-            return "copy"
-        case Transpose() | Reshape() | Expand() | First() | Diagonal():
-            return "copy" if cost.copied else "view"
+def _kind(op: Op) -> Kind:
+    return "native" if isinstance(op, Native) else op.kind
 
 
 # -- a contraction in blocks ------------------------------------------------------------------------------------
@@ -483,5 +458,5 @@ class _Walk:
 
 def _renumbered(row: Row, op: Op, numbers: Mapping[int, int]) -> Row:
     """The row of an op with other numbers for the values that it reads and writes."""
-    written = replace(renamed(op, numbers), out=numbers[op.out])
-    return replace(row, number=written.out, sources=sources(written), call=f"%{written.out} = {call_text(written)}")
+    written = op.renamed(numbers)
+    return replace(row, number=written.out, sources=written.sources, call=f"%{written.out} = {call_text(written)}")

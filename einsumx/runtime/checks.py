@@ -26,7 +26,6 @@ from einsumx.ir.ops import (
     Sum,
     Transpose,
     Zeros,
-    sources,
 )
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
@@ -68,7 +67,7 @@ def check_fits(plan: Program, traits: Traits) -> None:
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     lies = layouts(plan, shapes, slot_dtypes(plan))
     for op in plan.ops:
-        if not _fits(op, [lies[slot] for slot in sources(op)], traits):
+        if not _fits(op, [lies[slot] for slot in op.sources], traits):
             raise EinsumxError(f"{plan.backend} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
 
 

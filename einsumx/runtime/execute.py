@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
-from einsumx.ir.ops import Op, sources
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 
@@ -29,7 +29,7 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     dtypes = slot_dtypes(plan)
     kernels: dict[int, Callable[..., Array]] = {
-        op.out: adapter.kernel(op, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
+        op.out: adapter.kernel(op, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in plan.ops
     }
     known: dict[int, Array] = {}
     late: Sequence[Op] = plan.ops
@@ -37,7 +37,7 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
         late, known = _fold(plan, adapter, constants, kernels)
     given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
     # A single op reads the operands alone and in their order, and its result is the plan's.
-    if len(late) == 1 and list(sources(late[0])) == given and plan.shape:
+    if len(late) == 1 and list(late[0].sources) == given and plan.shape:
         run = kernels[late[0].out]
     else:
         finish = None if plan.shape else adapter.element
@@ -53,12 +53,12 @@ def _fold(
     early: list[Op] = []
     late: list[Op] = []
     for op in plan.ops:
-        if ready.issuperset(sources(op)):
+        if ready.issuperset(op.sources):
             ready.add(op.out)
             early.append(op)
         else:
             late.append(op)
-    kept = sorted(ready & {slot for op in late for slot in sources(op)})
+    kept = sorted(ready & {slot for op in late for slot in op.sources})
     slots = sorted(constants)
     fold = adapter.prepare(_function(slots, early, kept, {}, kernels, {}), plan)
     values = fold(*(constants[slot] for slot in slots))
@@ -81,7 +81,7 @@ def _function(
     lines = []
     made = {op.out for op in ops}
     for op in ops:
-        arguments = ", ".join(_named("x", slot) for slot in sources(op))
+        arguments = ", ".join(_named("x", slot) for slot in op.sources)
         lines.append(f" {_named('x', op.out)} = {_named('k', op.out)}({arguments})")
         spent = [_named("x", slot) for slot in dead.get(op.out, ()) if slot in made]
         if spent:
