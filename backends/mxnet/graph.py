@@ -178,8 +178,7 @@ class _Values:
                 product = npx.batch_dot(
                     self.arrays[op.lhs], self.arrays[op.rhs], transpose_a=op.transpose_lhs, transpose_b=op.transpose_rhs
                 )
-                rows, cols = 2 if op.transpose_lhs else 1, 1 if op.transpose_rhs else 2
-                self.put(op.out, product, (lhs[0], lhs[rows], rhs[cols]))
+                self.put(op.out, product, op.product(lhs, rhs, lambda one, other: one or other))
             case Multiply():
                 lhs, rhs = self.axes[op.lhs], self.axes[op.rhs]
                 rank = max(len(lhs), len(rhs))
@@ -189,18 +188,14 @@ class _Values:
             case Reshape():
                 self._reshape(op)
             case Transpose():
-                axes = self.axes[op.src]
                 array = self._rearranged(op.src, lambda array: self._transposed(array, op.axes))
-                self.put(op.out, array, [axes[axis] for axis in op.axes])
+                self.put(op.out, array, op.arranged(self.axes[op.src]))
             case Diagonal():
-                axes = self.axes[op.src]
                 array = self._rearranged(op.src, lambda array: xp.diagonal(array, 0, op.axis1, op.axis2))
-                kept = [axis for place, axis in enumerate(axes) if place not in (op.axis1, op.axis2)]
-                self.put(op.out, array, [*kept, axes[op.axis1]])
+                self.put(op.out, array, op.arranged(self.axes[op.src]))
             case Sum():
                 total = xp.any if self.dtypes[op.src] == "bool" else xp.sum
-                kept = [axis for place, axis in enumerate(self.axes[op.src]) if place not in op.axes]
-                self.put(op.out, total(self.arrays[op.src], axis=op.axes), kept)
+                self.put(op.out, total(self.arrays[op.src], axis=op.axes), op.arranged(self.axes[op.src]))
             case Cast():
                 # The reshape is there for its gradient, which adds where MXNet 1's of a cast overwrites.
                 self.put(op.out, self._same(op.src).astype(op.dtype), self.axes[op.src])

@@ -82,6 +82,12 @@ class Builder:
         """A term that lies C-contiguous."""
         return Term(slot, labels, contiguous(self.shape(labels)))
 
+    def _made(self, op: Op, term: Term, labels: Labels) -> Term:
+        """What an op makes of a term, with the labels of its axes."""
+        self.ops.append(op)
+        strides = op.result_strides(self.shape(term.labels), term.strides)
+        return self.packed(op.out, labels) if strides is None else Term(op.out, labels, strides)
+
     # -- one operand ------------------------------------------------------------------------------------
 
     def diagonal(self, term: Term) -> Term:
@@ -92,13 +98,9 @@ class Builder:
                 for axis, label in enumerate(term.labels)
                 if label in term.labels[axis + 1 :]
             )
-            kept = [axis for axis in range(len(term.labels)) if axis not in (first, second)]
-            labels = (*(term.labels[axis] for axis in kept), term.labels[first])
-            strides = (*(term.strides[axis] for axis in kept), term.strides[first] + term.strides[second])
-            slot = self.new_slot()
             reason = "" if self.traits.strided else "its diagonal, as the framework has no views of diagonals"
-            self.ops.append(Diagonal(slot, term.slot, first, second, reason))
-            term = Term(slot, labels, strides) if self.traits.strided else self.packed(slot, labels)
+            op = Diagonal(self.new_slot(), term.slot, first, second, reason)
+            term = self._made(op, term, op.arranged(term.labels))
         return term
 
     def first(self, term: Term, labels: Labels) -> Term:
@@ -106,10 +108,8 @@ class Builder:
         if not labels:
             return term
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
-        kept = [axis for axis in range(len(term.labels)) if axis not in axes]
-        slot = self.new_slot()
-        self.ops.append(First(slot, term.slot, axes))
-        return Term(slot, tuple(term.labels[axis] for axis in kept), tuple(term.strides[axis] for axis in kept))
+        op = First(self.new_slot(), term.slot, axes)
+        return self._made(op, term, op.arranged(term.labels))
 
     def expand(self, term: Term, labels: Labels) -> Term:
         """Repeat the array along new axes for ``labels``, which come first, in place."""
@@ -144,9 +144,8 @@ class Builder:
         if self.traits.strided:  # some frameworks give sums the order of their operand: in memory order it is C
             term = self.permute(term, term.in_memory_order(term.labels))
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
-        slot = self.new_slot()
-        self.ops.append(Sum(slot, term.slot, axes))
-        return self.packed(slot, tuple(label for label in term.labels if label not in labels))
+        op = Sum(self.new_slot(), term.slot, axes)
+        return self._made(op, term, op.arranged(term.labels))
 
     def _fused_sum(self, term: Term, labels: Sequence[int], limit: int) -> Term:
         """One sum of at most ``limit`` fused axes, the first that hold some of ``labels``."""
@@ -167,31 +166,18 @@ class Builder:
             count *= self.sizes[label]
             if number < len(labels) and count * self.sizes[labels[number]] <= _LARGEST_COUNT:
                 continue
-            slot = self.new_slot()
-            self.ops.append(Scale(slot, term.slot, count))
-            term, count = self.packed(slot, term.labels), 1
+            term, count = self._made(Scale(self.new_slot(), term.slot, count), term, term.labels), 1
         return term
 
     def cast(self, term: Term, dtype: str) -> Term:
         """Another dtype; the copy keeps the order of the axes in memory, without gaps."""
-        slot = self.new_slot()
-        self.ops.append(Cast(slot, term.slot, dtype))
-        if not self.traits.strided:
-            return self.packed(slot, term.labels)
-        order = term.in_memory_order(term.labels)
-        by_label = dict(zip(order, contiguous(self.shape(order))))
-        return Term(slot, term.labels, tuple(by_label[label] for label in term.labels))
+        made = self._made(Cast(self.new_slot(), term.slot, dtype), term, term.labels)
+        return made if self.traits.strided else self.packed(made.slot, made.labels)
 
     def reshape(self, slot: int, shape: tuple[int, ...]) -> int:
         """The slot of a reshape that copies nothing."""
         out = self.new_slot()
         self.ops.append(Reshape(out, slot, shape))
-        return out
-
-    def transpose(self, slot: int, axes: tuple[int, ...]) -> int:
-        """The slot of a transposed view."""
-        out = self.new_slot()
-        self.ops.append(Transpose(out, slot, axes))
         return out
 
     def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
@@ -200,8 +186,7 @@ class Builder:
             return term
         if self.traits.strided:
             axes = tuple(term.labels.index(label) for label in labels)
-            slot = self.transpose(term.slot, axes)
-            return Term(slot, labels, tuple(term.strides[axis] for axis in axes))
+            return self._made(Transpose(self.new_slot(), term.slot, axes), term, labels)
         return self._permuted_copy(term, labels, reason)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:
@@ -209,9 +194,7 @@ class Builder:
         term = self.permute(term, labels, reason)
         if self.is_packed(term, labels):
             return term
-        slot = self.new_slot()
-        self.ops.append(Copy(slot, term.slot, reason))
-        return self.packed(slot, labels)
+        return self._made(Copy(self.new_slot(), term.slot, reason), term, labels)
 
     def is_packed(self, term: Term, labels: Labels) -> bool:
         """Whether ``labels``, all those of ``term``, lie C-contiguous in that order."""

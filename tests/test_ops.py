@@ -1,0 +1,197 @@
+"""Ops say of shapes, strides, dtypes, memory and arithmetic what NumPy does with arrays of them."""
+
+import pickle
+from dataclasses import fields
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from einsumx.errors import EinsumxError
+from einsumx.ir import ops
+from einsumx.ir.ops import (
+    Cast,
+    Copy,
+    Diagonal,
+    Expand,
+    First,
+    Matmul,
+    Multiply,
+    Native,
+    Reshape,
+    Scale,
+    Sum,
+    Transpose,
+    Zeros,
+)
+
+
+def lies(*shape, order=None, dtype="float32"):
+    """An array of that shape, whose axes lie in memory in ``order``."""
+    order = tuple(range(len(shape))) if order is None else order
+    return np.ones([shape[axis] for axis in order], dtype).transpose(np.argsort(order))
+
+
+def matrices(lhs, rhs):
+    return np.matmul(lhs, rhs)
+
+
+CASES = {
+    "transpose": (Transpose(1, 0, (2, 0, 1)), [lies(2, 3, 4)], lambda a: a.transpose(2, 0, 1), 0),
+    "transpose of turned axes": (Transpose(1, 0, (1, 0)), [lies(2, 3, order=(1, 0))], lambda a: a.T, 0),
+    "reshape": (Reshape(1, 0, (6, 4)), [lies(2, 3, 4)], lambda a: a.reshape(6, 4), 0),
+    "reshape of turned axes": (Reshape(1, 0, (6, 2, 2)), [lies(6, 4, order=(1, 0))], lambda a: a.reshape(6, 2, 2), 0),
+    "expand": (Expand(1, 0, (5, 3)), [lies(1, 3)], lambda a: np.broadcast_to(a, (5, 3)), 0),
+    "first": (First(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a[0, :, 0], 0),
+    "diagonal": (Diagonal(1, 0, 2, 0), [lies(3, 2, 3)], lambda a: a.diagonal(0, 2, 0), 0),
+    "copy": (Copy(1, 0, "why"), [lies(2, 3, order=(1, 0))], lambda a: a.copy("C"), 0),
+    "cast": (Cast(1, 0, "int8"), [lies(2, 3, 4, order=(1, 2, 0))], lambda a: a.astype("int8"), 0),
+    "sum": (Sum(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a.sum((0, 2)), 24),
+    "scale": (Scale(1, 0, 7), [lies(2, 3)], lambda a: np.multiply(a, a.dtype.type(7)), 6),
+    "multiply": (Multiply(2, 0, 1), [lies(4, 1, 3), lies(2, 1)], np.multiply, 24),
+    "matmul": (Matmul(2, 0, 1), [lies(7, 2, 3), lies(7, 3, 4)], matrices, 168),
+    "matmul of a vector": (Matmul(2, 0, 1), [lies(3), lies(3, 4)], matrices, 12),
+    "matmul with a vector": (Matmul(2, 0, 1), [lies(2, 3), lies(3)], matrices, 6),
+    "matmul of vectors": (Matmul(2, 0, 1), [lies(3), lies(3)], lambda a, b: np.asarray(a @ b), 3),
+    "matmul of one for all": (Matmul(2, 0, 1), [lies(1, 2, 3), lies(7, 3, 4)], matrices, 168),
+    "matmul, both swapped": (
+        Matmul(2, 0, 1, True, True),
+        [lies(7, 3, 2), lies(7, 4, 3)],
+        lambda a, b: np.einsum("bki,bjk->bij", a, b, order="C"),
+        168,
+    ),
+    "matmul with a batch axis inside": (
+        Matmul(2, 0, 1, inner_batch=True),
+        [lies(5, 2, 7, 3), lies(5, 3, 7, 4)],
+        lambda a, b: np.einsum("aibk,akbj->aibj", a, b, order="C"),
+        840,
+    ),
+    "the same, both swapped": (
+        Matmul(2, 0, 1, True, True, True),
+        [lies(3, 7, 2), lies(4, 7, 3)],
+        lambda a, b: np.einsum("kbi,jbk->ibj", a, b, order="C"),
+        168,
+    ),
+    "native": (
+        Native(3, (0, 1, 2), "ii,ij,j->i"),
+        [lies(2, 2), lies(2, 3), lies(3)],
+        lambda *arrays: np.einsum("ii,ij,j->i", *arrays),
+        12,
+    ),
+    "native of one": (Native(1, (0,), "ij->j"), [lies(2, 3)], lambda a: np.einsum("ij->j", a), 6),
+    "zeros": (Zeros(1, (0,), (2, 3), "int64"), [lies(0, 3)], lambda a: np.zeros((2, 3), "int64"), 0),
+}
+
+
+def in_elements(array):
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_an_op_says_what_numpy_gives(case):
+    op, arrays, execute, _ = case
+    result = execute(*arrays)
+    strides = op.result_strides(arrays[0].shape, None if arrays[0].flags.c_contiguous else in_elements(arrays[0]))
+    assert op.sources == tuple(range(len(arrays)))
+    assert op.result_shape([array.shape for array in arrays]) == result.shape
+    assert op.result_dtype(arrays[0].dtype.name) == result.dtype.name
+    assert (op.kind == "view") == any(np.may_share_memory(result, array) for array in arrays)
+    assert in_elements(result) == (in_elements(np.empty(result.shape)) if strides is None else strides)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_an_op_counts_its_multiply_adds(case):
+    op, arrays, execute, expected = case
+    assert op.multiply_adds([array.shape for array in arrays], execute(*arrays).shape) == expected
+
+
+def test_every_op_has_a_case():
+    assert {type(case[0]) for case in CASES.values()} == set(get_args(ops.Op))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_an_op_is_renamed_where_it_reads_and_writes(case):
+    op, arrays, *_ = case
+    count = len(arrays)
+    names = {slot: slot + 10 for slot in range(count + 1)}
+    other = op.renamed(names)
+    assert (other.out, other.sources) == (op.out + 10, tuple(slot + 10 for slot in op.sources))
+    assert other.renamed({name: slot for slot, name in names.items()}) == op
+    assert op.renamed({99: 1}) is op
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_an_op_is_data(case):
+    op = case[0]
+    copied = pickle.loads(pickle.dumps(op))
+    assert copied == op
+    assert hash(copied) == hash(op)
+    assert repr(op) == f"{type(op).__name__}({', '.join(f'{f.name}={getattr(op, f.name)!r}' for f in fields(op))})"
+    assert eval(repr(op), vars(ops)) == op
+    assert not hasattr(op, "__dict__")
+
+
+@pytest.mark.parametrize("op", [Transpose(1, 0, (1, 0), "why"), Diagonal(1, 0, 0, 1, "why")], ids=repr)
+def test_what_has_a_reason_copies_and_lies_in_c_order(op):
+    assert op.kind == "copy"
+    assert op.result_strides((3, 3), None) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        (Transpose(1, 0, (0, 0)), [(2, 3)]),
+        (Transpose(1, 0, (0,)), [(2, 3)]),
+        (Reshape(1, 0, (5,)), [(2, 3)]),
+        (Expand(1, 0, (4, 3)), [(2, 3)]),
+        (Expand(1, 0, (4, 2, 3)), [(2, 3)]),
+        (First(1, 0, (2,)), [(2, 3)]),
+        (First(1, 0, (0,)), [(0, 3)]),
+        (Diagonal(1, 0, 0, 0), [(3, 3)]),
+        (Diagonal(1, 0, 0, 2), [(3, 3)]),
+        (Diagonal(1, 0, 0, 1), [(2, 3)]),
+        (Sum(1, 0, (0, 0)), [(2, 3)]),
+        (Sum(1, 0, (2,)), [(2, 3)]),
+        (Scale(1, 0, 0), [(2, 3)]),
+        (Multiply(2, 0, 1), [(2, 3), (4, 3)]),
+        (Matmul(2, 0, 1), [(2, 3), (4, 3)]),
+        (Matmul(2, 0, 1), [(5, 2, 3), (3, 4)]),
+        (Matmul(2, 0, 1), [(5, 2, 3), (6, 3, 4)]),
+        (Matmul(2, 0, 1), [(3,), (5, 3, 4)]),
+        (Matmul(2, 0, 1), [(), (3,)]),
+        (Matmul(2, 0, 1, transpose_rhs=True), [(3,), (4, 3)]),
+        (Matmul(2, 0, 1, inner_batch=True), [(2, 3), (3, 4)]),
+        (Matmul(2, 0, 1, inner_batch=True), [(3,), (3,)]),
+        (Matmul(2, 0, 1, inner_batch=True), [(2, 7, 3), (3, 6, 4)]),
+        (Matmul(2, 0, 1, inner_batch=True), [(5, 2, 7, 3), (6, 3, 7, 4)]),
+        (Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (4, 5)]),
+        (Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (3,)]),
+        (Native(2, (0, 1), "ij->i"), [(2, 3), (3,)]),
+        (Native(1, (0,), "ij->ii"), [(2, 3)]),
+        (Native(1, (0,), "ij->k"), [(2, 3)]),
+        (Native(1, (0,), "i.->i"), [(2, 3)]),
+        (Zeros(1, (0,), (2,), "float32"), [(2, 3)]),
+    ],
+    ids=str,
+)
+def test_an_op_does_not_take_shapes_that_do_not_fit_it(op, shapes):
+    with pytest.raises(EinsumxError, match=r"\(.*\) does not fit shapes \("):
+        op.result_shape(shapes)
+
+
+def test_views_of_views_are_joined_and_nothing_else():
+    turn, turned = Transpose(1, 0, (2, 0, 1)), Transpose(2, 1, (2, 0, 1))
+    array = np.empty((2, 3, 4))
+    joined = turned.joined(turn)
+    assert joined == Transpose(2, 0, (1, 2, 0))
+    assert array.transpose(joined.axes).shape == array.transpose(turn.axes).transpose(turned.axes).shape
+    assert Reshape(2, 1, (6,)).joined(Reshape(1, 0, (3, 2))) == Reshape(2, 0, (6,))
+    for op, before in [
+        (turned, None),
+        (turned, Reshape(1, 0, (2, 3, 4))),
+        (turned, Transpose(1, 0, (2, 0, 1), "why")),
+        (Transpose(2, 1, (2, 0, 1), "why"), turn),
+        (Reshape(2, 1, (24,)), turn),
+        (Copy(2, 1, "why"), Copy(1, 0, "why")),
+    ]:
+        assert op.joined(before) is None
