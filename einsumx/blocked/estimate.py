@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
-from einsumx.dtypes import arithmetic, itemsize
-from einsumx.ir.cost import freed, layouts, op_cost, slot_dtypes
-from einsumx.ir.ops import Expand, Matmul, Native, Op, Reshape
+from einsumx.dtypes import itemsize
+from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
+from einsumx.ir.ops import Expand, Op, Reshape
 from einsumx.ir.program import Program
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
@@ -92,18 +92,18 @@ def amounts(
         cost = op_cost(op, axes, types[op.out], adapter.workspace(op, [lies[slot] for slot in read]))
         largest = max((*read, op.out), key=lambda slot: prod(axes[slot]))
         nbytes = [(slot, itemsize(types[slot])) for slot in (*read, op.out)]
-        looped = op.loops([axes[slot] for slot in read], axes[op.out]) or ()
-        fixed, adds, rate, matrices = _pace(op, types[op.out], rates)
+        price = op_price(op, types[op.out], rates)
+        looped = op.loops([axes[slot] for slot in read], axes[op.out]) if price.loop else ()
         found.append(
             Amounts(
                 op,
                 depends[op.out],
                 (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / prod(axes[largest])),
-                fixed,
-                (_labels_of(looped if adds else ()), adds),
-                tuple((labels[slot], size / rate) for slot, size in nbytes) if rate else (),
-                (_labels_of(axes[op.out][:-2]), matrices),
+                price.fixed,
+                (_labels_of(looped or ()), price.loop),
+                tuple((labels[slot], size / price.speed) for slot, size in nbytes) if price.speed else (),
+                (_labels_of(axes[op.out][:-2]), price.matrix),
             )
         )
     return found
@@ -164,21 +164,6 @@ def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]
         while prod(sizes[label] for label in run) < size:
             run.append(left.pop(0))
         yield tuple(run)
-
-
-def _pace(op: Op, dtype: str, rates: Rates) -> tuple[float, float, float, float]:
-    """Seconds of a call, seconds a multiply-add, bytes a second (0 where none are touched), seconds a matrix."""
-    if op.kind == "view":
-        return rates.view, 0.0, 0.0, 0.0
-    if op.kind == "copy":
-        return rates.call, 0.0, rates.permute, 0.0
-    match op:
-        case Matmul():
-            return rates.call, arithmetic(dtype) / rates.gemm, rates.stream, rates.matrix
-        case Native():
-            return rates.call, max(len(op.operands) - 1, 1) / (rates.native or rates.stream), rates.stream, 0.0
-        case _:
-            return rates.call, 0.0, rates.stream, 0.0
 
 
 class Sketch:

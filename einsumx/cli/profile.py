@@ -14,11 +14,10 @@ from time import perf_counter
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
-from einsumx.ir.cost import last_uses, layouts, program_cost, slot_dtypes
+from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, slot_dtypes
 from einsumx.ir.ops import Matmul, Native, Op
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
@@ -160,10 +159,6 @@ def profile(
     bench = _Bench(adapter, seconds, clock)
     announce(sized.text)
     whole, _ = bench.timed(prepared.run, arrays)
-    predicted = [
-        Sketch(plan, [part], sized.sizes)(sized.sizes).seconds
-        for part in amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits.rates)
-    ]
     times = list(bench.ops(plan, arrays, announce))
     return Profile(
         problem,
@@ -173,7 +168,7 @@ def profile(
         traits.rates,
         traits.rates != adapter.traits(plan.device).rates,
         whole,
-        tuple(_op_profiles(plan, adapter, traits.rates, times, predicted)),
+        tuple(_op_profiles(plan, adapter, traits.rates, times)),
     )
 
 
@@ -243,16 +238,16 @@ class _Bench:
         return median(times), result
 
 
-def _op_profiles(
-    plan: Program, adapter: Adapter, rates: Rates, times: Sequence[float], predicted: Sequence[float]
-) -> Iterator[OpProfile]:
+def _op_profiles(plan: Program, adapter: Adapter, rates: Rates, times: Sequence[float]) -> Iterator[OpProfile]:
     costs = program_cost(plan, adapter).ops
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
-    for op, cost, seconds, expected in zip(plan.ops, costs, times, predicted):
+    lies = layouts(plan, shapes, types)
+    for op, cost, seconds in zip(plan.ops, costs, times):
+        predicted = op_seconds(op, [lies[slot] for slot in op.sources], rates)
         slots = {*op.sources, op.out} if cost.allocated else ()
         nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in slots)
         traffic = nbytes / max(rates.stream, rates.copy)
         multiplied = cost.multiply_adds if isinstance(op, Matmul | Native) else 0
         work = multiplied * arithmetic(cost.dtype) / rates.gemm
-        yield OpProfile(op, cost.shape, cost.dtype, seconds, expected, cost.multiply_adds, nbytes, work, traffic)
+        yield OpProfile(op, cost.shape, cost.dtype, seconds, predicted, cost.multiply_adds, nbytes, work, traffic)

@@ -1,4 +1,4 @@
-"""What a plan costs: arithmetic, bytes copied, and the most memory alive at once. All from shapes alone."""
+"""What a plan costs: arithmetic, bytes copied, the most memory alive at once, and seconds. All from shapes alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from einsumx.dtypes import itemsize
+from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir.layout import contiguous
-from einsumx.ir.ops import Copy, Op
+from einsumx.ir.ops import Copy, Diagonal, Matmul, Native, Op
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 
@@ -17,11 +17,15 @@ __all__ = [
     "Kernels",
     "OpCost",
     "PlanCost",
+    "Price",
+    "Speeds",
     "freed",
     "in_use",
     "last_uses",
     "layouts",
     "op_cost",
+    "op_price",
+    "op_seconds",
     "program_cost",
     "result_strides",
     "returns_view",
@@ -162,6 +166,83 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
     multiply_adds = op.multiply_adds([shapes[slot] for slot in op.sources], shape)
     copied = nbytes if op.kind == "copy" else 0
     return OpCost(multiply_adds, copied, 0 if op.kind == "view" else nbytes, workspace, shape, dtype)
+
+
+# -- seconds --------------------------------------------------------------------------------------------------------
+
+
+class Speeds(Protocol):
+    """How fast a framework is; :class:`einsumx.adapters.rates.Rates` says what each is, and is one."""
+
+    @property
+    def call(self) -> float: ...
+    @property
+    def view(self) -> float: ...
+    @property
+    def matrix(self) -> float: ...
+    @property
+    def gemm(self) -> float: ...
+    @property
+    def stream(self) -> float: ...
+    @property
+    def permute(self) -> float: ...
+    @property
+    def native(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an op takes whatever its sizes, and for each unit of what it does.
+
+    Attributes:
+        fixed: seconds.
+        loop: seconds for each step of the loops of its arithmetic; 0 where memory alone counts.
+        speed: bytes that it reads and writes a second, while it computes; 0 where it touches none.
+        matrix: seconds for each matrix of a batch.
+    """
+
+    fixed: float
+    loop: float = 0.0
+    speed: float = 0.0
+    matrix: float = 0.0
+
+
+def op_price(op: Op, dtype: str, speeds: Speeds) -> Price:
+    """What an op takes whose result has ``dtype``.
+
+    Blocking and ``einsumx profile`` go by it, and lowering where it weighs its ops against one call of the framework's
+    own einsum. Ways to compute one product lowering weighs more finely (:mod:`einsumx.planner.matmul`).
+    """
+    if op.kind == "view":
+        return Price(speeds.call if isinstance(op, Diagonal) else speeds.view)
+    if op.kind == "copy":
+        return Price(speeds.call, speed=speeds.permute)
+    match op:
+        case Matmul():
+            return Price(speeds.call, arithmetic(dtype) / speeds.gemm, speeds.stream, speeds.matrix)
+        case Native():
+            return Price(speeds.call, max(len(op.operands) - 1, 1) / (speeds.native or speeds.stream), speeds.stream)
+        case _:
+            return Price(speeds.call, speed=speeds.stream)
+
+
+def op_seconds(op: Op, operands: Sequence[Operand], speeds: Speeds) -> float:
+    """Seconds that an op takes on operands of these shapes and dtypes.
+
+    >>> from einsumx.adapters.rates import Rates
+    >>> row = Operand((1000, 2000), "float32")
+    >>> op_seconds(Copy(1, 0, "why"), [row], Rates(call=0.25, permute=16e6))
+    1.25
+    """
+    made = Operand(op.result_shape([each.shape for each in operands]), op.result_dtype(operands[0].dtype))
+    price = op_price(op, made.dtype, speeds)
+    looped = op.loops([each.shape for each in operands], made.shape) if price.loop else ()
+    traffic = sum(each.nbytes / price.speed for each in (*operands, made)) if price.speed else 0.0
+    matrices = prod(made.shape[:-2]) * price.matrix
+    return price.fixed + max(prod(looped or ()) * price.loop, traffic) + matrices
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
 
 
 def in_use(plan: Program, costs: Sequence[OpCost]) -> Iterator[int]:

@@ -7,10 +7,10 @@ from math import prod
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.cost import op_price
 from einsumx.ir.layout import contiguous
 from einsumx.ir.ops import (
     Copy,
-    Diagonal,
     Matmul,
     Native,
     Op,
@@ -98,12 +98,6 @@ _NATIVE_CALLS = 1.3
 """What a call that reads an equation costs, in calls."""
 
 
-def _overhead(op: Op, traits: Traits) -> float:
-    """Seconds that an op takes before it does any work."""
-    is_quick = op.kind == "view" and not isinstance(op, Diagonal)
-    return traits.rates.view if is_quick else traits.rates.call
-
-
 def _native_is_cheaper(
     equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
 ) -> bool:
@@ -118,7 +112,7 @@ def _native_is_cheaper(
     if traits.views and all(op.kind == "view" for op in ops):  # a rearrangement gives a view, and not this copy
         return False
     rates = traits.rates
-    saved = sum(_overhead(op, traits) for op in ops) - _NATIVE_CALLS * rates.call
+    saved = sum(op_price(op, dtype, rates).fixed for op in ops) - _NATIVE_CALLS * rates.call
     if not prod(equation.sizes) < rates.native * saved:
         return False
     if not traits.native_any_labels and not equation.sizes:
