@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from weakref import finalize
 
 from einsumx import files
-from einsumx.backing import reserve
+from einsumx.backing import is_dataset, reserve
 from einsumx.errors import BackendError, shown
 from einsumx.memory import free_host_bytes
 from einsumx.registry import get_backend
@@ -107,7 +107,7 @@ def file_of(array: Any) -> Lent | None:
     """
     np = get_backend("numpy").xp
     if not isinstance(array, np.ndarray):
-        if type(array).__module__.partition(".")[0] == "h5py":
+        if is_dataset(array):
             return Dataset(array.file.filename, array.name)
         return Pickled(array)
     root = mapping(array)
