@@ -308,6 +308,12 @@ class NumpyAdapter(Adapter):
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
+        if isinstance(
+            getattr(result, "base", None), self.xp.ndarray
+        ):  # maybe a view of an operand, in a map of its own
+            from einsumx.aliases import share_file
+
+            result = result.copy() if share_file(out, result) else result
         if out.dtype == getattr(result, "dtype", None):
             self.xp.copyto(out, result)
             return

@@ -14,6 +14,7 @@ from einsumx.errors import BackendError
 from einsumx.sources import mapping
 
 __all__ = [
+    "addresses",
     "all_files",
     "backing",
     "bytes_of_file",
@@ -21,6 +22,7 @@ __all__ = [
     "folder_of",
     "grain",
     "is_dataset",
+    "mapped_at",
     "mapped_file",
     "name_of",
     "reserve",
@@ -94,11 +96,16 @@ def name_of(array: Any) -> str:
     return " ".join([*paths, *([name] if isinstance(name, str) else [])])
 
 
-def folder_of(array: Any) -> Path | None:
-    """The folder of an array of Zarr that is stored in local files; None for anything else."""
+def folder_of(array: Any, store: Any = None) -> Path | None:
+    """The folder of an array of Zarr that is stored in local files; None for anything else.
+
+    Args:
+        array: any.
+        store: that has it, where this is not the array's own.
+    """
     if type(array).__module__.partition(".")[0] != "zarr":
         return None
-    store = array.store
+    store = array.store if store is None else store
     if type(store).__name__ == "LocalStore":
         return Path(store.root, array.path)
     if type(store).__name__ in ("DirectoryStore", "NestedDirectoryStore"):  # of Zarr 2
@@ -154,7 +161,13 @@ def _sync_file(path: Path) -> None:
 def bytes_of_file(mapped: Any, array: Any) -> tuple[int, int]:
     """From which byte to which byte of its file a part of a map reaches."""
     origin = mapped.__array_interface__["data"][0] - mapped.offset
-    first = last = array.__array_interface__["data"][0] - origin
+    first, stop = addresses(array)
+    return first - origin, stop - origin
+
+
+def addresses(array: Any) -> tuple[int, int]:
+    """From which byte to which byte of memory a NumPy array reaches."""
+    first = last = array.__array_interface__["data"][0]
     for stride, size in zip(array.strides, array.shape):
         first += min(stride * (size - 1), 0)
         last += max(stride * (size - 1), 0)
@@ -182,13 +195,22 @@ def mapped_file(array: Any, *, surely: bool = False) -> os.stat_result | None:
 
 def _mapped_inode(address: int) -> int | None:
     """The number of the file that is mapped at an address; None where the system does not tell."""
+    found = mapped_at(address)
+    return None if found is None else found[1]
+
+
+def mapped_at(address: int) -> tuple[str, int, int] | None:
+    """The device and the number of the file that is mapped at an address, and the byte of it that is there.
+
+    The number is 0 where memory is of the process alone, and None comes back where the system does not tell.
+    """
     try:
         with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                places, _, _, _, inode, *_ = line.split(None, 5)
+                places, _, offset, device, inode, *_ = line.split(None, 5)
                 start, stop = (int(place, 16) for place in places.split("-"))
                 if start <= address < stop:
-                    return int(inode)
+                    return device, int(inode), int(offset, 16) + address - start
     except (OSError, ValueError):
         pass
     return None
