@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 from einsumx.adapter import Adapter, Array, Run
 from einsumx.cost import last_uses, slot_dtypes
-from einsumx.errors import EinsumxError, shown
+from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ops import Op, sources
 from einsumx.plan import Plan
 from einsumx.verify import replay
@@ -29,7 +30,7 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     dtypes = slot_dtypes(plan)
     kernels: dict[int, Callable[..., Array]] = {
-        op.out: adapter.kernel(op, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
+        op.out: _kernel(op, adapter, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
     }
     known: dict[int, Array] = {}
     late: Sequence[Op] = plan.ops
@@ -43,6 +44,20 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
         finish = None if plan.shape else adapter.element
         run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
     return adapter.prepare(run, plan)
+
+
+def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    """What executes ``op``.
+
+    Raises:
+        EinsumxError: the adapter lacks it.
+    """
+    found: Callable[..., Array] | None = None
+    with suppress(NotImplementedError):
+        found = adapter.kernel(op, shapes, dtype)
+    if found is None:
+        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    return found
 
 
 def _fold(
