@@ -308,9 +308,10 @@ class NumpyAdapter(Adapter):
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
-        if isinstance(
-            getattr(result, "base", None), self.xp.ndarray
-        ):  # maybe a view of an operand, in a map of its own
+        root = result
+        while isinstance(getattr(root, "base", None), self.xp.ndarray):
+            root = root.base
+        if root is not result and not root.flags.owndata:  # maybe a view of an operand, in a map of its own
             from einsumx.aliases import share_file
 
             result = result.copy() if share_file(out, result) else result
