@@ -27,7 +27,7 @@ from einsumx.parse import Equation, misread, parse_sublists, parse_text
 from einsumx.path import find_path
 from einsumx.plan import Operand, Plan
 from einsumx.rates import calibrated
-from einsumx.registry import backend_of, get_backend, is_builtin, is_stored
+from einsumx.registry import backend_of, get_backend, is_builtin, is_stored, owner
 
 __all__ = [
     "CACHES",
@@ -437,8 +437,14 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
     if order != "K" and not adapter.cpu.memory_order:
         raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
     if order == "A":
-        return "F" if all(map(adapter.is_fortran, operands)) else "C"
+        return "F" if all(map(_is_fortran, operands)) else "C"
     return order
+
+
+def _is_fortran(array: Any) -> bool:
+    """Whether an operand is in F order; what is stored is read in C order, which is F order too along one axis."""
+    theirs = owner(array)
+    return sum(size != 1 for size in array.shape) < 2 if theirs is None else theirs.is_fortran(array)
 
 
 def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, own: Any) -> None:
