@@ -333,7 +333,7 @@ class Adapter:
         raise NotImplementedError
 
     def is_fortran(self, array: Array) -> bool:
-        """Whether ``array`` is F-contiguous and not C-contiguous, which is what ``order="A"`` asks."""
+        """Whether ``array`` is F-contiguous, as one of at most one axis is too; ``order="A"`` asks."""
         return False
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from types import CodeType
@@ -11,7 +12,7 @@ from typing import Any
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.errors import EinsumxError, shown
+from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op, sources
 from einsumx.ir.program import Program
@@ -32,7 +33,7 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     dtypes = slot_dtypes(plan)
     kernels: dict[int, Callable[..., Array]] = {
-        op.out: adapter.kernel(op, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
+        op.out: _kernel(op, adapter, [shapes[slot] for slot in sources(op)], dtypes[sources(op)[0]]) for op in plan.ops
     }
     known: dict[int, Array] = {}
     late: Sequence[Op] = plan.ops
@@ -46,6 +47,20 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
         finish = None if plan.shape else adapter.element
         run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
     return adapter.prepare(run, plan)
+
+
+def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    """What executes ``op``.
+
+    Raises:
+        EinsumxError: the adapter lacks it.
+    """
+    found: Callable[..., Array] | None = None
+    with suppress(NotImplementedError):
+        found = adapter.kernel(op, shapes, dtype)
+    if found is None:
+        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    return found
 
 
 def _fold(
