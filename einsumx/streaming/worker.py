@@ -51,7 +51,7 @@ class _Bench:
     """Where a worker's thread computes pieces of one contraction, and keeps the values that several of them need."""
 
     def __init__(self, job: Job) -> None:
-        check_job(job)
+        check_job(job.plan, job.lent)
         self._plan = job.plan
         self._adapter, self._device, self._workers = get_backend(job.plan.backend), job.plan.device, job.workers
         lent = {number: item for number, item in enumerate(job.lent) if item is not None}
