@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-import einsumx
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import is_builtin
 from einsumx.errors import BackendError
 from einsumx.ir.parse import symbol
@@ -46,11 +46,11 @@ def einsum(written: Written, given: Sequence[Any], *, out: Any, **options: Any) 
     if not isinstance(text, str):
         inputs, output = (["".join(map(symbol, term)) for term in terms] for terms in (sized.inputs, [sized.output]))
         text = f"{','.join(inputs)}->{output[0]}"
-    defaults: dict[str, Any] = einsumx.einsum.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
+    defaults: dict[str, Any] = hooks.einsum.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     asked = {name: value for name, value in options.items() if value is not None and value is not defaults[name]}
     return autoray.lazy.LazyArray(
         backend=names[0] if names else None,
-        fn=einsumx.einsum,
+        fn=hooks.einsum,
         args=(text, *given),
         kwargs=asked,
         shape=sized.shape,

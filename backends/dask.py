@@ -12,13 +12,14 @@ from importlib import import_module
 from math import ceil, isnan, prod
 from typing import Any
 
-import einsumx
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_builtin, is_stored
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.parse import symbol
 from einsumx.planner.path import Optimize, find_path, step_outputs
+from einsumx.runtime.options import options_of
 from einsumx.runtime.prepare import Written, arrays_of, result_dtype, sized_equation
 
 __all__ = ["einsum"]
@@ -44,8 +45,6 @@ def einsum(
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.api import options_of
-
     for name, value in others.items():
         if not (value is None or (isinstance(value, str | bool | tuple) and value in ("", "K", False, ()))):
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
@@ -207,7 +206,7 @@ def _pieces(part: int, most: int) -> list[int]:
 
 def _chunk(*blocks: Any, equation: str, compute: str, padding: int) -> Any:
     """One chunk, with an axis of size 1 for each label that is summed in it."""
-    found = einsumx.einsum(equation, *blocks, dtype=compute, casting="unsafe")
+    found = hooks.einsum(equation, *blocks, dtype=compute, casting="unsafe")
     if compute == "object" and not equation.partition("->")[2]:  # which comes as the object
         boxed = get_backend("numpy").xp.empty((), object)
         boxed[()] = found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Function, Name, say_native
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
@@ -18,7 +19,6 @@ from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
-    from einsumx.patching import Name
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -169,13 +169,9 @@ class JaxAdapter(Adapter):
     # -- einsumx behind JAX's own name --------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        from einsumx.patching import Name, behind, say_native
-
         numpy = import_module("numpy")
 
-        def ours(native: Callable[..., Any]) -> Callable[..., Any]:
-            call = behind(self, native)
-
+        def around(native: Function, call: Function) -> Function:
             @wraps(native)
             def function(*operands: Any, **options: Any) -> Any:
                 """JAX takes NumPy's arrays for its own."""
@@ -192,7 +188,7 @@ class JaxAdapter(Adapter):
 
             return function
 
-        yield Name(self.xp, "einsum", ours)
+        yield Name(self.xp, "einsum", around=around)
 
     # -- blocks -----------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from contenders import EINSUMX, HAND_WRITTEN, Framework
 from problems import Problem, multiply_adds, operands
 
 import einsumx
-from einsumx.adapters.rates import core_count
 from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
+from einsumx.runtime.threads import core_count
 
 __all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
 

@@ -16,7 +16,7 @@ from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, roun
 from einsumx.conformance.framework import Array
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
-from einsumx.runtime.prepare import cache_clear
+from einsumx.runtime.caches import cache_clear
 
 __all__ = ["SENTINEL", "is_refused", "made_out", "message_of_refusal", "takes", "writeable"]
 

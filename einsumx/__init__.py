@@ -27,7 +27,7 @@ from einsumx.expressions import Expression, expression
 from einsumx.ir.program import Operand
 from einsumx.patching import Replacement, patch
 from einsumx.plans import Plan
-from einsumx.runtime.prepare import cache_clear, cache_info
+from einsumx.runtime.caches import cache_clear, cache_info
 from einsumx.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:

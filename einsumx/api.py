@@ -9,19 +9,20 @@ from functools import wraps
 from math import prod
 from typing import Any, TypeVar, cast, overload
 
+from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
 from einsumx.blocked.cost import Landing
 from einsumx.blocked.plan import MemoryLimit, blocked_program, limit_bytes
-from einsumx.dtypes import Casting, check_casting, itemsize, kind
+from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import quantity
-from einsumx.planner.path import Optimize, as_optimize
+from einsumx.planner.path import Optimize
 from einsumx.plans import BlockedPlan, Plan, as_blocked_plan, as_plan, plan_cost
+from einsumx.runtime.options import dtype_name, options_of
 from einsumx.runtime.prepare import (
     DEFAULT,
-    Options,
     Order,
     Prepared,
     Written,
@@ -213,6 +214,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
     return torch_compile.einsum(*operands, **options)
 
 
+hooks.einsum = einsum
 einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it
 
 
@@ -249,45 +251,6 @@ def check_out(adapter: Adapter, plan: Program, arrays: Sequence[Array], out: Arr
     target = adapter.dtype_name(dtype)
     check_out_dtype(adapter, plan.dtype, target, casting, dtype)
     adapter.check_out(out, arrays)
-
-
-def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any) -> Options:
-    """What the keywords of these names ask of a contraction on the adapter's framework; None asks for the default.
-
-    Raises:
-        BackendError: the framework has no such dtype.
-        PathError: a path with steps that are none.
-        ValueError: there is no such rule for casts.
-    """
-    return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize))
-
-
-_BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-
-
-def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
-    """A dtype as the user gave it (a name, a Python type, the framework's own), by name.
-
-    Raises:
-        BackendError: the framework has no such dtype.
-    """
-    if dtype is None:
-        return None
-    if isinstance(dtype, str):
-        return adapter.dtype_name(adapter.dtype(dtype))
-    try:
-        name = _BUILTIN.get(dtype) or adapter.dtype_name(dtype)
-    except (BackendError, TypeError) as error:
-        raise BackendError(_not_a_dtype(adapter, dtype)) from error
-    return adapter.dtype_name(adapter.dtype(name))
-
-
-def _not_a_dtype(adapter: Adapter, dtype: Any) -> str:
-    """What is said of something that is given for ``dtype=``, and is no dtype of the framework."""
-    meant = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
-    if kind(meant) != "O":
-        return f"dtype={shown(dtype)} is another framework's; for {adapter.name}, name it: dtype={meant!r}"
-    return f"dtype={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as dtype='float32'"
 
 
 def _as_device(device: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from einsumx.errors import BackendError, shown
 
-__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "wrapped"]
+__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "name_of", "wrapped"]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
@@ -33,6 +34,17 @@ NAMED = tuple(_KNOWN)
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
 _KIND_ORDER = "biufc"
+
+
+@lru_cache(maxsize=256)
+def name_of(dtype: Any) -> str:
+    """The name of a dtype of NumPy's; kept, as NumPy imports a module to make it, which fails at the interpreter's end.
+
+    >>> import numpy
+    >>> name_of(numpy.dtype("f4"))
+    'float32'
+    """
+    return str(dtype.name)
 
 
 def kind(dtype: str) -> str:

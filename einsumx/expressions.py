@@ -8,13 +8,14 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, serving
-from einsumx.api import as_shapes, deliver, einsum, options_of
+from einsumx.api import as_shapes, deliver, einsum
 from einsumx.blocked.plan import MemoryLimit
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
+from einsumx.runtime.options import options_of
 from einsumx.runtime.prepare import (
     Order,
     Prepared,

@@ -3,55 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from inspect import Parameter, currentframe, signature
-from logging import INFO
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.registry import get_backend, is_builtin, serving
+from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
-from einsumx.log import log
 from einsumx.runtime.caller import opens_block
 from einsumx.runtime.prepare import split
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Function", "Name", "Names", "Replacement", "behind", "own", "patch", "replacement", "say_native"]
-
-Function: TypeAlias = Callable[..., Any]
+__all__ = ["Name", "Names", "Replacement", "behind", "patch", "replacement"]
 
 _EVERYWHERE = 0
 """In the place of a thread's number, which is never 0: all threads."""
-
-_OWN = "_einsumx_own"
-"""The attribute of what is put under a name, by which :func:`own` finds what was there."""
 
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
 )
 
 _lock = RLock()
-
-
-class Name(NamedTuple):
-    """A name under which a framework's function is called.
-
-    Attributes:
-        owner, name: the module or class, and the attribute of it.
-        ours: makes what is put there of what is there.
-        tell: called with each function that is going to stand there.
-    """
-
-    owner: Any
-    name: str
-    ours: Callable[[Function], Function]
-    tell: Callable[[Function], None] | None = None
 
 
 class _Place(NamedTuple):
@@ -75,17 +54,17 @@ class Names:
     """The names of one framework's einsum functions, and where replacements of them hold.
 
     Args:
-        find: gives the names; called when a replacement begins to hold and there is none.
+        adapter: gives the names; asked when a replacement begins to hold and there is none.
     """
 
-    def __init__(self, find: Callable[[], Iterable[Name]]) -> None:
-        self._find = find
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
         self._held: dict[int, int] = {}  # how many replacements hold in each thread, by its number, and everywhere
         self._places: list[_Place] = []  # kept when the last has ended, as what stands there has caches
 
     def hold(self, where: int) -> None:
         """One replacement more holds in a thread, or everywhere."""
-        _said.clear()
+        say_anew()
         if not self._held and not (self._places and all(map(_is_native, self._places))):
             self._places = self._found()
         self._held[where] = self._held.get(where, 0) + 1
@@ -117,21 +96,30 @@ class Names:
     def _found(self) -> list[_Place]:
         """The names with what is there now; what is one function under two names stays one."""
         places: dict[tuple[Function, Function], _Place] = {}
+        made: dict[tuple[Function, Any], Function] = {}
         found = []
-        for name in self._find():
+        for name in self._adapter.names():
             native = getattr(name.owner, name.name)
-            ours = name.ours(native)
+            if name.ours is not None:
+                ours = name.ours(native)
+            else:
+                ours = made.get((native, name.around)) or self._behind(native, name.around)
+                made[native, name.around] = ours
             place = places.get((native, ours)) or _Place(
                 name.owner, name.name, native, ours, self._chosen(native, ours)
             )
             if (native, ours) not in places:
                 places[native, ours] = place
                 for function in (ours, place.chosen):
-                    setattr(function, _OWN, native)
+                    setattr(function, OWN, native)
                     if name.tell is not None:
                         name.tell(function)
             found.append(place._replace(owner=name.owner, name=name.name))
         return found
+
+    def _behind(self, native: Function, around: Callable[[Function, Function], Function] | None) -> Function:
+        function = behind(self._adapter, native)
+        return function if around is None else around(native, function)
 
     def _chosen(self, native: Function, ours: Function) -> Function:
         held = self._held
@@ -241,7 +229,7 @@ def names_of(adapter: Adapter) -> Names:
                 raise BackendError(f"{adapter.name} cannot be imported: {error}; {adapter.install}") from error
             if not there:
                 raise BackendError(f"{adapter.name} has no einsum of its own to be replaced; call einsumx.einsum")
-            _known[adapter] = Names(adapter.names)
+            _known[adapter] = Names(adapter)
         return _known[adapter]
 
 
@@ -255,12 +243,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def own(function: Function) -> Function:
-    """The framework's own function, whether or not einsumx stands in its place."""
-    found: Function = getattr(function, _OWN, function)
-    return found
 
 
 def behind(adapter: Adapter, native: Function) -> Function:
@@ -303,24 +285,6 @@ def behind(adapter: Adapter, native: Function) -> Function:
         return native(*operands, **options)
 
     return function
-
-
-_said: set[tuple[str, str, str]] = set()
-"""What was logged of calls since a replacement last began, so that it is said once in a loop."""
-
-_REMEMBERED = 1000
-
-
-def say_native(called: str, operands: Sequence[Any], why: str) -> None:
-    """Log that a call goes on to the framework's own function; once for each equation and reason."""
-    if log.isEnabledFor(INFO):
-        what = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
-        if (called, what, why) in _said:
-            return
-        if len(_said) >= _REMEMBERED:
-            _said.clear()
-        _said.add((called, what, why))
-        log.info("%s of %s is left to the framework: %s", called, what, why)
 
 
 def _serves(adapter: Adapter, kind: type) -> bool:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.adapters import rates as rates_module
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import Rates, cache_folder, calibrated, key_of, store_rates
+from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
 from einsumx.backends.numpy import NumpyAdapter
@@ -22,6 +21,8 @@ from einsumx.cli.main import main
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.ir.verify import result_shape
+from einsumx.runtime import calibration
+from einsumx.runtime.calibration import cache_folder, calibrated, key_of, path_of, store_rates
 
 MACHINE = Rates(
     call=3e-6,
@@ -163,7 +164,7 @@ def test_stored_rates_replace_the_declared_ones_and_nothing_else(folder):
     found = calibrated(NUMPY, "cpu")
     assert found == replace(NUMPY.cpu, rates=replace(NUMPY.cpu.rates, gemm=1e9, call=5e-6))
     assert calibrated(NUMPY, "") == found  # no device named: the CPU
-    assert [path.name for path in folder.iterdir()] == [key_of(NUMPY, "cpu").path.name]
+    assert [path.name for path in folder.iterdir()] == [path_of(key_of(NUMPY, "cpu")).name]
 
 
 def test_a_process_keeps_the_rates_that_it_first_read():
@@ -297,7 +298,7 @@ def test_a_folder_that_cannot_be_found_is_no_error(monkeypatch):
     def nowhere():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(rates_module, "cache_folder", nowhere)
+    monkeypatch.setattr(calibration, "cache_folder", nowhere)
     with pytest.warns(RuntimeWarning, match="its cache folder: Could not determine home"):
         assert calibrated(NUMPY, "cpu") is NUMPY.cpu
 
@@ -330,7 +331,7 @@ def test_a_calibration_is_for_the_number_of_threads():
     for number in (usual, usual + 1):
         einsumx.set_num_threads(number)
         assert key_of(NUMPY, "cpu").threads == number
-        paths.add(key_of(NUMPY, "cpu").path)
+        paths.add(path_of(key_of(NUMPY, "cpu")))
     einsumx.set_num_threads(usual)
     assert len(paths) == 2
 
@@ -343,7 +344,8 @@ def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):
 
 
 def test_devices_of_one_kind_share_a_file():
-    assert key_of(NUMPY, "cuda:0").path == key_of(NUMPY, "cuda:7").path != key_of(NUMPY, "cpu").path
+    first, other, cpu = (path_of(key_of(NUMPY, device)) for device in ("cuda:0", "cuda:7", "cpu"))
+    assert first == other != cpu
 
 
 def test_many_libraries_have_no_rates_in_common():

@@ -135,7 +135,7 @@ def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
 
 
 def test_the_limit_that_is_named_is_also_in_the_error_of_mxnets_own_name():
-    from einsumx.mxnet.errors import as_mxnet_error
+    from einsumx.backends.mxnet.errors import as_mxnet_error
 
     error = MemoryLimitError("too small")
     error.smallest = 7

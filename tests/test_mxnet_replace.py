@@ -15,6 +15,7 @@ import pytest
 
 import einsumx
 import einsumx.mxnet
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
@@ -64,13 +65,13 @@ def replaced():
 def calls(monkeypatch):
     """The threads of all calls that reach einsumx, in turn."""
     found = []
-    einsum = replacing.einsum
+    einsum = hooks.einsum
 
     def spy(*operands, **options):
         found.append(get_ident())
         return einsum(*operands, **options)
 
-    monkeypatch.setattr(replacing, "einsum", spy)
+    monkeypatch.setattr(hooks, "einsum", spy)
     return found
 
 
@@ -284,7 +285,7 @@ def test_a_block_that_is_traced_meanwhile_has_it(calls, replaced):
 )
 def test_mxnets_optimize_asks_for_no_path(option, replaced, monkeypatch):
     seen = {}
-    monkeypatch.setattr(replacing, "einsum", lambda *operands, **options: seen.update(options))
+    monkeypatch.setattr(hooks, "einsum", lambda *operands, **options: seen.update(options))
     mx.np.einsum("ij,jk,kl->il", array([[1]]), array([[1]]), array([[1]]), **option)
     assert "optimize" not in seen
 
@@ -351,11 +352,11 @@ def test_errors_come_at_the_call_and_are_einsumxs_and_mxnets(call, kind, text, r
     assert isinstance(caught.value, kind)
     copied = pickle.loads(pickle.dumps(caught.value))
     assert (type(copied), str(copied)) == (type(caught.value), str(caught.value))
-    assert any(frame.path.name == "replacing.py" for frame in caught.traceback)
+    assert any(frame.path.name == "patch.py" for frame in caught.traceback)
 
 
 def test_every_error_of_einsumx_has_one_that_is_mxnets_too():
-    from einsumx.mxnet.errors import as_mxnet_error
+    from einsumx.backends.mxnet.errors import as_mxnet_error
 
     def kinds(kind):
         yield kind

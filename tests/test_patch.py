@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from runpy import run_path
 from threading import Event, Thread, get_ident
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ import pytest
 import einsumx
 from einsumx import patching
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.replacement import Name, own
 from einsumx.cli import compare
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
@@ -737,13 +739,50 @@ def test_what_jax_exports_for_other_sizes_too_is_jaxs(left):
     assert "for other sizes too" in left()[0]
 
 
+# -- names that a backend gives ----------------------------------------------------------------------------------
+
+
+def scaled(native, function):
+    return lambda *operands: 10 * function(*operands)
+
+
+@pytest.mark.parametrize(
+    ("name_in", "expected"),
+    [
+        (lambda library, adapter: Name(library, "einsum"), [[2]]),
+        (lambda library, adapter: Name(library, "einsum", around=scaled), [[20]]),
+        (lambda library, adapter: Name(library, "einsum", lambda native: lambda *operands: [native()]), ["its own"]),
+        # As backends wrote it before they could leave it to ``patch``.
+        (lambda library, adapter: Name(library, "einsum", partial(patching.behind, adapter)), [[2]]),
+    ],
+)
+def test_a_backend_says_what_belongs_under_a_name(name_in, expected, monkeypatch):
+    library, adapter = SimpleNamespace(einsum=lambda *operands: "its own"), get_backend("numpy")
+    monkeypatch.setattr(adapter, "names", lambda: [name_in(library, adapter)])
+    with patching.Replacement(patching.Names(adapter), begins=False):
+        found = library.einsum("ij,jk->ik", np.array([[1, 1]]), np.array([[1], [1]]))
+    assert np.asarray(found).tolist() == expected
+    assert library.einsum() == "its own"
+
+
+def test_one_function_under_two_names_stays_one(monkeypatch):
+    def einsum(*operands):
+        return "its own"
+
+    library, adapter = SimpleNamespace(first=einsum, second=einsum), get_backend("numpy")
+    monkeypatch.setattr(adapter, "names", lambda: [Name(library, "first"), Name(library, "second")])
+    with patching.Replacement(patching.Names(adapter), begins=False):
+        assert library.first is library.second is not einsum
+    assert library.first is library.second is einsum
+
+
 # -- einsumx's own use of the framework's function --------------------------------------------------------------
 
 
 def test_the_frameworks_own_function_is_found_behind_einsumx(name, calls):
     lhs, rhs = array(name, np.ones((2, 3))), array(name, np.ones((3, 4)))
     with einsumx.patch(name):
-        assert patching.own(einsum_of(name)) is NATIVE[PLACES[name][0]]
+        assert own(einsum_of(name)) is NATIVE[PLACES[name][0]]
         assert get_backend(name).native("ij,jk->ik", [lhs, rhs]).shape == (2, 4)
         assert callable_subject(f"{PLACES[name][0]}:einsum").function is not einsum_of(name)
         problem = compare.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")

@@ -16,13 +16,13 @@ from source_einsum import contraction
 import einsumx
 from einsumx.adapters import registry
 from einsumx.adapters.dialect import Value
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import BUILTIN
 from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli.main import main
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Copy, Native, Reshape
+from einsumx.runtime.calibration import calibrated
 
 SCORES = ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128))
 

@@ -110,7 +110,7 @@ def test_the_pool_does_not_grow_with_calls():
 
 
 def test_workers_do_not_keep_a_process_alive():
-    code = "from einsumx import threads; threads.set_num_threads(3); threads.run([print] * 9)"
+    code = "from einsumx.runtime import threads; threads.set_num_threads(3); threads.run([print] * 9)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert done.stdout.count(b"\n") == 9
 

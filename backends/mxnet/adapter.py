@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Recorded
 from einsumx.backends.mxnet.calls import Calls
 from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures, through_int8
 from einsumx.backends.mxnet.importing import installed_version, load
+from einsumx.backends.mxnet.patch import names
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, shown
 from einsumx.ir.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
@@ -27,8 +30,6 @@ from einsumx.runtime.prepare import Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
-    from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
 
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
@@ -350,8 +351,6 @@ class MxnetAdapter(Adapter):
         return self.calls.einsum(equation, len(arrays))(*arrays)
 
     def names(self) -> Iterable[Name]:
-        from einsumx.mxnet.replacing import names
-
         return names()
 
     def spelling(self) -> Spelling:

@@ -14,7 +14,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from einsumx.adapters.base import Array, Run
+from einsumx.adapters.typing import Array, Run
 
 __all__ = ["Calls"]
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, POINTER, byref, c_int, c_void_p, cast
+from importlib import import_module
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
-
-if TYPE_CHECKING:
-    from einsumx.backends.mxnet.adapter import MxnetAdapter
 
 __all__ = ["record"]
 
@@ -32,19 +31,19 @@ _numbers = count()
 
 
 class Call(Protocol):
-    """A contraction that gives its own gradients, as :class:`einsumx.streaming.gradients.Recorded` does."""
+    """A contraction that gives its own gradients, as :class:`einsumx.adapters.typing.Recorded` does."""
 
     def value(self, place: int, arrays: Sequence[Any], beside: int) -> Array: ...
 
 
 def record(
-    adapter: MxnetAdapter, call: Call, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    adapter: Adapter, call: Call, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
 ) -> Array:
     """The result of ``run``, recorded with the gradients by the operands ``numbers`` that ``call`` gives.
 
     Those cannot be differentiated again, as is so with most of MXNet's operators.
     """
-    mx = adapter.mx
+    mx = import_module("mxnet")
     new_handle, key = mx.base.NDArrayHandle, next(_numbers)
     with mx.autograd.pause():
         result = run()

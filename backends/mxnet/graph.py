@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from einsumx.adapters.base import Array, Run, Signature
+from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.backends.mxnet.tracing import Known, UnknownRankError, known
 from einsumx.errors import excerpt
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
@@ -39,9 +40,6 @@ from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import Written, parsed, sized_equation
 
-if TYPE_CHECKING:
-    from einsumx.backends.mxnet.adapter import MxnetAdapter
-
 __all__ = ["recorded", "signatures", "through_int8"]
 
 Axis: TypeAlias = tuple[int, ...]
@@ -49,6 +47,24 @@ Axis: TypeAlias = tuple[int, ...]
 
 _ASSUMED = 32
 """The size that a label is planned with where none is known."""
+
+
+class Framework(Protocol):
+    """What is asked of the adapter: whose arrays or symbols are recorded, and how they are transposed."""
+
+    @property
+    def xp(self) -> Any:
+        """``mx.np`` or ``mx.sym.np``."""
+
+    @property
+    def npx(self) -> Any:
+        """What it has beyond NumPy."""
+
+    def traits(self, device: str) -> Traits:
+        """The traits on a device."""
+
+    def swaps(self, axes: tuple[int, ...]) -> Sequence[tuple[int, int]]:
+        """The swaps of two axes that are faster than a transpose, if any are."""
 
 
 def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...]:
@@ -94,7 +110,7 @@ def _dtype(about: Known, others: Sequence[Known]) -> str:
 
 
 @lru_cache(maxsize=256)
-def recorded(plan: Program, adapter: MxnetAdapter) -> Run:
+def recorded(plan: Program, adapter: Framework) -> Run:
     """A function that records the contraction of ``plan`` for operands of any sizes.
 
     Where an axis of size 1 broadcast in ``plan``, it must have that size ever after.
@@ -143,7 +159,7 @@ def _shape(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, ...]:
 class _Values:
     """The values of a plan that is being recorded, with the labels of their axes."""
 
-    def __init__(self, adapter: MxnetAdapter, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
+    def __init__(self, adapter: Framework, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
         self.adapter, self.sizes, self.dtypes = adapter, sizes, dtypes
         self.arrays: dict[int, Array] = {}
         self.axes: dict[int, tuple[Axis, ...]] = {}

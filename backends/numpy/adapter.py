@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from math import prod
 from operator import attrgetter
@@ -14,7 +14,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import dropped
 from einsumx.adapters.traits import Traits
-from einsumx.dtypes import Casting, kind, wrapped
+from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
@@ -43,12 +43,6 @@ TRAITS = Traits(
     native_any_labels=True,
     rates=Rates(call=1e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
 )
-
-
-@lru_cache(maxsize=256)
-def _name(dtype: Any) -> str:
-    """The name of a dtype; kept, as NumPy imports a module to make it, which fails while the interpreter ends."""
-    return str(dtype.name)
 
 
 class NumpyAdapter(Adapter):
@@ -98,7 +92,7 @@ class NumpyAdapter(Adapter):
         found = self.dtype(dtype)
         if found.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {found}")
-        return _name(found)
+        return name_of(found)
 
     def dtype(self, name: Any) -> Any:
         try:

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from einsumx.adapters.replacement import own
 from einsumx.ir.layout import broadcast, memory_order
 from einsumx.ir.parse import symbol
-from einsumx.patching import own
 from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = [

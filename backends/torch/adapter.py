@@ -6,13 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import Traits
-from einsumx.backends.torch.choices import INTEGERS, half_sum_workspace, multiply_workspace, product_workspace
+from einsumx.adapters.typing import Recorded
+from einsumx.backends.torch.choices import (
+    INTEGERS,
+    SIGNED,
+    half_sum_workspace,
+    multiply_workspace,
+    product_workspace,
+)
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.layout import layout_class, memory_order
@@ -21,16 +30,10 @@ from einsumx.ir.program import Operand
 from einsumx.ir.verify import result_shape
 from einsumx.runtime.memory import free_host_bytes
 
-if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
-    from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
-
-__all__ = ["ADAPTER", "SIGNED", "TorchAdapter"]
+__all__ = ["ADAPTER", "TorchAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _HALVES = frozenset({"float16", "bfloat16"})
-SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *SIGNED})
 
 # Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
@@ -260,7 +263,7 @@ class TorchAdapter(Adapter):
     # -- einsumx behind torch's own name ------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names(self)
+        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names()
         return found
 
     # -- blocks -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from einsumx.ir.program import Operand
 __all__ = [
     "INTEGERS",
     "LARGEST",
+    "SIGNED",
     "half_sum_workspace",
     "loop_axis",
     "multiply_workspace",
@@ -24,6 +25,8 @@ __all__ = [
 Shape: TypeAlias = tuple[int, ...]
 
 INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+"""Unsigned dtypes for which torch has no arithmetic, and the signed ones whose sums have the same bits."""
 
 # What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
 # bytes a second that are read and written where axes change places.

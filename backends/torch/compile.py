@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from einsumx.api import einsum as _einsum
+from einsumx.adapters import hooks
 
 __all__ = ["eager_einsum", "einsum", "patched_einsum"]
 
 
 def einsum(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as a node of a graph, with gradients."""
-    return _einsum(*operands, **options)
+    return hooks.einsum(*operands, **options)
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
@@ -27,7 +27,7 @@ def patched_einsum(*operands: Any, **options: Any) -> Any:
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
 def eager_einsum(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as it runs outside of graphs, where a memory limit is kept."""
-    return _einsum(*operands, **options)
+    return hooks.einsum(*operands, **options)
 
 
 for node in (einsum, patched_einsum):

@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.base import Array
 from einsumx.adapters.staging import Event
+from einsumx.adapters.typing import Array
 
 __all__ = ["Uploads"]
 

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from einsumx.adapters.base import Array
-
-if TYPE_CHECKING:
-    from einsumx.streaming.gradients import Recorded
+from einsumx.adapters.typing import Array, Recorded
 
 __all__ = ["Within", "within"]
 

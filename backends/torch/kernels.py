@@ -10,7 +10,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, TypeAlias
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import LARGEST, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
 from einsumx.ir.layout import broadcast

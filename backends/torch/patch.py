@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.base import Adapter
-from einsumx.patching import Function, Name, behind, say_native
+from einsumx.adapters.replacement import Function, Name, say_native
 
 __all__ = ["names"]
 
@@ -18,15 +17,14 @@ _scripted: list[Function] = []
 """Functions that TorchScript knows by their address, which must not become another one's."""
 
 
-def names(adapter: Adapter) -> Iterator[Name]:
+def names() -> Iterator[Name]:
     """The names under which torch's einsum is called."""
-    ours = lru_cache(maxsize=1)(partial(_behind, adapter))
     for owner in (torch, torch.functional):
-        yield Name(owner, "einsum", ours, _tell)
+        yield Name(owner, "einsum", tell=_tell, around=_around)
 
 
-def _behind(adapter: Adapter, native: Function) -> Function:
-    eager = behind(adapter, native)
+def _around(native: Function, eager: Function) -> Function:
+    """What is put behind the names: ``eager``, but where what is traced is not for it."""
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from einsumx.adapters.dialect import Spelling, Value, listed, numbers
-from einsumx.backends.torch.adapter import SIGNED
+from einsumx.backends.torch.choices import SIGNED
 from einsumx.dtypes import kind, wrapped
 from einsumx.ir.ops import Matmul
 

@@ -8,11 +8,14 @@ imported when it is first touched, so that plans for a framework can be made whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.replacement import Name, own
 from einsumx.adapters.traits import Traits
+from einsumx.adapters.typing import Array, Recorded, Run, Signature
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, EinsumxError, shown
 from einsumx.ir.ops import (
@@ -34,22 +37,9 @@ from einsumx.ir.ops import (
 from einsumx.ir.program import Operand, Program
 
 if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.staging import Ring
-    from einsumx.patching import Name
-    from einsumx.streaming.gradients import Recorded
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
-
-Array: TypeAlias = Any
-"""An array of some framework. What einsumx knows of it, it knows through the adapter."""
-
-Signature: TypeAlias = tuple[Any, ...]
-"""``(type, shape, dtype, ...)`` of an array and whatever else its plan depends on (strides, device), in the framework's
-own terms: cheap to take, and hashable."""
-
-Run: TypeAlias = Callable[..., Array]
-"""A plan made ready to run: takes the operands, an argument each, and gives the result."""
 
 
 class Adapter:
@@ -261,8 +251,6 @@ class Adapter:
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
-        from einsumx.patching import own
-
         return own(self.xp.einsum)(equation, *arrays)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
@@ -328,8 +316,6 @@ class Adapter:
 
         The default spells the defaults of the primitives here; where a primitive is overridden, its spelling is, too.
         """
-        from einsumx.adapters.dialect import Spelling
-
         return Spelling(self.module)
 
     # -- results ----------------------------------------------------------------------------------------
@@ -362,10 +348,8 @@ class Adapter:
 
     def names(self) -> Iterable[Name]:
         """The names under which people call the framework's einsum, for :func:`einsumx.patch`; none if it has none."""
-        from einsumx.patching import Name, behind
-
         if hasattr(self.xp, "einsum"):
-            yield Name(self.xp, "einsum", partial(behind, self))
+            yield Name(self.xp, "einsum")
 
     # -- blocks -----------------------------------------------------------------------------------------
 

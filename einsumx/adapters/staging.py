@@ -6,11 +6,12 @@ import mmap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from math import prod
 from typing import Any, Protocol
 
-from einsumx.adapters.base import Array
-from einsumx.adapters.registry import get_backend
+from einsumx.adapters.typing import Array
+from einsumx.dtypes import name_of
 
 __all__ = ["Event", "Ring", "Uploads"]
 
@@ -68,16 +69,16 @@ class Ring:
 
     def __call__(self, array: Any) -> Array:
         """A NumPy array, on the device."""
-        numpy = get_backend("numpy")
+        copyto = import_module("numpy").copyto
         event: Event | None = None
         with self._lock:
-            target = self._uploads.empty(array.shape, numpy.dtype_name(array.dtype))
+            target = self._uploads.empty(array.shape, name_of(array.dtype))
             start = 0
             for box in _pieces(array.shape, self._nbytes // array.itemsize):
                 part = array[box]
                 at = self._free()
                 piece = self._buffers[at][: part.nbytes]
-                numpy.xp.copyto(piece.view(array.dtype).reshape(part.shape), part)
+                copyto(piece.view(array.dtype).reshape(part.shape), part)
                 self._events[at] = event = self._uploads.copy(target, start, piece)
                 start += part.nbytes
         if event is not None:
@@ -87,7 +88,7 @@ class Ring:
     def _free(self) -> int:
         """The number of a buffer that nothing is copied from any more."""
         if len(self._buffers) < self._count:
-            buffer = get_backend("numpy").xp.frombuffer(mmap.mmap(-1, self._nbytes), "uint8")
+            buffer = import_module("numpy").frombuffer(mmap.mmap(-1, self._nbytes), "uint8")
             self._uploads.register(buffer.ctypes.data, self._nbytes)
             self._buffers.append(buffer)
             self._events.append(None)

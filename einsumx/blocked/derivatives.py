@@ -13,13 +13,13 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import calibrated
 from einsumx.blocked.cost import Landing
 from einsumx.blocked.plan import blocked_program, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import Options, Written
 
 __all__ = ["Backward", "Passes", "backward"]

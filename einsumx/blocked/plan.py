@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import calibrated
 from einsumx.blocked.cost import Blocking, Landing
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
@@ -21,7 +20,9 @@ from einsumx.errors import MemoryLimitError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
-from einsumx.runtime.prepare import CACHES, Options, Written, result_dtype, sized_equation
+from einsumx.runtime.caches import register_cache
+from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.scalars import as_python
 
 __all__ = ["MemoryLimit", "blocked_program", "in_units", "least_limit", "limit_bytes", "too_small"]
@@ -237,5 +238,5 @@ def _bodies(
     )  # fmt: skip
 
 
-CACHES["blocks"] = _blocked_program
-CACHES["limits"] = least_limit
+register_cache("blocks", _blocked_program)
+register_cache("limits", least_limit)

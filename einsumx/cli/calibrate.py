@@ -14,11 +14,12 @@ from time import perf_counter
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import Key, Rates, is_rate, key_of, store_rates
+from einsumx.adapters.rates import Key, Rates, is_rate
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
+from einsumx.runtime.calibration import key_of, store_rates
 from einsumx.runtime.execute import executable
 
 __all__ = ["Calibration", "calibrate", "measure_rates"]

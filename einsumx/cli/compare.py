@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from einsumx import dtypes
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
 from einsumx.errors import EinsumxError, EquationError, excerpt, shown
 from einsumx.ir.bind import bind
 from einsumx.ir.ops import Native
 from einsumx.ir.parse import parse_text
-from einsumx.patching import own
 
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
-from einsumx.adapters.rates import cache_folder, declared_rates, read_rates, stored_files
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.api import plan
 from einsumx.blocked.plan import limit_bytes
@@ -38,7 +37,6 @@ from einsumx.cli.tables import (
     print_comparison,
     print_profile,
     profile_data,
-    terminal_width,
 )
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError, shown
@@ -46,6 +44,8 @@ from einsumx.ir.cost import PlanCost
 from einsumx.ir.ops import Native
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, Plan, plan_cost
+from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
+from einsumx.terminal import terminal_width
 
 __all__ = ["main"]
 

@@ -12,7 +12,7 @@ from statistics import median
 from time import perf_counter
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.adapters.rates import Rates, calibrated
+from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
@@ -24,6 +24,7 @@ from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.planner.path import Optimize, as_optimize
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import Options, arrays_of, prepare, sized_equation
 
 __all__ = ["OpProfile", "Profile", "profile"]

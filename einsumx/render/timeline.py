@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.cost import Cost, Step
 from einsumx.blocked.estimate import axis_labels
@@ -44,6 +43,7 @@ from einsumx.ir.ops import (
 )
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text, duration, plan_text, quantity, remark_text, summary
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
 
 __all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError, SublistError, excerpt, shown
@@ -27,19 +26,17 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import tell_plan
 from einsumx.planner.lower import lower
 from einsumx.planner.path import find_path
+from einsumx.runtime.caches import register_cache
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.stored import read_whole
 
 __all__ = [
-    "CACHES",
-    "CacheInfo",
     "Options",
     "Order",
     "Prepared",
     "Written",
-    "cache_clear",
-    "cache_info",
     "prepare",
     "split",
 ]
@@ -75,16 +72,6 @@ class Prepared:
 
     plan: Program
     run: Run
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
-    """How one cache fares: calls answered from it, calls that were not, its bound and its size."""
-
-    hits: int
-    misses: int
-    maxsize: int
-    currsize: int
 
 
 def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
@@ -454,33 +441,12 @@ def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting,
         )
 
 
-CACHES: dict[str, Any] = {
+for _name, _cache in {
     "calls": ready,
     "options": _by_signature,
     "plans": _by_layout,
     "sizes": _sized,
     "equations": parsed,
     "stored": _executable,
-}
-"""The caches by name; that of blocked plans is added where it is."""
-
-
-def cache_info() -> dict[str, CacheInfo]:
-    """How einsumx's caches fare, from the one that a repeated call hits to the one that new shapes hit.
-
-    ``calls`` has the calls of an equation as text and arrays alone, ``options`` those with keywords, sublists or lists.
-
-    >>> sorted(cache_info())
-    ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored']
-    """
-    found = {}
-    for name, cache in CACHES.items():
-        info = cache.cache_info()
-        found[name] = CacheInfo(info.hits, info.misses, info.maxsize or 0, info.currsize)
-    return found
-
-
-def cache_clear() -> None:
-    """Forget every plan and equation; the next call of each kind plans anew."""
-    for cache in CACHES.values():
-        cache.cache_clear()
+}.items():
+    register_cache(_name, _cache)

@@ -16,7 +16,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["get_num_threads", "run", "set_num_threads", "sharing"]
+from einsumx.runtime.caches import cache_clear
+
+__all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 
 Job: TypeAlias = Callable[[], object]
 
@@ -64,8 +66,6 @@ def set_num_threads(number: int) -> None:
         raise TypeError(f"the number of threads is an integer, not {number!r}")
     if number < 1:
         raise ValueError(f"the number of threads is at least 1, not {number}")
-    from einsumx.runtime.prepare import cache_clear
-
     if number != get_num_threads():
         cache_clear()
     _pool.threads = int(number)
@@ -88,6 +88,11 @@ def _from_environment(name: str) -> int | None:
     if text and name == _ENVIRONMENT[0]:
         raise ValueError(f"{name} is {text!r}, not a positive integer")
     return None
+
+
+def core_count() -> int:
+    """How many processor cores this process may use, as the system counts them."""
+    return len(_cpus())
 
 
 def _cpus() -> set[int]:

@@ -17,8 +17,8 @@ from math import prod
 from typing import Any
 from uuid import uuid4
 
-from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, shown
 from einsumx.runtime.stored import host_array

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.typing import Array
 from einsumx.streaming.readers import Source
 from einsumx.streaming.walk import Box, Read
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import calibrated
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.derivatives import Passes
 from einsumx.blocked.plan import MemoryLimit, blocked_program, in_units, limit_bytes, too_small
@@ -24,6 +23,7 @@ from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log
+from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import (
     Options,
     Order,

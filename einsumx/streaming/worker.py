@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.typing import Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.runtime.threads import sharing

@@ -1,0 +1,65 @@
+"""What :func:`einsumx.patch` puts behind the names of MXNet's einsum functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache, partial, wraps
+from typing import Any
+from warnings import warn
+
+from einsumx.adapters import hooks
+from einsumx.adapters.replacement import Function, Name
+from einsumx.backends.mxnet.importing import load
+from einsumx.backends.mxnet.tracing import UnknownRankError, with_known_inputs
+from einsumx.errors import EinsumxError, shown
+
+__all__ = ["names"]
+
+
+def names() -> Iterator[Name]:
+    """The names under which MXNet calls its einsum functions, for :func:`einsumx.patch`."""
+    mx = load()
+    yield Name(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
+    if mx.__version__.startswith("1."):  # MXNet 2 traces blocks with arrays
+        yield Name(mx.sym.np, "einsum", partial(_replacing, operand=mx.sym.np._Symbol))
+        yield Name(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
+
+
+def _replacing(native: Function, operand: type) -> Function:
+    """What replaces one of MXNet's functions, whose operands are of the type ``operand``, by einsumx."""
+    from einsumx.backends.mxnet.errors import as_mxnet_error
+
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
+        try:
+            # Where the last operand is MXNet's, the others have to be: nothing needs to be asked of einsumx.
+            if options or not operands or not isinstance(operands[-1], operand):
+                return hooks.einsum(*operands, **_asked(options))
+            return hooks.einsum(*operands)
+        except UnknownRankError as error:
+            if not isinstance(operands[0], str) or not set(options) <= {"optimize", "out"}:
+                raise as_mxnet_error(error) from None
+            _say_native(operands[0])
+            return native(*operands, **options)
+        except EinsumxError as error:
+            raise as_mxnet_error(error) from error.__cause__
+
+    return function
+
+
+@lru_cache(maxsize=1024)
+def _say_native(equation: str) -> None:
+    """Warn, once an equation, that MXNet's own einsum is used."""
+    warn(
+        f"MXNet's own, slow einsum is recorded for {shown(equation)}: how many axes the ellipsis stands for is not "
+        "known of symbols without shapes; write labels in its place, or declare the variable's shape",
+        stacklevel=4,
+    )
+
+
+def _asked(options: dict[str, Any]) -> dict[str, Any]:
+    """What MXNet's keywords ask of einsumx: operands are or become MXNet's arrays; its bools ask for no path."""
+    asked = {"backend": "mxnet", **options}
+    if asked.get("optimize") in (True, False):
+        del asked["optimize"]
+    return asked
