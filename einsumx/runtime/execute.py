@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from types import CodeType
 from typing import Any
+from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, shown
@@ -97,6 +100,9 @@ def _function(
     return run
 
 
+_numbers = count()
+
+
 def _named(letter: str, slot: int) -> str:
     """A variable of the code; nothing but a number gets into its name."""
     if type(slot) is not int:
@@ -106,5 +112,13 @@ def _named(letter: str, slot: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str) -> CodeType:
-    """Plans that differ only in shapes and kernels share their code."""
-    return compile(source, "<einsumx plan>", "exec")
+    """The code of a text that defines one function; plans that differ only in shapes and kernels share it.
+
+    As long as there is such a function, tracebacks, profilers and debuggers find its lines in ``linecache``.
+    """
+    name = f"<einsumx plan {next(_numbers)}>"
+    code = compile(source, name, "exec")
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    (function,) = (value for value in code.co_consts if isinstance(value, CodeType))
+    finalize(function, linecache.cache.pop, name, None).atexit = False
+    return code

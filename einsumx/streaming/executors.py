@@ -27,9 +27,9 @@ from einsumx.streaming.progress import Progress
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.shared_operands import Lender, Lent, file_of
-from einsumx.streaming.tasks import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
+from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
 from einsumx.streaming.walk import Place
-from einsumx.streaming.worker import Job, compute_piece
+from einsumx.streaming.worker import compute_piece
 
 __all__ = ["Crew"]
 

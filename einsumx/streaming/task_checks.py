@@ -6,26 +6,25 @@ checked here is that a caller of another version, or a damaged message, gives an
 
 from __future__ import annotations
 
-from typing import Any
-
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.strict import PLAN
-from einsumx.streaming.tasks import Piece, terms_of
+from einsumx.streaming.tasks import Job, Piece, terms_of
 
 __all__ = ["check_job", "check_piece"]
 
 _SAME = "use the same version of einsumx everywhere"
 
 
-def check_job(plan: Any, lent: Any) -> None:
-    """Check that the plan of a job has numbers that fit each other, and that it lends as many operands.
+def check_job(job: Job) -> None:
+    """Check that a job has a plan whose numbers fit each other, and as many operands as it.
 
     Raises:
-        EinsumxError: it does not.
+        EinsumxError: it has not.
     """
-    if type(plan) is not BlockedProgram or type(lent) is not tuple or len(lent) != len(plan.operands):
+    plan = job.plan
+    if type(plan) is not BlockedProgram or type(job.lent) is not tuple or len(job.lent) != len(plan.operands):
         raise EinsumxError(f"a worker received something that is not a contraction; {_SAME}")
     _check_types(plan)
     equation, cut = plan.equation, plan.blocking
