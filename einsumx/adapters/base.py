@@ -34,7 +34,7 @@ from einsumx.ir.program import Operand, Plan
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Primitives, Results, Blocks, Transfers, Gradients, Replaced):
+class Adapter(Replaced, Gradients, Transfers, Blocks, Results, Primitives):
     """A framework as einsumx sees it. Subclass, set the class attributes, override the primitives.
 
     Every primitive is written against the names that NumPy and the array API standard share, so that
