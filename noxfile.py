@@ -104,8 +104,8 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
-    """The oldest Python, NumPy, opt_einsum and threadpoolctl that are supported."""
-    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "threadpoolctl==3.5.0")
+    """The oldest Python, NumPy and other requirements that are supported."""
+    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "platformdirs==4.0.0", "threadpoolctl==3.5.0")
     test(session)
 
 
@@ -118,11 +118,11 @@ def newest(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types and the examples in docstrings."""
-    install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*")
+    """Style, types, who imports whom, and the examples in docstrings."""
+    install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*", "import-linter==2.*")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("pytest", "tests/test_doctests.py", "tests/test_source_format.py")
+    session.run("pytest", "tests/test_architecture.py", "tests/test_doctests.py", "tests/test_source_format.py")
     settings = Path("pyproject.toml").resolve()
     # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
     with session.chdir(session.create_tmp()):

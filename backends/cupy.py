@@ -14,7 +14,7 @@ from einsumx.backends.numpy.adapter import TRAITS as NUMPY
 from einsumx.backends.numpy.adapter import NumpyAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
@@ -83,7 +83,7 @@ class CupyAdapter(NumpyAdapter):
 
         return CupySpelling(self.module, "cp")
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         def on_their_device(*operands: Array) -> Array:
             with operands[0].device:
                 return run(*operands)

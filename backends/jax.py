@@ -14,7 +14,7 @@ from einsumx.adapters.replacement import Function, Name, say_native
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class JaxAdapter(Adapter):
 
         return JaxSpelling("jax.numpy", "jnp")
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         if len(plan.ops) > _LONG:
             return run
         # Within a user's own jit the plan's calls become part of what is traced there, with no call between.

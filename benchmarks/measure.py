@@ -19,8 +19,8 @@ from contenders import EINSUMX, HAND_WRITTEN, Framework
 from problems import Problem, multiply_adds, operands
 
 import einsumx
-from einsumx.ir.cost import plan_cost
 from einsumx.ir.text import quantity
+from einsumx.plans import plan_cost
 from einsumx.runtime.threads import core_count
 
 __all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]

@@ -31,8 +31,8 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.cli.tables import duration
 from einsumx.ir.text import quantity
+from einsumx.terminal import timing
 
 try:
     import h5py
@@ -146,8 +146,8 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
         quantity(plan.peak_bytes, "B"),
         quantity(counted, "B"),
         str(prod(plan.blocking.counts)),
-        duration(whole),
-        duration(parts),
+        timing(whole),
+        timing(parts),
         f"{parts / whole:.2f}",
         capped(case, folder, limit),
         *([ancestor(case, operands, limit, rounds)] if has_ancestor() else []),
@@ -205,7 +205,7 @@ def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
     except MemoryError as error:
         said.send(type(error).__name__)
     else:
-        said.send(duration(perf_counter() - start))
+        said.send(timing(perf_counter() - start))
 
 
 def opened(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
@@ -235,7 +235,7 @@ def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
             times.append(perf_counter() - start)
     except (ValueError, RuntimeError, MemoryError) as error:
         return f"{type(error).__name__}"
-    return duration(median(times[1:]))
+    return timing(median(times[1:]))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from show import console, data, print_tables
 from summary import Table
 
 from einsumx.adapters.typing import Array
-from einsumx.cli.tables import duration
 from einsumx.mxnet import load, replace_einsum
+from einsumx.terminal import timing
 
 NATIVE = "mx.np.einsum"
 
@@ -129,7 +129,7 @@ def _measured(framework: Framework, groups: Iterable[str], batch: int, wanted: s
 
 def _cells(row: Row) -> tuple[str, ...]:
     names = (NATIVE, EINSUMX, HAND_WRITTEN)
-    times = [duration(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:5] for name in names]
+    times = [timing(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:5] for name in names]
     ratios = [f"{ratio:.3g}" if ratio else "" for ratio in (row.ratio, row.by_hand)]
     return (str(row.problem), "with gradients" if row.problem.gradient else "forward", *times, *ratios)
 

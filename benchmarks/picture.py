@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from einsumx.cli.tables import duration
+from einsumx.terminal import timing
 
 __all__ = ["picture"]
 
@@ -80,7 +80,7 @@ def _bar(row: dict[str, Any], y: float) -> Iterator[str]:
     label = " ".join(filter(None, (row["equation"], dtype, *row["layouts"])))
     label = label if len(label) < 45 else f"{label[:43]}…"
     shapes = " ".join(str(tuple(shape)) for shape in row["shapes"])
-    times = f"{duration(row['seconds']['einsumx'])}, {peer} {duration(row['seconds'][peer])}"
+    times = f"{timing(row['seconds']['einsumx'])}, {peer} {timing(row['seconds'][peer])}"
     yield f"<g><title>{escape(row['equation'])} {shapes}: {ratio:.2f}×</title>"
     yield f'<text x="12" y="{y}">{escape(label)}</text>'
     yield f'<rect x="{min(x, one):.1f}" y="{y - 6}" width="{abs(x - one):.1f}" height="4" fill="{color}"/>'

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from einsumx.cli.tables import duration, terminal_width
 from einsumx.ir.text import quantity
 from einsumx.runtime.threads import core_count
+from einsumx.terminal import terminal_width, timing
 
 __all__ = ["console", "data", "print_reading", "print_rows", "print_tables"]
 
@@ -50,8 +50,8 @@ def print_rows(rows: Sequence[Row]) -> None:
     for row in rows:
         table.add_row(
             str(row.problem),
-            duration(row.seconds[EINSUMX]) if EINSUMX in row.seconds else Text("FAILED", "bold red"),
-            duration(row.seconds[row.peer]) if row.peer else "none",
+            timing(row.seconds[EINSUMX]) if EINSUMX in row.seconds else Text("FAILED", "bold red"),
+            timing(row.seconds[row.peer]) if row.peer else "none",
             _ratio(row.ratio),
             _ratio(row.by_hand),
             "" if row.of_roofline is None else f"{row.of_roofline:.0%}",

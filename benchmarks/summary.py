@@ -8,7 +8,7 @@ from itertools import groupby
 from math import exp, log
 from typing import Any, TypeAlias
 
-from einsumx.cli.tables import duration
+from einsumx.terminal import timing
 
 __all__ = ["Table", "comparison", "described", "geometric_mean", "order_blindness", "summaries"]
 
@@ -117,7 +117,7 @@ def _behind(rows: Sequence[Row]) -> Table:
 
 
 def _time(row: Row, name: str) -> str:
-    text = duration(row["seconds"][name])
+    text = timing(row["seconds"][name])
     return text if name == "einsumx" else f"{text} {name}"
 
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.cli.tables import duration
+from einsumx.terminal import timing
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     table = Table("computed by", "journal", "least", "most", box=SIMPLE, pad_edge=False)
     for (workers, journal), times in seconds.items():
         who = f"{workers} worker processes" if workers else "the caller"
-        table.add_row(who, "yes" if journal else "no", duration(min(times)), duration(max(times)))
+        table.add_row(who, "yes" if journal else "no", timing(min(times)), timing(max(times)))
     console.print(table)
 
 

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
 from einsumx.dtypes import kind
-
-if TYPE_CHECKING:
-    from einsumx.conformance.subject import Subject
 
 __all__ = [
     "Case",
@@ -34,8 +31,11 @@ __all__ = [
     "values",
 ]
 
-Check: TypeAlias = "Callable[[Case, Subject], None]"
-"""Judges a subject by a case. It returns where all is right; what is not right raises :class:`Failure`."""
+Check: TypeAlias = "Callable[[Case, Any], None]"
+"""Judges a :class:`~einsumx.conformance.subject.Subject` by a case.
+
+It returns if all is right, and raises :class:`Failure` if not.
+"""
 
 _SHOWN = 12
 """Operands up to which a case's name has its equation and shapes."""

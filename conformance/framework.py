@@ -12,18 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
-from einsumx.errors import BackendError
-
-if TYPE_CHECKING:
-    from einsumx.conformance.deviations import Deviation
+from einsumx.conformance.deviations.deviation import Deviation
 
 __all__ = [
     "DTYPES",
@@ -32,7 +28,6 @@ __all__ = [
     "Array",
     "Framework",
     "Function",
-    "framework_of",
     "literal",
     "version_of",
 ]
@@ -218,7 +213,7 @@ class Framework:
 
     # -- as code ----------------------------------------------------------------------------------------
 
-    imports: tuple[str, ...] = ("from einsumx.conformance.framework import framework_of",)
+    imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
     """Lines that :meth:`array_code` needs."""
 
     def array_code(self, values: Any, dtype: str) -> str:
@@ -311,22 +306,6 @@ class AdapterFramework(Framework):
         self._adapter.synchronize(array)
 
 
-def framework_of(name: str) -> Framework:
-    """The framework of that name: one that the suite knows, one that a package declares, or a backend's.
-
-    Raises:
-        BackendError: there is none of that name.
-    """
-    from einsumx.conformance.frameworks import KNOWN
-
-    if name in KNOWN:
-        return KNOWN[name]()
-    declared = {entry.name: entry for entry in entry_points(group="einsumx.conformance")}
-    if name in declared:
-        return _load(declared[name])
-    return AdapterFramework(get_backend(name))
-
-
 def version_of(package: str) -> str:
     """What a package says its version is, or as which it was installed; empty where it is neither."""
     with suppress(AttributeError):
@@ -334,17 +313,6 @@ def version_of(package: str) -> str:
     with suppress(PackageNotFoundError):
         return version(package)
     return ""
-
-
-def _load(entry: EntryPoint) -> Framework:
-    """The framework that an entry point names."""
-    try:
-        found = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Framework)):
-        raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
-    return found()
 
 
 def literal(values: Any) -> str:

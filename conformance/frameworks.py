@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import numpy as np
 
+from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import NotApplicable, Operand
-from einsumx.conformance.framework import DTYPES, FILLER, Array, Framework, Function, literal
+from einsumx.conformance.framework import DTYPES, FILLER, AdapterFramework, Array, Framework, Function, literal
 from einsumx.dtypes import kind
+from einsumx.errors import BackendError
 from einsumx.mxnet import load
 
-__all__ = ["KNOWN"]
+__all__ = ["KNOWN", "framework_of"]
 
 _VIEWS = ("C", "F", "swapped", "sliced", "offset", "broadcast", "broadcast-last")
 
@@ -459,3 +462,28 @@ KNOWN: dict[str, type[Framework]] = {
     kind.name: kind
     for kind in (NumpyFramework, TorchFramework, JaxFramework, MxnetFramework, CupyFramework, ArrayApiFramework)
 }
+
+
+def framework_of(name: str) -> Framework:
+    """The framework of that name: one that the suite knows, one that a package declares, or a backend's.
+
+    Raises:
+        BackendError: there is none of that name.
+    """
+    if name in KNOWN:
+        return KNOWN[name]()
+    declared = {entry.name: entry for entry in entry_points(group="einsumx.conformance")}
+    if name in declared:
+        return _load(declared[name])
+    return AdapterFramework(get_backend(name))
+
+
+def _load(entry: EntryPoint) -> Framework:
+    """The framework that an entry point names."""
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Framework)):
+        raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
+    return found()

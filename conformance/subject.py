@@ -16,8 +16,8 @@ import einsumx
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.adapters.replacement import own
 from einsumx.conformance.case import Case, Failure, NotApplicable, said
-from einsumx.conformance.framework import Array, Framework, Function, framework_of, version_of
-from einsumx.conformance.frameworks import KNOWN
+from einsumx.conformance.framework import Array, Framework, Function, version_of
+from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.oracle import Expected, expect, judge
 from einsumx.errors import BackendError
 

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from einsumx.cli.tables import duration, terminal_width
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.results import STATUSES, Run, by_reason, counted, differences, features_of
+from einsumx.terminal import terminal_width, timing
 
 __all__ = ["differing", "lines_of", "print_table", "watched"]
 
@@ -77,7 +77,7 @@ def lines_of(run: Run) -> Iterator[str]:
             yield textwrap.indent(outcome.reproducer, "    > ")
     counts = counted(run.outcomes)
     found = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"\n{run.name}: {found} of {_number(len(run.outcomes))} in {duration(run.seconds)}"
+    yield f"\n{run.name}: {found} of {_number(len(run.outcomes))} in {timing(run.seconds)}"
 
 
 def differing(runs: Sequence[Run]) -> Iterator[str]:

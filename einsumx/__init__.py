@@ -24,8 +24,9 @@ from einsumx.errors import (
     SublistError,
 )
 from einsumx.expressions import Expression, expression
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand
 from einsumx.patching import Replacement, patch
+from einsumx.plans import Plan
 from einsumx.runtime.caches import cache_clear, cache_info
 from einsumx.runtime.threads import get_num_threads, set_num_threads
 

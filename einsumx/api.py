@@ -12,15 +12,14 @@ from typing import Any, TypeVar, cast, overload
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
-from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.cost import Landing
-from einsumx.blocked.plan import MemoryLimit, blocked_plan, limit_bytes
+from einsumx.blocked.plan import MemoryLimit, blocked_program, limit_bytes
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
-from einsumx.ir.cost import plan_cost
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import quantity
 from einsumx.planner.path import Optimize
+from einsumx.plans import BlockedPlan, Plan, as_blocked_plan, as_plan, plan_cost
 from einsumx.runtime.options import dtype_name, options_of
 from einsumx.runtime.prepare import (
     DEFAULT,
@@ -39,10 +38,10 @@ from einsumx.runtime.prepare import (
     sized_equation,
     split,
 )
+from einsumx.runtime.stored import unread
 from einsumx.scalars import as_python
 from einsumx.streaming.gradients import recorded
 from einsumx.streaming.progress import Progress, as_progress
-from einsumx.streaming.readers import unread
 from einsumx.streaming.run import plan_within
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
@@ -232,7 +231,7 @@ def deliver(
     return out
 
 
-def check_out(adapter: Adapter, plan: Plan, arrays: Sequence[Array], out: Array, casting: Casting) -> None:
+def check_out(adapter: Adapter, plan: Program, arrays: Sequence[Array], out: Array, casting: Casting) -> None:
     """Raise where ``out`` cannot take the result; it is not touched."""
     theirs = owner(out)
     if theirs is None:
@@ -388,10 +387,11 @@ def plan(
             limit = limit_bytes(memory_limit, lambda: adapter.free_bytes(device))
             sized = sized_equation(written, [operand.shape for operand in described])
             result = prod(sized.shape) * itemsize(result_dtype(adapter, described, options))
-            return blocked_plan(adapter, written, described, device, options, limit, there, Landing(cut=result))
-        return make_plan(adapter, written, described, device, options)
+            landing = Landing(cut=result)
+            return as_blocked_plan(blocked_program(adapter, written, described, device, options, limit, there, landing))
+        return as_plan(make_plan(adapter, written, described, device, options))
     if memory_limit is not None:
-        return plan_within(
+        limited = plan_within(
             written,
             given,
             lambda adapter: options_of(adapter, dtype, casting, optimize),
@@ -399,10 +399,11 @@ def plan(
             backend=backend,
             device=device,
             out=out,
-        ).plan
+        )
+        return as_blocked_plan(limited.plan)
     given = [unread(number, array) if is_stored(array) else array for number, array in enumerate(given)]
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
-    return prepare(adapter, written, arrays, options_of(adapter, dtype, casting, optimize)).plan
+    return as_plan(prepare(adapter, written, arrays, options_of(adapter, dtype, casting, optimize)).plan)
 
 
 def as_shapes(written: Written, given: Sequence[Any]) -> list[tuple[int, ...] | None]:

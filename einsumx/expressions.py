@@ -12,8 +12,8 @@ from einsumx.api import as_shapes, deliver, einsum
 from einsumx.blocked.plan import MemoryLimit
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
-from einsumx.ir.program import Plan
 from einsumx.planner.path import Optimize, as_optimize, find_path
+from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.options import options_of
 from einsumx.runtime.prepare import (
@@ -115,7 +115,7 @@ class Expression:
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included."""
         adapter, arrays = self._arrays(operands)
-        return self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan
+        return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan)
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)

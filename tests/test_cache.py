@@ -117,6 +117,6 @@ def test_keywords_are_seen_after_a_call_without_them():
 def test_a_blocked_plan_is_found_once():
     einsumx.cache_clear()
     first = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6)
-    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6) is first
-    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=2 * 10**6) is not first
+    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6) == first
+    assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=2 * 10**6) != first
     assert einsumx.cache_info()["blocks"].hits == 1

@@ -16,8 +16,8 @@ from einsumx import BackendError
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import NotApplicable, Operand, rounded, values
 from einsumx.conformance.deviations import Deviation, deviations_of
-from einsumx.conformance.framework import DTYPES, AdapterFramework, framework_of
-from einsumx.conformance.frameworks import KNOWN
+from einsumx.conformance.framework import DTYPES, AdapterFramework
+from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES, LISTED, cases, run
 
@@ -190,7 +190,7 @@ def declared(monkeypatch):
     def let(value):
         entry = EntryPoint("other", value, "einsumx.conformance")
         found = lambda group: [entry] if group == "einsumx.conformance" else entry_points(group=group)  # noqa: E731
-        monkeypatch.setattr("einsumx.conformance.framework.entry_points", found)
+        monkeypatch.setattr("einsumx.conformance.frameworks.entry_points", found)
 
     return let
 

@@ -8,10 +8,10 @@ import pytest
 import einsumx
 from einsumx import Traits
 from einsumx.ir.bind import bind
-from einsumx.ir.cost import plan_cost
 from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
 from einsumx.ir.parse import parse_text
 from einsumx.planner.lower import lower
+from einsumx.plans import as_plan, plan_cost
 
 
 def ops_of(plan, *kinds):
@@ -240,7 +240,7 @@ def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_an
         shapes = [(batch, 20, 8, 64), (batch, 10, 8, 64)]
         operands = [einsumx.Operand(shape, "float32") for shape in shapes]
         sized = bind(parse_text("bind,bjnd->binj", 2), shapes)
-        return lower(sized, operands, ((0, 1),), backend="test", traits=traits, dtype="float32")
+        return as_plan(lower(sized, operands, ((0, 1),), backend="test", traits=traits, dtype="float32"))
 
     plan = planned(64, apart)
     assert plan.ops == (Matmul(2, 0, 1, transpose_rhs=True, inner_batch=True),)

@@ -18,9 +18,9 @@ from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import Blocks
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming.progress import Ledger
+from einsumx.streaming.walk import Blocks
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 64"

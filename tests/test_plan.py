@@ -8,9 +8,9 @@ import pytest
 
 import einsumx
 from einsumx.errors import EinsumxError
-from einsumx.ir.cost import plan_cost
 from einsumx.ir.ops import Matmul, Reshape, Transpose
 from einsumx.ir.verify import verify
+from einsumx.plans import plan_cost
 
 
 @pytest.fixture

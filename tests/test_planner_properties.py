@@ -16,7 +16,6 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.errors import EinsumxError
 from einsumx.ir.bind import bind
 from einsumx.ir.layout import layout_class
-from einsumx.ir.meaning import check_fits, check_plan
 from einsumx.ir.ops import (
     Cast,
     Copy,
@@ -38,6 +37,8 @@ from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
 from einsumx.planner.lower import lower
 from einsumx.planner.path import find_path
+from einsumx.plans import as_plan
+from einsumx.runtime.checks import check_fits, check_plan
 
 LABELS = "abcdXé"
 INDEX_SPACE = 4000
@@ -309,7 +310,7 @@ def planned(case, arrays, backend, traits, optimize="auto"):
     ]
     sized = bind(parse_text(case.text, len(arrays)), [array.shape for array in arrays])
     path = find_path(sized, optimize)
-    plan = lower(sized, described, path, backend=backend, traits=traits, dtype=dtype)
+    plan = as_plan(lower(sized, described, path, backend=backend, traits=traits, dtype=dtype))
     check_plan(plan)
     check_fits(plan, traits)
     return plan

@@ -11,15 +11,22 @@ import pytest
 from test_conformance_command import RUNS, conformance
 
 import einsumx
-from einsumx.blocked.blocked_plan import Blocks
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.conformance.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
 from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled
-from einsumx.streaming.tasks import pieces_for
-from einsumx.streaming.worker import Job, compute_piece
+from einsumx.streaming.tasks import Job, pieces_for
+from einsumx.streaming.walk import Blocks
+from einsumx.streaming.worker import compute_piece
 
-PLAN = einsumx.plan("ij,jk->ik", (60, 50), (50, 60), memory_limit="30 kB", stored=True)
+
+def program_of(plan):
+    """The data of a plan, which is what workers receive."""
+    return BlockedProgram(*(getattr(plan, field.name) for field in dataclasses.fields(plan)))
+
+
+PLAN = program_of(einsumx.plan("ij,jk->ik", (60, 50), (50, 60), memory_limit="30 kB", stored=True))
 ARRAYS = [np.arange(3000.0).reshape(shape) % 7 for shape in ((60, 50), (50, 60))]
 
 

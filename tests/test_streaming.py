@@ -17,10 +17,10 @@ from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import Blocks
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source, sources
+from einsumx.streaming.walk import Blocks
 
 ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""

@@ -23,7 +23,7 @@ from einsumx.backends.mxnet.patch import names
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, shown
 from einsumx.ir.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.memory import free_host_bytes
 from einsumx.runtime.prepare import Written
@@ -358,10 +358,10 @@ class MxnetAdapter(Adapter):
 
         return MxnetSpelling(lambda axes: _swaps(axes, self._first_installed))
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         return self._in_np_shape(run if self._is_first else self._or_recorded(run, plan), plan)
 
-    def _or_recorded(self, run: Run, plan: Plan) -> Run:
+    def _or_recorded(self, run: Run, plan: Program) -> Run:
         """``run``, but where MXNet 2 traces a block: what is recorded there is for later calls of other sizes too."""
 
         def record(*operands: Array) -> Array:
@@ -374,7 +374,7 @@ class MxnetAdapter(Adapter):
 
         return self.calls.unless_tracing(run, record)
 
-    def _in_np_shape(self, run: Run, plan: Plan) -> Run:
+    def _in_np_shape(self, run: Run, plan: Program) -> Run:
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
         if all(shape and 0 not in shape for shape in shapes):
             return run
@@ -538,7 +538,7 @@ class SymbolAdapter(MxnetAdapter):
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         return recorded(plan, self)
 
 

@@ -36,7 +36,7 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import Written, parsed, sized_equation
 
@@ -110,7 +110,7 @@ def _dtype(about: Known, others: Sequence[Known]) -> str:
 
 
 @lru_cache(maxsize=256)
-def recorded(plan: Plan, adapter: Framework) -> Run:
+def recorded(plan: Program, adapter: Framework) -> Run:
     """A function that records the contraction of ``plan`` for operands of any sizes.
 
     Where an axis of size 1 broadcast in ``plan``, it must have that size ever after.

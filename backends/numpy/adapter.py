@@ -19,7 +19,7 @@ from einsumx.errors import BackendError, shown
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum, sources
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
@@ -227,11 +227,11 @@ class NumpyAdapter(Adapter):
     def element(self, array: Array) -> Any:
         return array[()]
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
         return self._quiet(run) if any(self._can_warn(plan)) else run
 
-    def _can_warn(self, plan: Plan) -> Iterator[bool]:
+    def _can_warn(self, plan: Program) -> Iterator[bool]:
         """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
         types = slot_dtypes(plan)
         for op in plan.ops:

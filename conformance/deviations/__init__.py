@@ -7,10 +7,10 @@ entry is taken off. Each module here has those of the einsum functions of one li
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from einsumx.conformance.deviations import cotengra, jax, mxnet, numpy, opt_einsum, torch
 from einsumx.conformance.deviations.deviation import Deviation
-from einsumx.conformance.subject import Subject
 
 __all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
 
@@ -22,7 +22,20 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
 """By the name of the subject."""
 
 
-def deviations_of(subject: Subject) -> Sequence[Deviation]:
+class Judged(Protocol):
+    """What is asked of a :class:`~einsumx.conformance.subject.Subject` here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def is_einsumx(self) -> bool: ...
+    @property
+    def framework(self) -> Any: ...
+
+
+def deviations_of(subject: Judged) -> Sequence[Deviation]:
     """The deviations that are listed for a subject in its version, here or by the package that its framework is of."""
     own = subject.framework.deviations if subject.is_einsumx else ()
     listed = (*DEVIATIONS.get(subject.name, ()), *own)

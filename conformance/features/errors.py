@@ -12,7 +12,8 @@ import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
 from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
-from einsumx.conformance.framework import Array, Framework, framework_of
+from einsumx.conformance.framework import Array, Framework
+from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.refusals import is_refused, message_of_refusal, takes, writeable
 from einsumx.conformance.subject import Subject
 

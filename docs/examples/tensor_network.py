@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 
 import einsumx
-from einsumx.ir.cost import plan_cost
+from einsumx.plans import plan_cost
 
 BETA = math.log(1 + math.sqrt(2)) / 2
 """The inverse temperature: that of the transition."""

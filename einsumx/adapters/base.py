@@ -29,7 +29,7 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
@@ -100,12 +100,12 @@ class Adapter(Replaced, Gradients, Transfers, Blocks, Results, Primitives):
         """
         return 0
 
-    def prepare(self, run: Run, plan: Plan) -> Run:
+    def prepare(self, run: Run, plan: Program) -> Run:
         """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""
         return run
 
     def spelling(self) -> Spelling:
-        """How the framework's calls are spelled in code, for :meth:`einsumx.ir.program.Plan.source`.
+        """How the framework's calls are spelled in code, for :meth:`einsumx.Plan.source`.
 
         The default spells the defaults of the primitives here; where a primitive is overridden, its spelling is, too.
         """

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Landing
-from einsumx.blocked.plan import blocked_plan, least_limit
+from einsumx.blocked.plan import blocked_program, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
@@ -27,7 +27,7 @@ __all__ = ["Backward", "Passes", "backward"]
 Asked: TypeAlias = tuple[
     Adapter, Written, tuple[Operand, ...], str, Options, int, tuple[bool, ...], Landing, tuple[float, ...]
 ]
-"""What :func:`~einsumx.blocked.plan.blocked_plan` is asked."""
+"""What :func:`~einsumx.blocked.plan.blocked_program` is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Passes:
         beside = 0
         for number in self.numbers:
             with suppress(MemoryLimitError):  # else it is computed with copies of the blocks, for which there is room
-                blocked_plan(*self._asked(number, beside, as_copies=False))
+                blocked_program(*self._asked(number, beside, as_copies=False))
             beside += self.arrays[number].nbytes
 
     def beside(self, step: Backward, array: Operand) -> int:

@@ -16,7 +16,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir.cost import freed, layouts, op_cost, slot_dtypes
 from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Native, Op, Reshape, Transpose, sources
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 from einsumx.ir.verify import result_shape
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
@@ -70,7 +70,7 @@ class Estimate(NamedTuple):
 
 
 def amounts(
-    plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
 ) -> list[Amounts]:
     """What each op of a plan takes.
 
@@ -110,7 +110,7 @@ def amounts(
 
 
 def axis_labels(
-    plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
 ) -> dict[int, tuple[Labels, ...]]:
     """The labels that each axis of each slot runs over, as :func:`amounts` takes them; those of size 1 are left out.
 
@@ -123,7 +123,7 @@ def axis_labels(
     return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
 
 
-def _axes(plan: Plan, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:
+def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:
     """The labels that each axis of each slot runs over."""
 
     def axis(labels: Labels) -> _Axis:
@@ -200,7 +200,7 @@ class Sketch:
         sizes: of the labels that the plan was lowered for.
     """
 
-    def __init__(self, plan: Plan, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
+    def __init__(self, plan: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         numbers: dict[Labels, int] = {(): 0}
 

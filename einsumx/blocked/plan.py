@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.cost import Blocking, Landing
 from einsumx.blocked.paths import along_paths
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Bodies, Outline
 from einsumx.errors import MemoryLimitError, excerpt, shown
@@ -25,7 +25,7 @@ from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
 from einsumx.scalars import as_python
 
-__all__ = ["MemoryLimit", "blocked_plan", "in_units", "least_limit", "limit_bytes", "too_small"]
+__all__ = ["MemoryLimit", "blocked_program", "in_units", "least_limit", "limit_bytes", "too_small"]
 
 MemoryLimit: TypeAlias = int | float | str
 """Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
@@ -94,7 +94,7 @@ def _written_bytes(text: str) -> int:
     return min(bytes_, _UNLIMITED)
 
 
-def blocked_plan(
+def blocked_program(
     adapter: Adapter,
     written: Written,
     operands: tuple[Operand, ...],
@@ -107,7 +107,7 @@ def blocked_plan(
     *,
     together: int = 1,
     pieces: int = 1,
-) -> BlockedPlan:
+) -> BlockedProgram:
     """The contraction in blocks that stay within ``limit`` bytes.
 
     Args:
@@ -121,7 +121,7 @@ def blocked_plan(
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
     """
     # An optimizer object may find another path the next time.
-    plan = _blocked_plan if isinstance(options.optimize, str | bool | tuple) else _blocked_plan.__wrapped__
+    plan = _blocked_program if isinstance(options.optimize, str | bool | tuple) else _blocked_program.__wrapped__
     there, rates = tuple(lies_there), tuple(read_rates)
     return plan(adapter, written, operands, device, options, limit, there, landing, rates, together, pieces)
 
@@ -147,7 +147,7 @@ def _of_result(smallest: int, fresh: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _blocked_plan(
+def _blocked_program(
     adapter: Adapter,
     written: Written,
     operands: tuple[Operand, ...],
@@ -159,7 +159,7 @@ def _blocked_plan(
     read_rates: tuple[float, ...],
     together: int,
     pieces: int,
-) -> BlockedPlan:
+) -> BlockedProgram:
     bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
@@ -179,7 +179,7 @@ def _blocked_plan(
     if not fits:
         raise too_small(limit, found.peak_bytes * together + beside, sized, fresh=0 if landing.beside else landing.cut)
     dtype = result_dtype(adapter, operands, options)
-    return BlockedPlan(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
+    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
 
 
 @lru_cache(maxsize=256)
@@ -194,7 +194,7 @@ def least_limit(
     landing: Landing,
     read_rates: tuple[float, ...],
 ) -> int:
-    """The smallest limit for which :func:`blocked_plan` finds something; any that is enough, where ``limit`` is.
+    """The smallest limit for which :func:`blocked_program` finds something; any that is enough, where ``limit`` is.
 
     It does not look for what is fastest, and so is the quicker answer to whether there is anything.
     """
@@ -238,5 +238,5 @@ def _bodies(
     )  # fmt: skip
 
 
-register_cache("blocks", _blocked_plan)
+register_cache("blocks", _blocked_program)
 register_cache("limits", least_limit)

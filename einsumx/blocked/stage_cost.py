@@ -17,7 +17,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.ops import Scale, Sum, sources
-from einsumx.ir.program import Operand, Path, Plan
+from einsumx.ir.program import Operand, Path, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import sized_equation
 
@@ -49,7 +49,7 @@ class Bodies:
     device: str
     dtype: str
 
-    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Plan:
+    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Program:
         """The plan of a stage on blocks of such sizes, and on values of other stages that lie so."""
         described = []
         lying = iter(values)
@@ -80,7 +80,7 @@ class Bodies:
 
     def amounts(
         self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout] = ()
-    ) -> tuple[Plan, list[Amounts]]:
+    ) -> tuple[Program, list[Amounts]]:
         """The plan of a stage, and what each of its ops takes."""
         plan = self.lowered(stage, sizes, traits, values)
         return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
@@ -194,7 +194,7 @@ class Work:
         """By a plan for these very sizes."""
         return self._lowered(sizes)[0]
 
-    def plan(self, sizes: Sequence[int]) -> Plan:
+    def plan(self, sizes: Sequence[int]) -> Program:
         """The plan for these very sizes."""
         values = [work._lowered(sizes)[1] for work in self._below]
         return self._bodies.lowered(self._stage, sizes, self._bodies.traits, values)

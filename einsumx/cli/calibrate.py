@@ -17,7 +17,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Key, Rates, is_rate
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.calibration import key_of, store_rates
 from einsumx.runtime.execute import executable
@@ -213,7 +213,7 @@ class _Bench:
         """The median time of a plan of ``ops``."""
         result = replay(ops, shapes)[ops[-1].out]
         operands = tuple(Operand(shape, "float32") for shape in shapes)
-        plan = Plan("", self.adapter.name, self.device, operands, (), tuple(ops), ops[-1].out, result, "float32")
+        plan = Program("", self.adapter.name, self.device, operands, (), tuple(ops), ops[-1].out, result, "float32")
         run = executable(plan, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device) for shape in shapes]
         times: list[float] = []

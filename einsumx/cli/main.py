@@ -27,7 +27,6 @@ from typing import Any
 from einsumx import dtypes
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.api import plan
-from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.plan import limit_bytes
 from einsumx.cli.calibrate import Calibration, calibrate
 from einsumx.cli.compare import Absent, Problem, attention, compare, is_right, make_case
@@ -38,15 +37,15 @@ from einsumx.cli.tables import (
     print_comparison,
     print_profile,
     profile_data,
-    terminal_width,
 )
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError, shown
-from einsumx.ir.cost import PlanCost, plan_cost
+from einsumx.ir.cost import PlanCost
 from einsumx.ir.ops import Native
-from einsumx.ir.program import Plan
-from einsumx.ir.text import plan_text, summary
+from einsumx.ir.text import summary
+from einsumx.plans import BlockedPlan, Plan, plan_cost
 from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
+from einsumx.terminal import terminal_width
 
 __all__ = ["main"]
 
@@ -388,7 +387,7 @@ def _explain(options: argparse.Namespace) -> int:
         "generic kernel": "one or more calls of the framework's own einsum" if _is_generic(found) else "none",
     }
     width = max(map(len, totals))
-    print(_folded(plan_text(found)))
+    print(_folded(str(found)))
     print()
     print(_folded("\n".join(f"{name:<{width}}  {value}" for name, value in totals.items())))
     return OK

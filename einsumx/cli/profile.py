@@ -18,9 +18,9 @@ from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
-from einsumx.ir.cost import last_uses, layouts, plan_cost, slot_dtypes
+from einsumx.ir.cost import last_uses, layouts, program_cost, slot_dtypes
 from einsumx.ir.ops import Matmul, Native, Op, renamed, sources
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.planner.path import Optimize, as_optimize
@@ -95,7 +95,7 @@ class Profile:
     """
 
     problem: Problem
-    plan: Plan
+    plan: Program
     device: str
     library: str
     version: str
@@ -199,7 +199,7 @@ class _Bench:
     seconds: float
     clock: Callable[[], float]
 
-    def ops(self, plan: Plan, arrays: Sequence[Array], announce: Callable[[str], None]) -> Iterator[float]:
+    def ops(self, plan: Program, arrays: Sequence[Array], announce: Callable[[str], None]) -> Iterator[float]:
         """The time of each op, on what the ops before it have made."""
         shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
         types = slot_dtypes(plan)
@@ -210,7 +210,7 @@ class _Bench:
             announce(f"%{op.out} = {call_text(op)}")
             read = sources(op)
             slots = list(dict.fromkeys(read))
-            alone = Plan(
+            alone = Program(
                 equation="",
                 backend=plan.backend,
                 device=plan.device,
@@ -244,9 +244,9 @@ class _Bench:
 
 
 def _op_profiles(
-    plan: Plan, adapter: Adapter, rates: Rates, times: Sequence[float], predicted: Sequence[float]
+    plan: Program, adapter: Adapter, rates: Rates, times: Sequence[float], predicted: Sequence[float]
 ) -> Iterator[OpProfile]:
-    costs = plan_cost(plan, adapter).ops
+    costs = program_cost(plan, adapter).ops
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
     for op, cost, seconds, expected in zip(plan.ops, costs, times, predicted):

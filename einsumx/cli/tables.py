@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -17,6 +14,7 @@ from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, is_right
 from einsumx.cli.profile import OpProfile, Profile
 from einsumx.ir.text import quantity
 from einsumx.runtime.threads import core_count
+from einsumx.terminal import terminal_width, three_digits, timing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,12 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "comparison_data",
-    "duration",
     "print_calibration",
     "print_comparison",
     "print_profile",
     "profile_data",
-    "terminal_width",
 ]
 
 
@@ -148,9 +144,9 @@ def _cells(row: Measured | Failed) -> dict[str, str]:
         return {**start, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
     return {
         **start,
-        "native": "none" if row.native_seconds is None else duration(row.native_seconds),
-        "einsumx": duration(row.einsumx_seconds),
-        "ratio": "" if row.ratio is None else f"{_three_digits(row.ratio)}x",
+        "native": "none" if row.native_seconds is None else timing(row.native_seconds),
+        "einsumx": timing(row.einsumx_seconds),
+        "ratio": "" if row.ratio is None else f"{three_digits(row.ratio)}x",
         "error": f"{row.error:.1g}",
         "result": "WRONG" if row.wrong else "right",
         "calls": ", ".join(dict.fromkeys(row.ops)),
@@ -233,12 +229,12 @@ def print_profile(found: Profile) -> None:
     slowest = max((op.seconds for op in found.ops), default=0.0)
     for op in found.ops:
         style = "bold" if op.seconds == slowest else "" if op.floor else "dim"
-        cells = (op.call, duration(op.seconds), duration(op.predicted), _op_rate(op), _percent(op.share))
+        cells = (op.call, timing(op.seconds), timing(op.predicted), _op_rate(op), _percent(op.share))
         table.add_row(*(Text(cell, style) for cell in cells))
     table.add_section()
     each = sum(op.seconds for op in found.ops)
-    table.add_row("one by one", duration(each), duration(found.predicted), "", "")
-    table.add_row("the plan as a whole", duration(found.seconds), "", "", _percent(found.share))
+    table.add_row("one by one", timing(each), timing(found.predicted), "", "")
+    table.add_row("the plan as a whole", timing(found.seconds), "", "", _percent(found.share))
     console.print(table)
     console.print()
     rates = found.rates
@@ -336,31 +332,5 @@ def _rate(name: str, value: float) -> str:
     ('2.50 µs', '98.7 G/s', '14 GB/s')
     """
     if name in ("call", "view", "matrix", "run"):
-        return duration(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
+        return timing(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
     return f"{quantity(value, '' if name in ('gemm', 'native', 'sweep') else 'B')}/s"
-
-
-def duration(seconds: float) -> str:
-    """Three digits and a unit.
-
-    >>> duration(2.2519), duration(0.01499), duration(3.2e-6)
-    ('2.25 s', '15.0 ms', '3.20 µs')
-    """
-    for scale, unit in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= scale * 0.9995:
-            return f"{_three_digits(seconds / scale)} {unit}"
-    return f"{_three_digits(seconds * 1e6)} µs"
-
-
-def _three_digits(number: float) -> str:
-    """At least three digits, never an exponent.
-
-    >>> _three_digits(2.2519), _three_digits(14.99), _three_digits(1234.5)
-    ('2.25', '15.0', '1234')
-    """
-    return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f}"
-
-
-def terminal_width() -> int:
-    """The terminal's columns; where the output goes elsewhere, enough for everything."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 120

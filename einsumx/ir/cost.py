@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError
 from einsumx.ir.layout import contiguous, memory_order, reshaped
 from einsumx.ir.ops import (
     Cast,
@@ -29,13 +26,11 @@ from einsumx.ir.ops import (
     Zeros,
     sources,
 )
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 
-if TYPE_CHECKING:
-    from einsumx.adapters.base import Adapter
-
 __all__ = [
+    "Kernels",
     "OpCost",
     "PlanCost",
     "freed",
@@ -43,7 +38,7 @@ __all__ = [
     "last_uses",
     "layouts",
     "op_cost",
-    "plan_cost",
+    "program_cost",
     "result_strides",
     "returns_view",
     "slot_dtypes",
@@ -81,7 +76,7 @@ class PlanCost:
         copied: bytes written by copies and casts.
         input_bytes: of all operands; what repeats itself along an axis (stride 0) is stored once.
         output_bytes: of the result.
-        peak_bytes: the most bytes alive at once, as :attr:`einsumx.ir.program.Plan.peak_bytes` says.
+        peak_bytes: the most bytes alive at once, as :attr:`einsumx.Plan.peak_bytes` says.
     """
 
     ops: tuple[OpCost, ...]
@@ -92,28 +87,26 @@ class PlanCost:
     peak_bytes: int
 
 
-def plan_cost(plan: Plan, adapter: Adapter | None = None) -> PlanCost:
-    """The cost of a plan.
+class Kernels(Protocol):
+    """What costing a program asks of its framework; each adapter is one."""
+
+    def workspace(self, op: Op, operands: Sequence[Operand], /) -> int:
+        """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result."""
+
+
+def program_cost(plan: Program, kernels: Kernels | None) -> PlanCost:
+    """The cost of a program.
 
     Args:
         plan: lowered for a framework.
-        adapter: of that framework, which knows what its kernels take; by default the backend's of that name. Of a
-            backend that is not here, such as that of a plan which was stored elsewhere, nothing is known of it.
-
-    >>> import einsumx
-    >>> cost = plan_cost(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float64"))
-    >>> cost.multiply_adds, cost.copied, cost.peak_bytes
-    (24, 0, 208)
+        kernels: of that framework; None where they are not known, and are taken to need no memory of their own.
     """
-    if adapter is None:
-        with suppress(BackendError):
-            adapter = get_backend(plan.backend)
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
     lies = layouts(plan, shapes, types)
     costs = []
     for op in plan.ops:
-        workspace = adapter.workspace(op, [lies[slot] for slot in sources(op)]) if adapter else 0
+        workspace = kernels.workspace(op, [lies[slot] for slot in sources(op)]) if kernels else 0
         costs.append(op_cost(op, shapes, types[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in plan.operands)
     return PlanCost(
@@ -131,7 +124,7 @@ def _stored_bytes(operand: Operand) -> int:
     return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
 
 
-def slot_dtypes(plan: Plan) -> dict[int, str]:
+def slot_dtypes(plan: Program) -> dict[int, str]:
     """The dtype of every slot."""
     types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
@@ -139,7 +132,7 @@ def slot_dtypes(plan: Plan) -> dict[int, str]:
     return types
 
 
-def last_uses(plan: Plan) -> dict[int, list[int]]:
+def last_uses(plan: Program) -> dict[int, list[int]]:
     """By the slot that an op writes, the slots that nothing reads after that op (never the result's)."""
     last: dict[int, int] = {}
     for op in plan.ops:
@@ -152,7 +145,7 @@ def last_uses(plan: Plan) -> dict[int, list[int]]:
     return found
 
 
-def returns_view(plan: Plan) -> bool:
+def returns_view(plan: Program) -> bool:
     """Whether the result may be a view of an operand: nothing on the way to it makes a new array for sure."""
     slot = plan.result
     for op in reversed(plan.ops):
@@ -163,7 +156,7 @@ def returns_view(plan: Plan) -> bool:
     return True
 
 
-def layouts(plan: Plan, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
+def layouts(plan: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
     """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
     strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
@@ -171,7 +164,7 @@ def layouts(plan: Plan, shapes: Mapping[int, tuple[int, ...]], types: Mapping[in
     return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
 
 
-def result_strides(plan: Plan) -> tuple[int, ...]:
+def result_strides(plan: Program) -> tuple[int, ...]:
     """Where the elements of a plan's result lie."""
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     return layouts(plan, shapes, slot_dtypes(plan))[plan.result].strides or contiguous(plan.shape)
@@ -228,7 +221,7 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
             return OpCost(prod(sizes.values()) * max(len(terms) - 1, 1), 0, nbytes, workspace, shape, dtype)
 
 
-def in_use(plan: Plan, costs: Sequence[OpCost]) -> Iterator[int]:
+def in_use(plan: Program, costs: Sequence[OpCost]) -> Iterator[int]:
     """When each op has run, the bytes of memory that ops have made and that is in use."""
     there: dict[int, int] = {}
     total = 0
@@ -239,7 +232,7 @@ def in_use(plan: Plan, costs: Sequence[OpCost]) -> Iterator[int]:
         total -= sum(there.pop(slot, 0) for slot in gone)
 
 
-def freed(plan: Plan, makes: Sequence[bool]) -> Iterator[list[int]]:
+def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
     """After each op, the slots whose memory is let go; a view keeps alive what it looks at.
 
     Args:
@@ -262,6 +255,6 @@ def freed(plan: Plan, makes: Sequence[bool]) -> Iterator[list[int]]:
         yield gone
 
 
-def _peak(plan: Plan, costs: list[OpCost]) -> int:
+def _peak(plan: Program, costs: list[OpCost]) -> int:
     """The most bytes of memory made by ops that are alive at once."""
     return max((there + cost.workspace for there, cost in zip(in_use(plan, costs), costs)), default=0)

@@ -1,4 +1,4 @@
-"""``check_plan``: a plan from outside is replayed on labels, and refused if its ops do not compute its equation.
+"""``check_meaning``: a plan from outside is replayed on labels, and refused if its ops do not compute its equation.
 
 The replay knows each axis of each slot by the labels that it runs over, and keeps one invariant: for any values of the
 labels, a slot holds the product of the operands that went into it, summed over the labels that were summed on the way.
@@ -9,20 +9,16 @@ any other operand needs it. Each operand goes into the result exactly once becau
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import TypeAlias
 
-from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
-from einsumx.errors import BackendError, EinsumxError, excerpt, shown
+from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.bind import SizedEquation, bind, label_names
-from einsumx.ir.cost import layouts, slot_dtypes
-from einsumx.ir.layout import contiguous, reshaped
+from einsumx.ir.layout import contiguous
 from einsumx.ir.ops import (
     Cast,
     Copy,
@@ -41,11 +37,11 @@ from einsumx.ir.ops import (
     sources,
 )
 from einsumx.ir.parse import parse_text
-from einsumx.ir.program import Operand, Path, Plan
+from einsumx.ir.program import Path, Program
 from einsumx.ir.strict import MOST_AXES, PLAN
-from einsumx.ir.verify import between, replay, verify
+from einsumx.ir.verify import between, verify
 
-__all__ = ["check_fields", "check_fits", "check_meaning", "check_plan"]
+__all__ = ["check_fields", "check_meaning"]
 
 Axis: TypeAlias = tuple[int, ...]
 """The labels that an axis runs over, none of them of size 1.
@@ -62,73 +58,7 @@ class _Refusal(Exception):  # noqa: N818  check_meaning raises the error, which 
     """Why a plan does not compute its equation."""
 
 
-def check_plan(plan: Plan) -> None:
-    """Check a plan that may come from anywhere: its fields, and that it computes its equation.
-
-    The planner's own plans are not checked when they are made; they are when they are called or stored and read.
-
-    Raises:
-        EinsumxError: a field has a value that it must not have, or the ops do not compute the equation.
-    """
-    check_fields(plan)
-    check_meaning(plan)
-
-
-def check_fits(plan: Plan, traits: Traits) -> None:
-    """Check that the backend of a plan that may come from anywhere has what its ops ask for.
-
-    An adapter does not look at what its traits rule out, such as the flags of a product.
-
-    Raises:
-        EinsumxError: it has not.
-    """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    lies = layouts(plan, shapes, slot_dtypes(plan))
-    for op in plan.ops:
-        if not _fits(op, [lies[slot] for slot in sources(op)], traits):
-            raise EinsumxError(f"{plan.backend} cannot run {_said(op)}, an op of this plan; make the plan again")
-
-
-def _fits(op: Op, read: Sequence[Operand], traits: Traits) -> bool:
-    """Whether a backend with these traits runs an op, and takes for a view what the plan takes for one."""
-    shapes, dtype, strides = [each.shape for each in read], read[0].dtype, read[0].strides
-    match op:
-        case Expand() | First():
-            return traits.strided
-        case Reshape():
-            return strides is None or not traits.strided or reshaped(shapes[0], strides, op.shape) is not None
-        case Transpose():
-            most = traits.max_transpose_axes
-            return bool(op.reason) != traits.strided and (most is None or len(op.axes) <= most)
-        case Diagonal():
-            return bool(op.reason) != traits.strided
-        case Sum():
-            return traits.max_sum_axes is None or len(shapes[0]) <= traits.max_sum_axes
-        case Matmul():
-            batch = max(map(len, shapes)) - 2 - op.inner_batch
-            asks_flags = op.transpose_lhs or op.transpose_rhs
-            return (
-                dtype in traits.matmul_dtypes
-                and (traits.transpose_flags or not asks_flags)
-                and (traits.inner_batch or not op.inner_batch)
-                and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
-                and (traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
-                and (traits.batch_strides or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
-            )
-        case Native():
-            labels = set(op.equation) - set(",->")
-            return (
-                dtype in traits.native_dtypes
-                and len(labels) <= traits.native_max_labels
-                and (len(op.operands) <= max(traits.native_max_operands, 2))
-            )
-        case Scale():
-            return traits.strided and dtype not in ("bool", *dict(traits.widen))
-        case Copy() | Cast() | Multiply() | Zeros():
-            return True
-
-
-def check_fields(plan: Plan) -> None:
+def check_fields(plan: Program) -> None:
     """Check that each field of a plan, its operands and its ops has the type that it declares.
 
     Raises:
@@ -140,10 +70,15 @@ def check_fields(plan: Plan) -> None:
         raise EinsumxError(f"a field of this plan has the wrong type or value: {error}") from None
 
 
-def check_meaning(plan: Plan) -> None:
+def check_meaning(plan: Program, computed_in: Collection[str] = ()) -> None:
     """Check that the ops of a plan, whose fields are right, compute its equation in the dtype of its result.
 
     The time that this takes is in proportion to the number of ops.
+
+    Args:
+        plan: from anywhere.
+        computed_in: dtypes in which its backend computes what has the dtype of its result, besides those in which this
+            gives the same on any.
 
     Raises:
         EinsumxError: they do not, or slots, shapes or the path contradict each other.
@@ -167,7 +102,7 @@ def check_meaning(plan: Plan) -> None:
         _check_sizes(plan, slots)
         _check_path(plan.path, len(shapes))
         _check_reads(plan)
-        _check_dtypes(plan)
+        _check_dtypes(plan, computed_in)
         if 0 in equation.sizes:
             _check_empty(plan, slots)
         else:
@@ -176,14 +111,14 @@ def check_meaning(plan: Plan) -> None:
         raise EinsumxError(f"the ops of this plan do not compute {excerpt(plan.equation)}: {refusal}") from None
 
 
-def _check_terms(plan: Plan) -> None:
+def _check_terms(plan: Program) -> None:
     """No subscript has more labels than an array has axes."""
     for equation in (plan.equation, *(op.equation for op in plan.ops if isinstance(op, Native))):
         if max(map(len, equation.replace("->", ",").split(","))) > MOST_AXES:
             raise _Refusal(f"a subscript has more labels than the {MOST_AXES} axes that an array may have")
 
 
-def _check_sizes(plan: Plan, shapes: Mapping[int, Sequence[int]]) -> None:
+def _check_sizes(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
     """No array, and nothing that the framework's own einsum loops over, is too large to be counted."""
     spans = list(shapes.items())
     for op in plan.ops:
@@ -206,7 +141,7 @@ def _check_path(path: Path, count: int) -> None:
         raise _Refusal(f"the path leaves {count} terms")
 
 
-def _check_reads(plan: Plan) -> None:
+def _check_reads(plan: Program) -> None:
     """Each slot but the result's is read once, so that each operand is in the result once."""
     reads = Counter(chain.from_iterable(map(sources, plan.ops)))
     for slot in chain(range(len(plan.operands)), (op.out for op in plan.ops)):
@@ -217,9 +152,9 @@ def _check_reads(plan: Plan) -> None:
 # -- dtypes ---------------------------------------------------------------------------------------------------------
 
 
-def _check_dtypes(plan: Plan) -> None:
+def _check_dtypes(plan: Program, computed_in: Collection[str]) -> None:
     """Operands are cast to the dtype of the result, or to a wider one, and arithmetic is in these."""
-    wider = _wider(plan)
+    wider = {*_wider(plan.dtype), *computed_in}
     # Integers and bools are cast to their own dtype before: in a wider one, another operand has other values.
     found = {slot: (operand.dtype, kind(plan.dtype) not in "fc") for slot, operand in enumerate(plan.operands)}
     for op in plan.ops:
@@ -242,28 +177,23 @@ def _check_dtypes(plan: Plan) -> None:
         raise _Refusal(f"they give {found[plan.result][0]}, but the result should be {plan.dtype}")
 
 
-def _wider(plan: Plan) -> set[str]:
+def _wider(dtype: str) -> set[str]:
     """The dtypes that intermediates may have so that a cast to the result's dtype gives the same."""
-    dtype = plan.dtype
     match kind(dtype):
         case "f" | "c" as own:
-            found = {name for name in NAMED if kind(name) == own and can_cast(dtype, name)}
+            return {name for name in NAMED if kind(name) == own and can_cast(dtype, name)}
         case "b":  # a sum of products of zeros and ones, of which only the sign is asked
-            found = {"float32", "float64"}
+            return {"float32", "float64"}
         case "i" | "u":  # both wrap, and the lower bits are the same
-            found = {name for name in NAMED if kind(name) in "iu" and itemsize(name) >= itemsize(dtype)}
+            return {name for name in NAMED if kind(name) in "iu" and itemsize(name) >= itemsize(dtype)}
         case _:
-            found = set()
-    with suppress(BackendError):  # a plan may be for a backend that is not here
-        traits = get_backend(plan.backend).traits(plan.device)
-        found |= {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == dtype}
-    return found - {dtype}
+            return set()
 
 
 # -- arrays without elements ----------------------------------------------------------------------------------------
 
 
-def _check_empty(plan: Plan, shapes: Mapping[int, Sequence[int]]) -> None:
+def _check_empty(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
     """A label has size 0: the result has no elements, or each is a sum over nothing.
 
     Such a sum is 0, and stays that as long as it is not multiplied, as by infinity.
@@ -298,7 +228,7 @@ class _Value:
 class _Replay:
     """The labels of every slot, for an equation whose labels have no size 0."""
 
-    def __init__(self, plan: Plan, equation: SizedEquation) -> None:
+    def __init__(self, plan: Program, equation: SizedEquation) -> None:
         self._plan, self._equation, self._sizes = plan, equation, equation.sizes
         self._kept, self._summed = frozenset(equation.output), set[int]()
         self._count = 1  # of equal terms that are summed, all ops together

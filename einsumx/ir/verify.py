@@ -28,7 +28,7 @@ from einsumx.ir.ops import (
 )
 
 if TYPE_CHECKING:
-    from einsumx.ir.program import Plan
+    from einsumx.ir.program import Program
 
 __all__ = ["between", "replay", "result_shape", "verify"]
 
@@ -37,7 +37,7 @@ Shape = tuple[int, ...]
 _Axis = TypeVar("_Axis")
 
 
-def verify(plan: Plan) -> dict[int, Shape]:
+def verify(plan: Program) -> dict[int, Shape]:
     """Check slots and shapes of every op, and the result's; returns the shape of every slot.
 
     What comes from outside is checked by :func:`einsumx.ir.meaning.check_plan`.

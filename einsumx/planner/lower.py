@@ -23,7 +23,7 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.program import Operand, Path, Plan
+from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Labels, Term
@@ -43,7 +43,7 @@ def lower(
     traits: Traits,
     dtype: str,
     device: str = "",
-) -> Plan:
+) -> Program:
     """Write a contraction as array calls, and check them by replaying their shapes.
 
     Args:
@@ -65,7 +65,7 @@ def lower(
             builder = Builder(equation.sizes, traits, len(operands))
             result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
             ops = tuple(builder.ops)
-    plan = Plan(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
+    plan = Program(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
     verify(plan)
     return plan
 

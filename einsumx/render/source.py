@@ -17,10 +17,10 @@ from einsumx.adapters.dialect import Spelling, Value, numbers
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, visible
 from einsumx.ir.cost import returns_view, slot_dtypes
-from einsumx.ir.meaning import check_fits, check_plan
 from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Op, Reshape, Transpose, sources
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
+from einsumx.runtime.checks import check_fits, check_plan
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
@@ -34,7 +34,7 @@ _LARGE = 1 << 20
 """Bytes from which an intermediate is let go as soon as nothing reads it any more, in a statement of its own."""
 
 
-def plan_source(plan: Plan, adapter: Adapter, name: str = "contraction") -> str:
+def plan_source(plan: Program, adapter: Adapter, name: str = "contraction") -> str:
     """The code of a function that does what ``plan`` does.
 
     Args:
@@ -89,7 +89,7 @@ class _Function:
     """The statements of a function: one call that works in each, with the views around it."""
 
     def __init__(
-        self, plan: Plan, spelling: Spelling, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
+        self, plan: Program, spelling: Spelling, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
     ) -> None:
         self._plan, self._spelling, self._shapes = plan, spelling, shapes
         self._dtypes = slot_dtypes(plan)
@@ -191,7 +191,7 @@ def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
 # -- lines ------------------------------------------------------------------------------------------------------
 
 
-def _docstring(plan: Plan, names: Sequence[str]) -> list[str]:
+def _docstring(plan: Program, names: Sequence[str]) -> list[str]:
     """The equation, and what the function takes and gives."""
     equation = plan.equation
     width = _COLUMNS - 2 * _INDENT

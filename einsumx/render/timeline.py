@@ -12,15 +12,16 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import BlockedPlan
 from einsumx.blocked.cost import Cost, Step
 from einsumx.blocked.estimate import axis_labels
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import Bodies, Work
 from einsumx.blocked.stages import Stage
+from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.cost import OpCost, PlanCost, in_use, plan_cost
+from einsumx.ir.cost import Kernels, OpCost, PlanCost, in_use, program_cost
 from einsumx.ir.meaning import check_fields
 from einsumx.ir.ops import (
     Cast,
@@ -40,8 +41,8 @@ from einsumx.ir.ops import (
     renamed,
     sources,
 )
-from einsumx.ir.program import Plan
-from einsumx.ir.text import call_text, duration, quantity, remark_text, stage_lines, summary
+from einsumx.ir.program import Program
+from einsumx.ir.text import call_text, duration, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
 
@@ -121,24 +122,28 @@ class Timeline:
 # -- a plan -----------------------------------------------------------------------------------------------------
 
 
-def plan_timeline(plan: Plan) -> Timeline:
+def plan_timeline(plan: Program, kernels: Kernels | None) -> Timeline:
     """A plan as rows; each operand stands before the first op that reads it.
 
+    Args:
+        plan: lowered for a framework.
+        kernels: of that framework; None where they are not known.
+
     >>> import einsumx
-    >>> found = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"))
+    >>> found = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
     >>> [(row.kind, row.call) for row in found.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
     check_fields(plan)
-    cost = plan_cost(plan)
+    cost = program_cost(plan, kernels)
     facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
     rows = tuple(_plan_rows(plan, cost, _labels(plan)))
     return Timeline(
-        visible(plan.equation), (_where(plan), *facts), str(plan), rows, (), cost.input_bytes, "operands", 0
+        visible(plan.equation), (_where(plan), *facts), plan_text(plan, cost), rows, (), cost.input_bytes, "operands", 0
     )
 
 
-def _where(plan: Plan | BlockedPlan) -> str:
+def _where(plan: Program | BlockedProgram) -> str:
     return f"{plan.dtype} on {plan.backend}" + (f" ({plan.device})" if plan.device else "")
 
 
@@ -167,7 +172,7 @@ class _Labels:
         return tuple(((label,), self.sizes[label]) for label in dict.fromkeys(read) if label not in kept)
 
 
-def _labels(plan: Plan) -> _Labels:
+def _labels(plan: Program) -> _Labels:
     """The labels of a plan's slots; none where its equation does not fit them, as that of a stored plan may not."""
     try:
         equation = sized_equation(plan.equation, [operand.shape for operand in plan.operands])
@@ -189,7 +194,7 @@ def _named(axes: Mapping[int, tuple[tuple[int, ...], ...]], names: Sequence[str]
     return {slot: tuple(tuple(names[label] for label in axis) for axis in shape) for slot, shape in axes.items()}
 
 
-def _plan_rows(plan: Plan, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
+def _plan_rows(plan: Program, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
     waiting = dict(enumerate(plan.operands))
     left = band = 0
 
@@ -235,7 +240,7 @@ def _amount(shape: Sequence[int], dtype: str) -> str:
     return f"{quantity(prod(shape) * itemsize(dtype), 'B')} {dtype}"
 
 
-def _moments(plan: Plan, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
+def _moments(plan: Program, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
     """Each op with its cost, the bytes of what ops have made while it runs, and the same before it."""
     for op, cost, now in zip(plan.ops, costs, in_use(plan, costs)):
         yield op, cost, now + cost.workspace, now - cost.allocated
@@ -274,7 +279,7 @@ def _kind(op: Op, cost: OpCost) -> Kind:
 # -- a contraction in blocks ------------------------------------------------------------------------------------
 
 
-def blocked_timeline(plan: BlockedPlan) -> Timeline:
+def blocked_timeline(plan: BlockedProgram) -> Timeline:
     """A contraction in blocks as rows: what is done for the largest block, and how often.
 
     >>> import einsumx
@@ -299,7 +304,7 @@ def blocked_timeline(plan: BlockedPlan) -> Timeline:
     return Timeline(
         visible(plan.equation.text),
         facts,
-        str(plan),
+        blocked_text(plan),
         tuple(walk.rows),
         tuple(f"{equation}  {remark}" for equation, remark in stages),
         walk.base,
@@ -320,7 +325,7 @@ class _Walk:
         base: bytes that are there all the time.
     """
 
-    def __init__(self, plan: BlockedPlan) -> None:
+    def __init__(self, plan: BlockedProgram) -> None:
         adapter = get_backend(plan.backend)
         traits = calibrated(adapter, plan.device)
         equation, cut, landing = plan.equation, plan.blocking, plan.landing
@@ -389,7 +394,7 @@ class _Walk:
             dict(zip(self.names, self._sizes)),
         )
         times, there = self._times(stage.inside), there + total
-        cost = plan_cost(plan)
+        cost = program_cost(plan, self._bodies.adapter)
         for op, entry, held, _ in _moments(plan, cost.ops):
             numbers[op.out] = self._number()
             row = _op_row(op, entry, labels, there + held, times, self._band)

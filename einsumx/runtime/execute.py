@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from types import CodeType
 from typing import Any
+from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op, sources
-from einsumx.ir.program import Plan
+from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 
 __all__ = ["executable"]
 
 
-def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
     """A function that runs ``plan`` on operands which fit it; it checks nothing.
 
     Args:
@@ -46,7 +49,7 @@ def executable(plan: Plan, adapter: Adapter, constants: Mapping[int, Array] | No
 
 
 def _fold(
-    plan: Plan, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
+    plan: Program, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
 ) -> tuple[list[Op], dict[int, Array]]:
     """The ops that are left, and by slot what they read of that which depends on constants alone."""
     ready = set(constants)
@@ -97,6 +100,9 @@ def _function(
     return run
 
 
+_numbers = count()
+
+
 def _named(letter: str, slot: int) -> str:
     """A variable of the code; nothing but a number gets into its name."""
     if type(slot) is not int:
@@ -106,5 +112,13 @@ def _named(letter: str, slot: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str) -> CodeType:
-    """Plans that differ only in shapes and kernels share their code."""
-    return compile(source, "<einsumx plan>", "exec")
+    """The code of a text that defines one function; plans that differ only in shapes and kernels share it.
+
+    As long as there is such a function, tracebacks, profilers and debuggers find its lines in ``linecache``.
+    """
+    name = f"<einsumx plan {next(_numbers)}>"
+    code = compile(source, name, "exec")
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    (function,) = (value for value in code.co_consts if isinstance(value, CodeType))
+    finalize(function, linecache.cache.pop, name, None).atexit = False
+    return code

@@ -20,15 +20,17 @@ from einsumx.errors import BackendError, EquationError, SizeError, SublistError,
 from einsumx.ir.bind import SizedEquation, bind
 from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import contiguous
-from einsumx.ir.meaning import check_fields, check_fits, check_plan
+from einsumx.ir.meaning import check_fields
 from einsumx.ir.parse import Equation, misread, parse_sublists, parse_text
-from einsumx.ir.program import Operand, Plan
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import tell_plan
 from einsumx.planner.lower import lower
 from einsumx.planner.path import find_path
 from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
+from einsumx.runtime.stored import read_whole
 
 __all__ = [
     "Options",
@@ -68,7 +70,7 @@ DEFAULT = Options()
 class Prepared:
     """A plan with the function that runs it on fitting operands."""
 
-    plan: Plan
+    plan: Program
     run: Run
 
 
@@ -166,8 +168,6 @@ def _read(operands: Mapping[int, Any], wanted: Adapter | None) -> tuple[Adapter 
     Raises:
         BackendError: none is stored, and they belong to no backend or to two; or they are not NumPy's.
     """
-    from einsumx.streaming.readers import read_whole
-
     stored = {number: operand for number, operand in operands.items() if is_stored(operand)}
     others = {number: type(operand) for number, operand in operands.items() if number not in stored}
     adapter, _ = backend_of(tuple([others.get(number, list) for number in range(max(operands) + 1)]))
@@ -276,7 +276,9 @@ def _by_layout(
     return Prepared(plan, executable(plan, adapter))
 
 
-def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options) -> Plan:
+def make_plan(
+    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
+) -> Program:
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
     sized = _sized(written, tuple(operand.shape for operand in operands))
     dtype = result_dtype(adapter, operands, options)
@@ -293,7 +295,7 @@ def make_plan(adapter: Adapter, written: Written, operands: tuple[Operand, ...],
         dtype=dtype,
         device=device,
     )
-    tell_plan(plan)
+    tell_plan(plan, adapter)
     return plan
 
 
@@ -339,14 +341,14 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     return dtype
 
 
-def retarget(plan: Plan, backend: str, device: str = "") -> Plan:
+def retarget(plan: Program, backend: str, device: str = "") -> Program:
     """The contraction of ``plan`` along its path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in plan.operands)
     options = Options(plan.dtype, "unsafe", plan.path)
     return make_plan(get_backend(backend), plan.equation, operands, device, options)
 
 
-def run_plan(plan: Plan, operands: Sequence[Any]) -> Array:
+def run_program(plan: Program, operands: Sequence[Any]) -> Array:
     """Run a plan on its own framework's arrays; retargeted on those of another, or that repeat themselves less.
 
     Raises:
@@ -389,7 +391,7 @@ def _repeats(found: Operand, planned: Operand) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _executable(plan: Plan, adapter: Adapter, device: str, is_for_these: bool) -> Run:
+def _executable(plan: Program, adapter: Adapter, device: str, is_for_these: bool) -> Run:
     check_plan(plan)
     if is_for_these:
         check_fits(plan, adapter.traits(plan.device))

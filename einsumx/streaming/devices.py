@@ -14,13 +14,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Box, Place, Read, compute, contracting
+from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import shown
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Progress
 from einsumx.streaming.readers import Source
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.tasks import Piece, pieces_for, terms_of
+from einsumx.streaming.walk import Blocks, Box, Place, Read, compute, contracting
 
 __all__ = ["Devices", "find_devices"]
 
@@ -128,7 +129,7 @@ class _Lane:
 
     def __init__(
         self,
-        plan: BlockedPlan,
+        plan: BlockedProgram,
         adapter: Adapter,
         device: str,
         sources: Sequence[Source],

@@ -19,16 +19,17 @@ from uuid import uuid4
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
-from einsumx.blocked.blocked_plan import Place
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, shown
+from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.progress import Progress
-from einsumx.streaming.readers import Source, host_array, is_host_array
+from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.shared_operands import Lender, Lent, file_of
-from einsumx.streaming.tasks import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
-from einsumx.streaming.worker import Job, compute_piece
+from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
+from einsumx.streaming.walk import Place
+from einsumx.streaming.worker import compute_piece
 
 __all__ = ["Crew"]
 

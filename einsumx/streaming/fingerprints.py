@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.blocked_plan import Box
 from einsumx.dtypes import itemsize
 from einsumx.streaming.array_files import all_files, backing
 from einsumx.streaming.readers import Source
+from einsumx.streaming.walk import Box
 
 __all__ = ["digest", "fingerprint", "parts_of_box"]
 

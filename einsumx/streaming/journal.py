@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from einsumx.blocked.blocked_plan import BlockedPlan
+from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import JournalError, excerpt, shown
 from einsumx.runtime import files
 
@@ -46,7 +46,7 @@ class Journal:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], plan: BlockedPlan, operands: list[dict[str, Any]], out: str
+        self, path: str | os.PathLike[str], plan: BlockedProgram, operands: list[dict[str, Any]], out: str
     ) -> None:
         self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
@@ -206,7 +206,7 @@ class Journal:
         return JournalError(f"{self._name} is damaged: {what}; remove the file to start anew")
 
 
-def _identity(plan: BlockedPlan, operands: list[dict[str, Any]]) -> dict[str, Any]:
+def _identity(plan: BlockedProgram, operands: list[dict[str, Any]]) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped."""
     return {
         "equation": plan.equation.text,

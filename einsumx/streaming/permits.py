@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from einsumx.blocked.blocked_plan import BlockedPlan
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.runtime import files
 from einsumx.streaming.array_files import folder_of, grain, mapped_file
@@ -44,7 +44,7 @@ class Place:
     apart: bool
 
 
-def place(out: Any, plan: BlockedPlan) -> Place | None:
+def place(out: Any, plan: BlockedProgram) -> Place | None:
     """Where a result lies, if other processes can write blocks of it; else None."""
     status = mapped_file(out)
     if status is not None:
@@ -62,7 +62,7 @@ def place(out: Any, plan: BlockedPlan) -> Place | None:
     return Place(Pickled(out), (str(folder / names[0]), status.st_dev, status.st_ino), apart)
 
 
-def _is_apart(plan: BlockedPlan, chunk: Sequence[int]) -> bool:
+def _is_apart(plan: BlockedProgram, chunk: Sequence[int]) -> bool:
     """Whether no chunk has elements of two blocks."""
     sizes, counts = plan.equation.sizes, plan.blocking.counts
     cuts = [ranges(sizes[label], counts[label]) for label in plan.blocking.root.output]

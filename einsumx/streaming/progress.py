@@ -11,12 +11,13 @@ from logging import INFO
 from math import prod
 from typing import Any, TypeAlias, cast
 
-from einsumx.blocked.blocked_plan import BlockedPlan, Box
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.errors import BackendError, shown
 from einsumx.log import log
 from einsumx.scalars import as_python
 from einsumx.streaming.journal import Journal
+from einsumx.streaming.walk import Box
 from einsumx.streaming.writers import Target
 
 __all__ = ["Ledger", "Progress", "as_progress", "reported"]
@@ -104,7 +105,7 @@ class Ledger:
         journal: where the blocks that are done are written down; None where they are not.
     """
 
-    def __init__(self, plan: BlockedPlan, journal: Journal | None) -> None:
+    def __init__(self, plan: BlockedProgram, journal: Journal | None) -> None:
         sizes, counts, root = plan.equation.sizes, plan.blocking.counts, plan.blocking.root
         self._cuts = [(root.output.index(label), ranges(sizes[label], counts[label])) for label in root.nest]
         self._shape = plan.shape

@@ -14,14 +14,14 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.adapters.staging import Ring
-from einsumx.blocked.blocked_plan import Box
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, SizeError
-from einsumx.ir.bind import known_sizes
+from einsumx.errors import BackendError
 from einsumx.ir.program import Operand
 from einsumx.runtime.prepare import arrays_of, one_device
+from einsumx.runtime.stored import host_array, stored_operand
+from einsumx.streaming.walk import Box
 
-__all__ = ["Source", "framework_of", "host_array", "is_host_array", "mapping", "read_whole", "sources", "unread"]
+__all__ = ["Source", "framework_of", "is_host_array", "mapping", "sources"]
 
 
 _FROM_FILES = 1e9
@@ -188,19 +188,6 @@ class _OfAnother:
         return self._owner.to_numpy(self._array)
 
 
-def host_array(block: Any) -> Any:
-    """What was read, as a plain NumPy array in the byte order of the machine.
-
-    Raises:
-        BackendError: it has masked elements, which would be lost.
-    """
-    np = get_backend("numpy").xp
-    if isinstance(block, np.ma.MaskedArray) and block.mask.any():
-        raise BackendError("a block that was read has masked elements, which einsum would not leave out; fill them")
-    found = np.asarray(block)
-    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
-
-
 def is_host_array(array: Any) -> bool:
     """Whether it is a NumPy array, a memory map among them, or a scalar of NumPy's."""
     found = owner(array)
@@ -235,26 +222,6 @@ def _kind_that_computes(number: int, array: Any) -> type:
         raise BackendError(f"operand {number}: {error}") from error
 
 
-def read_whole(number: int, array: Any) -> Any:
-    """Operand ``number``, which is stored, as a NumPy array.
-
-    Raises:
-        BackendError: it cannot be read.
-    """
-    described = _described(number, array, get_backend("numpy"))
-    return host_array(array[tuple(slice(0, size) for size in described.shape)])
-
-
-def unread(number: int, array: Any) -> Any:
-    """A NumPy array with the shape and dtype of operand ``number``, which is stored, and with any elements.
-
-    Raises:
-        BackendError: it cannot be read.
-    """
-    described = _described(number, array, get_backend("numpy"))
-    return get_backend("numpy").empty(described.shape, described.dtype, "")
-
-
 def sources(
     arrays: Sequence[Any], adapter: Adapter, device: str, *, as_copies: bool = False
 ) -> tuple[list[Source], str]:
@@ -283,7 +250,7 @@ def sources(
 def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None) -> Source:
     theirs = owner(array)
     if theirs is None:
-        return _OnHost(array, _described(number, array, adapter), adapter, device, ring)
+        return _OnHost(array, stored_operand(number, array, adapter), adapter, device, ring)
     if theirs is not adapter and theirs.needs_gradient(array):
         raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
     if theirs is adapter:
@@ -299,37 +266,14 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
         if shared is not None:
             is_mapped = mapping(array) is not None
             return _Mapped(shared, adapter, array) if is_mapped else _OnDevice(shared, adapter)
-        return _OnHost(array, _described(number, array, adapter), adapter, device, ring)
+        return _OnHost(array, stored_operand(number, array, adapter), adapter, device, ring)
     if not _is_host(theirs.device(array)):
         raise BackendError(
             f"operand {number} lies on {theirs.device(array)}, but {adapter.name} computes on {device or 'the host'}; "
             "move it there or to the host first"
         )
     stored = _OfAnother(array, theirs)
-    return _OnHost(stored, _described(number, stored, adapter), adapter, device, ring)
-
-
-def _described(number: int, array: Any, adapter: Adapter) -> Operand:
-    """What the planner needs to know of something stored; an empty part of it is read, to see that it can be."""
-    numpy = get_backend("numpy")
-    name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
-    try:
-        shape = known_sizes(array.shape)
-        dtype = numpy.dtype_name(array.dtype)
-        adapter.dtype(dtype)
-    except SizeError as error:
-        raise SizeError(f"{name} {error}") from None
-    except (BackendError, TypeError, ValueError) as error:
-        raise BackendError(f"{name} cannot be read: {error}") from error
-    try:
-        empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
-    except OSError:  # of a file, which no conversion mends
-        raise
-    except Exception as error:
-        raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
-    if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
-        raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
-    return Operand(shape, dtype)
+    return _OnHost(stored, stored_operand(number, stored, adapter), adapter, device, ring)
 
 
 def _is_numpys(array: Array, adapter: Adapter) -> bool:

@@ -13,15 +13,15 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, owner
-from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Place, compute, contracting
 from einsumx.blocked.derivatives import Passes
-from einsumx.blocked.plan import MemoryLimit, blocked_plan, in_units, limit_bytes, too_small
+from einsumx.blocked.plan import MemoryLimit, blocked_program, in_units, limit_bytes, too_small
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
+from einsumx.blocked.text import tell_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
-from einsumx.ir.text import tell_blocks
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import (
@@ -43,9 +43,10 @@ from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, Progress, reported
 from einsumx.streaming.readers import Source, framework_of, sources
 from einsumx.streaming.scheduler import Values, Work
+from einsumx.streaming.walk import Blocks, Place, compute, contracting
 from einsumx.streaming.writers import Target, landing, target
 
-__all__ = ["Limited", "plan_within", "run_blocks", "run_plan"]
+__all__ = ["Limited", "plan_within", "run_blocked", "run_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Limited:
         passes: the backward passes; None where the framework records nothing.
     """
 
-    plan: BlockedPlan
+    plan: BlockedProgram
     adapter: Adapter
     sources: tuple[Source, ...]
     target: Target
@@ -143,7 +144,7 @@ def plan_within(
         passes = _passes(adapter, sized, operands, read, device, computing, limit_in_bytes, numbers)
     least = 0 if passes is None else passes.smallest()
     try:
-        plan = blocked_plan(
+        plan = blocked_program(
             adapter,
             written,
             described,
@@ -212,7 +213,7 @@ def _passes(
     )
 
 
-def run_plan(plan: BlockedPlan, given: Sequence[Any], out: Any = None) -> Array:
+def run_blocked(plan: BlockedProgram, given: Sequence[Any], out: Any = None) -> Array:
     """Run a blocked plan as it is.
 
     Raises:

@@ -12,12 +12,13 @@ from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Box, Place, compute, contracting
+from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BlockError, excerpt
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.progress import Progress, reported
 from einsumx.streaming.readers import Source
 from einsumx.streaming.tasks import Piece, pieces_for, terms_of
+from einsumx.streaming.walk import Blocks, Box, Place, compute, contracting
 from einsumx.streaming.writers import Target
 
 __all__ = ["Hands", "Values", "Work"]
@@ -41,7 +42,7 @@ class Work:
         target: where the result goes.
     """
 
-    plan: BlockedPlan
+    plan: BlockedProgram
     adapter: Adapter
     operands: Sequence[Source]
     room: int

@@ -6,16 +6,11 @@ checked here is that a caller of another version, or a damaged message, gives an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from einsumx.blocked.blocked_plan import BlockedPlan
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.strict import PLAN
-from einsumx.streaming.tasks import Piece, terms_of
-
-if TYPE_CHECKING:
-    from einsumx.streaming.worker import Job
+from einsumx.streaming.tasks import Job, Piece, terms_of
 
 __all__ = ["check_job", "check_piece"]
 
@@ -29,7 +24,7 @@ def check_job(job: Job) -> None:
         EinsumxError: it has not.
     """
     plan = job.plan
-    if type(plan) is not BlockedPlan or type(job.lent) is not tuple or len(job.lent) != len(plan.operands):
+    if type(plan) is not BlockedProgram or type(job.lent) is not tuple or len(job.lent) != len(plan.operands):
         raise EinsumxError(f"a worker received something that is not a contraction; {_SAME}")
     _check_types(plan)
     equation, cut = plan.equation, plan.blocking
@@ -46,7 +41,7 @@ def check_job(job: Job) -> None:
         raise EinsumxError(f"a worker received a plan that contradicts itself; {_SAME}\n  {excerpt(equation.text)}")
 
 
-def check_piece(plan: BlockedPlan, piece: Piece) -> None:
+def check_piece(plan: BlockedProgram, piece: Piece) -> None:
     """Check that a piece is one of the contraction.
 
     Raises:
@@ -63,7 +58,7 @@ def check_piece(plan: BlockedPlan, piece: Piece) -> None:
         raise EinsumxError(f"a worker received a piece that is not part of the plan\n  {excerpt(plan.equation.text)}")
 
 
-def _check_types(value: BlockedPlan | Piece) -> None:
+def _check_types(value: BlockedProgram | Piece) -> None:
     try:
         PLAN.check(value)
     except ValueError as error:

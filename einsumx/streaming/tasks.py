@@ -12,11 +12,30 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from einsumx.blocked.blocked_plan import BlockedPlan, Blocks, Box, Place
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.dtypes import itemsize
+from einsumx.streaming.shared_operands import Lent
+from einsumx.streaming.walk import Blocks, Box, Place
 
-__all__ = ["Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
+__all__ = ["Job", "Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all pieces of one contraction share, as workers get it.
+
+    Attributes:
+        token: names the contraction.
+        plan: how it is cut.
+        lent: the operands; None for those of which a piece brings the blocks.
+        workers: how many compute at the same time, and share the cores of their machine.
+    """
+
+    token: str
+    plan: BlockedProgram
+    lent: tuple[Lent | None, ...]
+    workers: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,30 +65,30 @@ def part_of(number: int, box: Box) -> Part:
     return number, tuple((axis.start, axis.stop) for axis in box)
 
 
-def parts_of(plan: BlockedPlan, piece: Piece) -> list[Part]:
+def parts_of(plan: BlockedProgram, piece: Piece) -> list[Part]:
     """The blocks of operands that a piece needs, each once."""
     steps = Blocks.outline(plan).value(piece.place, piece.start, piece.stop)
     return list(dict.fromkeys(part_of(number, box) for number, box in steps))
 
 
-def terms_of(plan: BlockedPlan) -> int:
+def terms_of(plan: BlockedProgram) -> int:
     """How many terms each block of the result is the sum of."""
     return prod(plan.blocking.counts[label] for label in plan.blocking.root.loops)
 
 
-def block_bytes(plan: BlockedPlan) -> int:
+def block_bytes(plan: BlockedProgram) -> int:
     """Bytes of the largest block of the result, as it is computed."""
     sizes, counts = plan.equation.sizes, plan.blocking.counts
     elements = prod(-(-sizes[label] // counts[label]) for label in plan.blocking.root.output)
     return elements * itemsize(plan.compute_dtype)
 
 
-def cut(plan: BlockedPlan, left: Mapping[int, Place], parts: int) -> list[Piece]:
+def cut(plan: BlockedProgram, left: Mapping[int, Place], parts: int) -> list[Piece]:
     """The pieces of the blocks that are left, each block in so many parts."""
     every = enumerate(product(left.items(), ranges(terms_of(plan), parts)))
     return [Piece(number, block, place, run.start, run.stop) for number, ((block, place), run) in every]
 
 
-def pieces_for(workers: int, plan: BlockedPlan, left: Mapping[int, Place]) -> list[Piece]:
+def pieces_for(workers: int, plan: BlockedProgram, left: Mapping[int, Place]) -> list[Piece]:
     """All pieces, in the order in which they are added up; blocks are cut where they are few for the workers."""
     return cut(plan, left, min(terms_of(plan), -(-2 * workers // max(len(left), 1))))

@@ -10,8 +10,8 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, owner
-from einsumx.blocked.blocked_plan import BlockedPlan, Box
 from einsumx.blocked.cost import Landing
+from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.runtime.prepare import check_out_dtype
@@ -19,6 +19,7 @@ from einsumx.streaming.array_files import bytes_of_file, reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box
 from einsumx.streaming.permits import Place, place
 from einsumx.streaming.readers import is_host_array, mapping
+from einsumx.streaming.walk import Box
 
 __all__ = ["Target", "landing", "target", "write"]
 
@@ -42,7 +43,7 @@ class Target:
             BackendError: its file was truncated.
         """
 
-    def place(self, plan: BlockedPlan) -> Place | None:
+    def place(self, plan: BlockedProgram) -> Place | None:
         """Where other processes can write the blocks of ``plan``; None where only this one can."""
         return None
 
@@ -68,7 +69,7 @@ class Target:
 class _Fresh(Target):
     """An array of the framework that nobody else has seen."""
 
-    def __init__(self, plan: BlockedPlan, adapter: Adapter, order: str) -> None:
+    def __init__(self, plan: BlockedProgram, adapter: Adapter, order: str) -> None:
         self._plan, self._adapter, self._order = plan, adapter, order
         self._result: Array = None
 
@@ -129,7 +130,7 @@ class _Host(Target):
         if self._is_array:
             reserve(self.out)
 
-    def place(self, plan: BlockedPlan) -> Place | None:
+    def place(self, plan: BlockedProgram) -> Place | None:
         return place(self.out, plan)
 
     def put(self, box: Box, block: Array) -> None:
@@ -217,7 +218,7 @@ def landing(
 
 
 def target(
-    plan: BlockedPlan, adapter: Adapter, operands: Sequence[Any], out: Any, order: str, casting: Casting, late: bool
+    plan: BlockedProgram, adapter: Adapter, operands: Sequence[Any], out: Any, order: str, casting: Casting, late: bool
 ) -> Target:
     """Where the result of ``plan`` goes; ``out`` is not touched yet.
 
@@ -230,7 +231,7 @@ def target(
     return _Late(_Fresh(plan, adapter, "K"), found, plan.shape) if late else found
 
 
-def _given(plan: BlockedPlan, adapter: Adapter, operands: Sequence[Any], out: Any, casting: Casting) -> Target:
+def _given(plan: BlockedProgram, adapter: Adapter, operands: Sequence[Any], out: Any, casting: Casting) -> Target:
     numpy = get_backend("numpy")
     kind = f"{type(out).__module__}.{type(out).__qualname__}"
     theirs = owner(out)

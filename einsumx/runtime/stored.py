@@ -1,0 +1,69 @@
+"""Operands that are stored, as in files: what the planner needs to know of them, and how they are read whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.registry import get_backend
+from einsumx.errors import BackendError, SizeError
+from einsumx.ir.bind import known_sizes
+from einsumx.ir.program import Operand
+
+__all__ = ["host_array", "read_whole", "stored_operand", "unread"]
+
+
+def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
+    """What the planner needs to know of something stored; an empty part of it is read, to see that it can be."""
+    numpy = get_backend("numpy")
+    name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
+    try:
+        shape = known_sizes(array.shape)
+        dtype = numpy.dtype_name(array.dtype)
+        adapter.dtype(dtype)
+    except SizeError as error:
+        raise SizeError(f"{name} {error}") from None
+    except (BackendError, TypeError, ValueError) as error:
+        raise BackendError(f"{name} cannot be read: {error}") from error
+    try:
+        empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
+    except OSError:  # of a file, which no conversion mends
+        raise
+    except Exception as error:
+        raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
+    if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
+        raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
+    return Operand(shape, dtype)
+
+
+def read_whole(number: int, array: Any) -> Any:
+    """Operand ``number``, which is stored, as a NumPy array.
+
+    Raises:
+        BackendError: it cannot be read.
+    """
+    described = stored_operand(number, array, get_backend("numpy"))
+    return host_array(array[tuple(slice(0, size) for size in described.shape)])
+
+
+def unread(number: int, array: Any) -> Any:
+    """A NumPy array with the shape and dtype of operand ``number``, which is stored, and with any elements.
+
+    Raises:
+        BackendError: it cannot be read.
+    """
+    described = stored_operand(number, array, get_backend("numpy"))
+    return get_backend("numpy").empty(described.shape, described.dtype, "")
+
+
+def host_array(block: Any) -> Any:
+    """What was read, as a plain NumPy array in the byte order of the machine.
+
+    Raises:
+        BackendError: it has masked elements, which would be lost.
+    """
+    np = get_backend("numpy").xp
+    if isinstance(block, np.ma.MaskedArray) and block.mask.any():
+        raise BackendError("a block that was read has masked elements, which einsum would not leave out; fill them")
+    found = np.asarray(block)
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))

@@ -1,0 +1,65 @@
+"""Who may import whom, as `pyproject.toml` says for import-linter; and that it notices what is against it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import einsumx
+
+pytest.importorskip("importlinter", reason="import-linter is not installed: pip install import-linter")
+
+ROOT = Path(__file__).parents[1]
+LINT = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+UPWARD = {
+    "at the top": ("ir/parse.py", "import einsumx.planner.path\n"),
+    "in a function": ("adapters/base.py", "def later():\n    from einsumx.runtime import threads\n"),
+    "for types": ("blocked/stages.py", "if TYPE_CHECKING:\n    from einsumx.streaming.run import run_plan\n"),
+    "of a neighbour": ("render/svg.py", "import einsumx.streaming.progress\n"),
+    "of a backend": ("backends/jax.py", "def later():\n    from einsumx import api\n"),
+    "of the package": ("planner/lower.py", "def later():\n    import einsumx\n"),
+    "in a circle": ("ir/ops.py", "def later():\n    from einsumx.ir import verify\n"),
+}
+"""The module that gets an import that it must not have, and its lines."""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package, with backends/ and conformance/ in it as they are where it is installed."""
+    copy, leave = tmp_path / "einsumx", shutil.ignore_patterns("__pycache__")
+    for folder in einsumx.__path__:
+        if Path(folder).name == "einsumx":
+            shutil.copytree(folder, copy, ignore=leave, dirs_exist_ok=True)
+    for name in ("backends", "conformance"):
+        if not (copy / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=leave)
+    return copy
+
+
+def lint(package: Path) -> tuple[int, str]:
+    """The status of import-linter on a copy of the package, and what it says."""
+    command = [sys.executable, "-c", LINT, "--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_every_import_goes_downwards(package: Path) -> None:
+    status, text = lint(package)
+    assert status == 0, text
+
+
+@pytest.mark.parametrize("planted", UPWARD)
+def test_an_import_that_does_not_is_noticed(planted: str, package: Path) -> None:
+    name, lines = UPWARD[planted]
+    module = package / name
+    module.write_text(f"{module.read_text()}\n\n{lines}")
+    status, text = lint(package)
+    assert status == 1, text
+    assert f".{Path(name).stem} " in text
