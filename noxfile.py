@@ -104,8 +104,8 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
-    """The oldest Python, NumPy, opt_einsum and threadpoolctl that are supported."""
-    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "threadpoolctl==3.5.0")
+    """The oldest Python, NumPy and other requirements that are supported."""
+    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "platformdirs==4.0.0", "threadpoolctl==3.5.0")
     test(session)
 
 

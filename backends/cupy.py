@@ -98,7 +98,7 @@ class CupyAdapter(NumpyAdapter):
             return super().arrange(array, order)
 
     def is_fortran(self, array: Array) -> bool:
-        return bool(array.flags.f_contiguous and not array.flags.c_contiguous)
+        return bool(array.flags.f_contiguous)
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):

@@ -64,7 +64,10 @@ def einsum(
     result = result_dtype(adapter, described, options)
     compute = dict(adapter.cpu.widen).get(result, result)
     if 0 in sized.sizes and not any(isnan(size) for array in arrays for size in array.shape):
-        return da.zeros_like(arrays[0], dtype=adapter.dtype(result), shape=sized.shape, chunks="auto")
+        # Dask knows no size of objects; an array has pointers to them.
+        sizes = "uint64" if result == "object" else adapter.dtype(result)
+        chunks = da.core.normalize_chunks("auto", sized.shape, dtype=sizes)
+        return da.zeros_like(arrays[0], dtype=adapter.dtype(result), shape=sized.shape, chunks=chunks)
 
     terms = [_without_broadcast(array, term, sized.sizes) for array, term in zip(arrays, sized.inputs)]
     terms = [(_alike(array, term), term) for array, term in terms]
@@ -206,9 +209,9 @@ def _pieces(part: int, most: int) -> list[int]:
 
 def _chunk(*blocks: Any, equation: str, compute: str, padding: int) -> Any:
     """One chunk, with an axis of size 1 for each label that is summed in it."""
+    if compute == "object":  # of which a chunk without axes is the object itself
+        blocks = tuple([get_backend("numpy").boxed(block, compute) for block in blocks])
     found = hooks.einsum(equation, *blocks, dtype=compute, casting="unsafe")
-    if compute == "object" and not equation.partition("->")[2]:  # which comes as the object
-        boxed = get_backend("numpy").xp.empty((), object)
-        boxed[()] = found
-        found = boxed
+    if compute == "object":
+        found = get_backend("numpy").boxed(found, compute)
     return found.reshape(found.shape + (1,) * padding)

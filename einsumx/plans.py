@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -259,14 +260,18 @@ class BlockedPlan(BlockedProgram):
         )
 
 
+_program_values = attrgetter(*(field.name for field in fields(Program)))
+_blocked_values = attrgetter(*(field.name for field in fields(BlockedProgram)))
+
+
 def as_plan(program: Program) -> Plan:
     """What users get of a program: a plan with the same data."""
-    return Plan(*[getattr(program, field.name) for field in fields(Program)])
+    return Plan(*_program_values(program))
 
 
 def as_blocked_plan(program: BlockedProgram) -> BlockedPlan:
     """What users get of a contraction in blocks: a plan with the same data."""
-    return BlockedPlan(*[getattr(program, field.name) for field in fields(BlockedProgram)])
+    return BlockedPlan(*_blocked_values(program))
 
 
 def plan_cost(plan: Program) -> PlanCost:

@@ -201,6 +201,29 @@ def test_chunks_of_objects_are_summed_by_their_own_arithmetic(equation):
     assert np.array_equal(computed, np.einsum(equation, *[values] * count))
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("i,ij,ij->", [(3,), (3, 2), (3, 2)]),
+        ("k,ji,jii->k", [(3,), (2, 1), (2, 1, 1)]),
+        (",i,,i->i", [(), (3,), (), (3,)]),
+        ("ij,jk->ik", [(2, 0), (0, 3)]),
+        ("ij->", [(2, 0)]),
+        ("i,jk->kji", [(5,), (2, 0)]),
+    ],
+)
+def test_objects_in_several_steps_and_in_sums_over_nothing(equation, shapes):
+    arrays = []
+    for shape in shapes:
+        array = np.empty(shape, object)
+        array[...] = Fraction(1, 3)
+        arrays.append(array)
+    result = einsumx.einsum(equation, *[da.from_array(array, chunks=2 if array.ndim else ()) for array in arrays])
+    assert result.dtype == object
+    expected = expect(equation, *arrays).values
+    assert np.asarray(result.compute(scheduler="sync"), object).tolist() == np.asarray(expected, object).tolist()
+
+
 # -- sizes that are not known -----------------------------------------------------------------------------------------
 
 UNKNOWN = {

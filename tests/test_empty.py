@@ -83,6 +83,22 @@ def test_the_source_and_the_stored_form_of_a_plan_give_zeros(backend):
         assert backend.values(run(*arrays)).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("equation", ["i,j->ij", "i,j->i", "i,j->", "i,j,jk->ik", "i,j,j->ij"])
+def test_a_limit_cuts_nothing_where_nothing_is_computed(equation):
+    """Blocks of single elements would be a million million."""
+    shapes = {"i": (0,), "j": (10**12,), "jk": (10**12, 2)}
+    arrays = [np.broadcast_to(np.nan, shapes[term]) for term in equation.partition("->")[0].split(",")]
+    result = einsumx.einsum(equation, *arrays, memory_limit=8)
+    assert not np.any(result)
+
+
+@pytest.mark.parametrize("equation", ["i->i", "ii->i", "i,j->ji", ",i->i"])
+def test_a_result_without_elements_takes_no_memory(equation):
+    shapes = {"i": (0,), "ii": (0, 0), "j": (3,), "": ()}
+    arrays = [np.ones(shapes[term]) for term in equation.partition("->")[0].split(",")]
+    assert einsumx.einsum(equation, *arrays, memory_limit=1).size == 0
+
+
 def test_out_is_filled_with_zeros():
     out = np.ones(3)
     einsumx.einsum("ij->j", np.ones((0, 3)), out=out)

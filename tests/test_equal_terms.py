@@ -204,6 +204,15 @@ def test_the_source_and_the_stored_form_of_a_plan_count():
             assert found.tolist() == einsumx.einsum("ij->j", np.array(array)).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "clongdouble", ">c16"])
+def test_the_source_keeps_the_parts_of_complex_numbers_apart(dtype):
+    array = repeated([complex(np.inf, 1), complex(2, -np.inf)], 1000, 2, dtype=dtype)
+    names = {}
+    exec(einsumx.plan("ij->j", array).source(), names)
+    found = names["contraction"](array)
+    assert found.tolist() == [complex(np.inf, 1000), complex(2000, -np.inf)]
+
+
 def test_a_plan_for_repeated_operands_is_right_for_others():
     plan = einsumx.plan("ij->j", repeated([3, 1], 300, 2, dtype="int64"))
     assert plan(np.arange(600).reshape(300, 2)).tolist() == np.arange(600).reshape(300, 2).sum(0).tolist()

@@ -1,7 +1,7 @@
 """Arrays of Python objects: the same values and types with and without a memory limit, and errors of their own."""
 
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -123,3 +123,22 @@ def test_the_error_of_an_object_is_the_one_that_comes():
     with pytest.raises(ZeroDivisionError, match="mine"):
         einsumx.einsum("bij,bjk->bik", *arrays, out=out)
     assert not out.any()
+
+
+@pytest.mark.parametrize("infinity", [float("inf"), np.longdouble("inf"), complex("inf")], ids=repr)
+@pytest.mark.parametrize("limit", [None, "1MB"])
+@pytest.mark.parametrize("equation", ["i,i->i", "i,i->", "i,j->ij", "ij,jk->ik", "i->", "i,i,i->"])
+def test_infinities_among_objects_raise_no_warnings(equation, limit, infinity):
+    first, *others = equation.split("->")[0].split(",")
+    infinities = objects(lambda number: (infinity, -infinity)[number % 2], (2,) * len(first))
+    zeros = [np.zeros((2,) * len(term), object) for term in others]
+    with np.errstate(all="raise"):
+        result = einsumx.einsum(equation, infinities, *zeros, memory_limit=limit)
+    assert all(number != number for number in np.ravel(np.asarray(result, object)))
+
+
+def test_objects_find_the_context_of_the_caller():
+    third = objects(lambda number: Decimal(1) / 3, (2,))
+    with localcontext() as context:
+        context.prec = 5
+        assert str(einsumx.einsum("i,i->i", third, third)[0]) == "0.11111"

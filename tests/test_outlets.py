@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,32 @@ def test_workers_write_into_an_array_of_zarr_one_at_a_time_where_they_share_chun
     run(out, pool)
     assert is_right(zarr.open(tmp_path / "z")["a/b"])
     assert max(pool.sizes) < 100
+
+
+class Mixed(Executor):
+    """Two workers, one of which does not see the files of the result."""
+
+    _max_workers = 2
+
+    def __init__(self, threads: Executor) -> None:
+        self.threads, self.count = threads, 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        job, piece, outlet = pickle.loads(pickle.dumps(args))
+        self.count += 1
+        return self.threads.submit(fn, job, piece, outlet if self.count % 2 else None)
+
+
+@LINUX
+def test_the_caller_writes_its_blocks_while_no_worker_writes_to_chunks_that_they_share(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    a, b = (np.arange(600.0) % 7, np.arange(500.0) % 5)
+    out = zarr.create_array(tmp_path / "z", shape=(600, 500), chunks=(600, 500), dtype="float64")
+    with ThreadPoolExecutor(2) as threads:
+        executor = Mixed(threads)
+        einsumx.einsum("i,j->ij", a, b, out=out, memory_limit="200 kB", executor=executor)
+    assert executor.count > 10
+    assert (out[...] == a[:, None] * b).all()
 
 
 def test_an_array_of_zarr_that_is_in_no_file_goes_through_the_caller(pool: Sent) -> None:

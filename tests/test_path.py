@@ -158,6 +158,20 @@ def test_a_contraction_tree_in_the_place_of_a_path_is_an_error_that_says_what_to
         find_path(sized(CHAIN, *SHAPES), 5)
 
 
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (None, "the optimizer .* returned None; a path is a list such as"),
+        (7, "returned 7; a path is a list"),
+        ([("a", "b")], r"tuple of positions such as \(0, 1\), not \('a', 'b'\)"),
+        ([0, 1], "tuple of positions such as .* not 0"),
+    ],
+)
+def test_an_optimizer_that_returns_no_path_is_an_error(returned, says):
+    with pytest.raises(PathError, match=says):
+        find_path(sized(CHAIN, *SHAPES), lambda *_: returned)
+
+
 def test_a_limit_that_the_path_exceeds_is_a_memory_error():
     assert contracts_all(find_path(sized(CHAIN, *SHAPES), ("greedy", 1e6)), 4)
     with pytest.raises(MemoryLimitError, match="limit of 5"):

@@ -1,7 +1,9 @@
 """Plans as data: printed, stored, costed, and checked."""
 
+import copy
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import einsumx
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Matmul, Reshape, Transpose
 from einsumx.ir.verify import verify
-from einsumx.plans import plan_cost
+from einsumx.plans import BlockedPlan, plan_cost
 
 
 @pytest.fixture
@@ -30,6 +32,32 @@ def test_a_plan_cannot_be_changed(plan):
     with pytest.raises(AttributeError):
         plan.ops[0].axes = (0, 1)
     assert len({plan, einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")}) == 1
+
+
+def test_wherever_a_plan_comes_from_it_is_one():
+    arrays = np.ones((2, 3), "float32"), np.ones((4, 3), "float32")
+    plan = einsumx.plan("ij,kj->ki", *arrays)
+    for found in (
+        einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32", device="cpu"),
+        einsumx.expression("ij,kj->ki", (2, 3), (4, 3)).plan(*arrays),
+        einsumx.Plan.from_json(plan.to_json()),
+        plan.retarget("torch").retarget("numpy", "cpu"),
+        dataclasses.replace(plan),
+        copy.deepcopy(plan),
+        pickle.loads(pickle.dumps(plan)),
+    ):
+        assert type(found) is einsumx.Plan
+        assert (found, hash(found), repr(found)) == (plan, hash(plan), repr(plan))
+        np.testing.assert_array_equal(found(*arrays), np.full((4, 2), 3.0))
+
+
+def test_wherever_a_plan_in_blocks_comes_from_it_is_one():
+    arrays = np.ones((20, 30)), np.ones((30, 40))
+    plan = einsumx.plan("ij,jk->ik", (20, 30), (30, 40), device="cpu", memory_limit="10 kB")
+    for found in (plan, einsumx.plan("ij,jk->ik", *arrays, memory_limit="10 kB"), pickle.loads(pickle.dumps(plan))):
+        assert type(found) is BlockedPlan
+        assert (found, hash(found), repr(found), str(found)) == (plan, hash(plan), repr(plan), str(plan))
+        np.testing.assert_array_equal(found(*arrays), np.full((20, 40), 30.0))
 
 
 def test_every_copy_is_printed_with_its_size_and_reason():

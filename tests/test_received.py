@@ -16,9 +16,9 @@ from einsumx.blocked.stages import Stage
 from einsumx.conformance.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
 from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled
-from einsumx.streaming.tasks import pieces_for
+from einsumx.streaming.tasks import Job, pieces_for
 from einsumx.streaming.walk import Blocks
-from einsumx.streaming.worker import Job, compute_piece
+from einsumx.streaming.worker import compute_piece
 
 
 def program_of(plan):

@@ -316,6 +316,170 @@ def _source(array: Any) -> Any:
     return sources([array], get_backend("numpy"), "")[0][0]
 
 
+# -- operands whose files' times do not tell ----------------------------------------------------------------------
+
+
+def hdf5_that_is_written(folder: Path, array: Any) -> Any:
+    h5py = pytest.importorskip("h5py")
+    file = h5py.File(folder / "b.h5", "w")
+    file.create_dataset("b", data=array, chunks=(10, 80))
+    file.flush()
+    return lambda: file["b"], file["b"]
+
+
+def hdf5_that_another_handle_writes(folder: Path, array: Any) -> Any:
+    h5py = pytest.importorskip("h5py")
+    _, written = hdf5_that_is_written(folder, array)
+    return lambda: h5py.File(folder / "b.h5", "r")["b"], written
+
+
+class SourceOfVirtual:
+    """The dataset behind a virtual one, which is written to while that is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.opened = folder, []
+
+    def open(self) -> Any:
+        self.opened.append(pytest.importorskip("h5py").File(self.folder / "b.h5", "r"))
+        return self.opened[-1]["b"]
+
+    def __setitem__(self, at: Any, value: float) -> None:
+        self.opened[-1].close()
+        with pytest.importorskip("h5py").File(self.folder / "source.h5", "r+") as file:
+            file["b"][at] = value
+
+
+def virtual_dataset(folder: Path, array: Any) -> Any:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "source.h5", "w") as file:
+        file["b"] = array
+        layout = h5py.VirtualLayout(array.shape, array.dtype)
+        layout[...] = h5py.VirtualSource(file["b"])
+    with h5py.File(folder / "b.h5", "w") as file:
+        file.create_virtual_dataset("b", layout)
+    source = SourceOfVirtual(folder)
+    return source.open, source
+
+
+def external_dataset(folder: Path, array: Any) -> Any:
+    h5py = pytest.importorskip("h5py")
+    outside = np.memmap(folder / "raw", array.dtype, "w+", shape=array.shape)
+    outside[...] = array
+    with h5py.File(folder / "b.h5", "w") as file:
+        file.create_dataset("b", array.shape, array.dtype, external=[(str(folder / "raw"), 0, array.nbytes)])
+    return lambda: h5py.File(folder / "b.h5", "r")["b"], outside
+
+
+def view_of_a_dataset(folder: Path, array: Any) -> Any:
+    _, written = hdf5_that_is_written(folder, array)
+    return lambda: written.astype("f4"), written
+
+
+def copy_on_write_map(folder: Path, array: Any) -> Any:
+    np.save(folder / "b.npy", array)
+    private = np.asarray(np.load(folder / "b.npy", mmap_mode="c"))
+    return lambda: private, private
+
+
+def replaced_map(folder: Path, array: Any) -> Any:
+    np.save(folder / "b.npy", array)
+    read, written = np.load(folder / "b.npy", mmap_mode="r"), np.load(folder / "b.npy", mmap_mode="r+")
+    (folder / "b.npy").unlink()
+    np.save(folder / "b.npy", np.zeros_like(array))
+    return lambda: read, written
+
+
+def map_of_pages_that_wait_to_be_written(folder: Path, array: Any) -> Any:
+    np.save(folder / "b.npy", array)
+    written = np.load(folder / "b.npy", mmap_mode="r+")
+    written[...] = array  # the next time that it is written to is not kept
+    read = np.load(folder / "b.npy", mmap_mode="r")
+    return lambda: read, written
+
+
+def zarr_in_memory(folder: Path, array: Any) -> Any:
+    zarr = pytest.importorskip("zarr")
+    found = zarr.create_array({}, shape=array.shape, chunks=(10, 80), dtype=array.dtype)
+    found[...] = array
+    return lambda: found, found
+
+
+def zarr_of_a_linked_folder(folder: Path, array: Any) -> Any:
+    zarr = pytest.importorskip("zarr")
+    found = zarr.create_array(folder / "b", shape=array.shape, chunks=(10, 80), dtype=array.dtype)
+    found[...] = array
+    (folder / "b" / "c").rename(folder / "chunks")
+    (folder / "b" / "c").symlink_to(folder / "chunks", target_is_directory=True)
+    return lambda: found, found
+
+
+def object_of_another_kind(folder: Path, array: Any) -> Any:
+    found = Stored(array)
+    return lambda: found, found
+
+
+UNTIMED = [
+    hdf5_that_is_written, hdf5_that_another_handle_writes, virtual_dataset, external_dataset, view_of_a_dataset,
+    copy_on_write_map, replaced_map, map_of_pages_that_wait_to_be_written, zarr_in_memory,
+    zarr_of_a_linked_folder, object_of_another_kind,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNTIMED, ids=lambda kind: kind.__name__)
+def test_a_change_that_the_times_of_files_do_not_tell_is_an_error(kind: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(fingerprints, "WHOLE", 0)
+    monkeypatch.setattr(fingerprints, "SAMPLES", 2)
+    a, b = operands()
+    opened, written = kind(tmp_path, b.copy())
+    out = mapped(tmp_path / "out.npy")
+    interrupted(out, tmp_path / "journal", (Stored(a), opened()))
+    written[31, 17] = 100
+    with pytest.raises(einsumx.JournalError, match="operand 1 changed"):
+        finished(out, tmp_path / "journal", (Stored(a), opened()))
+    if kind is not map_of_pages_that_wait_to_be_written:  # which was not read whole
+        written[31, 17] = b[31, 17]
+        finished(out, tmp_path / "journal", (Stored(a), opened()))
+        assert is_right(out)
+
+
+def test_a_changed_map_of_a_file_that_is_in_memory_alone_is_an_error(tmp_path: Path, monkeypatch: Any) -> None:
+    if not Path("/dev/shm").is_dir():
+        pytest.skip("the system has no folder in memory")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        test_a_change_that_the_times_of_files_do_not_tell_is_an_error(
+            map_of_pages_that_wait_to_be_written, Path(folder), monkeypatch
+        )
+
+
+@pytest.mark.parametrize("alias", [os.link, os.symlink], ids=["hard link", "symbolic link"])
+def test_a_map_of_the_file_of_the_result_by_another_name_is_gone_on_with(
+    alias: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(fingerprints, "WHOLE", 0)
+    a, b = operands()
+    both = np.memmap(tmp_path / "both", "float32", "w+", shape=(150, 80))
+    both[80:] = b
+    alias(tmp_path / "both", tmp_path / "link")
+    read = np.memmap(tmp_path / "link", "float32", "r", offset=80 * 80 * 4, shape=(70, 80))
+    interrupted(both[:60], tmp_path / "journal", (Stored(a), read))
+    finished(both[:60], tmp_path / "journal", (Stored(a), read))
+    assert is_right(both[:60])
+
+
+def test_what_was_read_whole_is_known_again_when_its_file_is_opened_to_be_read(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(fingerprints, "WHOLE", 0)
+    monkeypatch.setattr(fingerprints, "SAMPLES", 2)
+    a, b = operands()
+    np.save(tmp_path / "b.npy", b)
+    out, file = mapped(tmp_path / "out.npy"), tmp_path / "journal"
+    interrupted(out, file, (Stored(a), np.load(tmp_path / "b.npy", mmap_mode="r+")))
+    assert header(file.read_text())["operands"][1]["files"] == ""
+    finished(out, file, (Stored(a), np.load(tmp_path / "b.npy", mmap_mode="r")))
+    assert is_right(out)
+
+
 # -- journals from strangers --------------------------------------------------------------------------------------
 
 

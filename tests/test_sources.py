@@ -252,6 +252,25 @@ def test_results_have_the_memory_order_that_is_asked_for(order: Any, limit: int)
     assert order == "K" or (found.flags.f_contiguous if order in "FA" else found.flags.c_contiguous)
 
 
+@pytest.mark.parametrize(("equation", "wanted"), [("ij->ji", "C"), ("ij,jk->ik", "C"), ("i,j->ij", "F")])
+def test_what_is_stored_lies_in_c_order(equation: str, wanted: str) -> None:
+    """A vector lies in both orders."""
+    shapes = {"i": (3,), "j": (4,), "ij": (3, 4), "jk": (4, 5)}
+    arrays = [np.asfortranarray(np.ones(shapes[term])) for term in equation.partition("->")[0].split(",")]
+    for limit in (None, 10**6):
+        found = einsumx.einsum(equation, *map(Stored, arrays), order="A", memory_limit=limit)
+        assert found.flags.c_contiguous == (wanted == "C")
+        assert found.flags.f_contiguous == (wanted == "F")
+
+
+def test_a_dataset_without_a_shape_is_named(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "file", "w") as file:
+        dataset = file.create_dataset("array", data=h5py.Empty("f8"))
+        with pytest.raises(einsumx.BackendError, match=r"operand 1 .* is an empty dataset without a shape"):
+            einsumx.einsum("i,->i", np.ones(2), dataset, memory_limit=LIMIT)
+
+
 @pytest.mark.parametrize("order", ["C", "F", "A"])
 @pytest.mark.parametrize(
     ("equation", "shapes"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN
+from einsumx.backends.numpy import NumpyAdapter
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.suite import cases
 from einsumx.ir.ops import (
@@ -31,6 +32,7 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
+from einsumx.runtime.execute import executable
 
 EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
 
@@ -523,6 +525,19 @@ def test_a_plan_made_by_hand_is_checked_before_it_runs(plan, nothing_runs):
 def test_a_plan_made_by_hand_is_checked_before_it_is_drawn(name, nothing_runs):
     with pytest.raises(EinsumxError):
         BY_HAND[name].draw()
+
+
+@pytest.mark.parametrize("lacks", ["nothing is returned", "an error is raised"])
+def test_an_op_that_an_adapter_has_no_kernel_for_is_named_before_any_work(lacks, nothing_runs):
+    class Lacking(NumpyAdapter):
+        def kernel(self, op, shapes, dtype):
+            if isinstance(op, Zeros) and lacks == "an error is raised":
+                raise NotImplementedError
+            return None if isinstance(op, Zeros) else super().kernel(op, shapes, dtype)
+
+    plan = Plan.from_json(PLANS["empty"].to_json())
+    with pytest.raises(EinsumxError, match=r"^numpy cannot run Zeros\(.*\), an op of this plan; make the plan again$"):
+        executable(plan, Lacking())
 
 
 # -- what is accepted -----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
+from einsumx.runtime.maps import share_file
 from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
@@ -229,6 +230,8 @@ class NumpyAdapter(Adapter):
 
     def prepare(self, run: Run, plan: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
+        if "object" in slot_dtypes(plan).values():  # objects may look into the caller's context, as Decimal does
+            return self._with_errstate(run)
         return self._quiet(run) if any(self._can_warn(plan)) else run
 
     def _can_warn(self, plan: Program) -> Iterator[bool]:
@@ -240,22 +243,23 @@ class NumpyAdapter(Adapter):
                 case Multiply() | Matmul() | Scale():
                     yield kind(dtype) in "fc"
                 case Cast():
-                    yield kind(dtype) != "O" and not self.can_cast(dtype, op.dtype, "safe")
+                    yield not self.can_cast(dtype, op.dtype, "safe")
+
+    def _with_errstate(self, run: Run) -> Run:
+        """``run``, silenced."""
+
+        def quietly(*operands: Array) -> Array:
+            with self.xp.errstate(all="ignore"):
+                return run(*operands)
+
+        return quietly
 
     @cached_property
     def _quiet(self) -> Callable[[Run], Run]:
         """Silences what it decorates."""
         np = self.xp
-
-        def with_errstate(run: Run) -> Run:
-            def quietly(*operands: Array) -> Array:
-                with np.errstate(all="ignore"):
-                    return run(*operands)
-
-            return quietly
-
         if int(np.__version__.partition(".")[0]) < 2:
-            return with_errstate
+            return self._with_errstate
         # NumPy 2 has its error state in the context, and to run in the copy of one costs half of what errstate does.
         silent = Context()
         silent.run(np.seterr, all="ignore")
@@ -269,7 +273,7 @@ class NumpyAdapter(Adapter):
         return self.xp.asarray(array, order=order)
 
     def is_fortran(self, array: Array) -> bool:
-        return bool(array.flags.fnc)
+        return bool(array.flags.f_contiguous)
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if not out.flags.writeable:
@@ -302,6 +306,11 @@ class NumpyAdapter(Adapter):
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
+        root = result
+        while isinstance(getattr(root, "base", None), self.xp.ndarray):
+            root = root.base
+        if root is not result and not root.flags.owndata:  # maybe a view of an operand, in a map of its own
+            result = result.copy() if share_file(out, result) else result
         if out.dtype == getattr(result, "dtype", None):
             self.xp.copyto(out, result)
             return

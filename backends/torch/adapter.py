@@ -248,7 +248,7 @@ class TorchAdapter(Adapter):
         return array.permute(axes).contiguous().permute(axes)
 
     def is_fortran(self, array: Array) -> bool:
-        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous()) and not array.is_contiguous()
+        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if out.requires_grad or any(map(self.needs_gradient, operands)):

@@ -286,6 +286,10 @@ def _order_cases() -> Iterator[Case]:
             yield Case("order", partial(has_order, wanted), "ij,jk->ki", made, (("order", order),), full=order == "a")
     for equation, made in (("ij->ij", operands((2, 3), layout="F")), ("ij->ji", operands((2, 3), layout="F"))):
         yield Case("order", partial(has_order, "F"), equation, made, (("order", "A"),))
+    # Vectors are in both orders, and numbers too.
+    vectors = (operands((2,), (3,)), (Operand((2, 3), layout="F"), Operand((3,))), (Operand((2, 3)), Operand((3,))))
+    for equation, made, wanted in zip(("i,j->ij", "ij,j->ij", "ij,j->ij"), vectors, "FFC"):
+        yield Case("order", partial(has_order, wanted), equation, made, (("order", "A"),))
     yield Case("order", gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), (("order", "K"),))
     yield Case("order", gives_the_plain_sum, "ij->ji", matrix, (("order", "k"),))
 

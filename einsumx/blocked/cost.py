@@ -234,7 +234,7 @@ def blocking(
         read_ahead: whether the blocks for the next run of a stage are read during one.
     """
     root = step.stage
-    largest = [-(-size // count) or 1 for size, count in zip(equation.sizes, counts)]
+    largest = [-(-size // count) for size, count in zip(equation.sizes, counts)]
     found = step.cost(counts, largest)
     ahead = found.ahead if read_ahead else 0
     landed = found.value + sum([size for _, size in found.kept])

@@ -15,7 +15,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import itemsize
 from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
-from einsumx.ir.ops import Expand, Op, Reshape
+from einsumx.ir.ops import Expand, Op, Reshape, Zeros
 from einsumx.ir.program import Program
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
@@ -76,7 +76,7 @@ def amounts(
     Args:
         plan: lowered for blocks of these sizes.
         terms, output: the labels of the operands' axes, and of the result's.
-        sizes: of the labels, 1 at least.
+        sizes: of the labels.
         adapter: of the framework that the plan is for.
         rates: its speeds.
     """
@@ -99,7 +99,7 @@ def amounts(
                 op,
                 depends[op.out],
                 (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
-                (labels[largest], cost.workspace / prod(axes[largest])),
+                (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
                 price.fixed,
                 (_labels_of(looped or ()), price.loop),
                 tuple((labels[slot], size / price.speed) for slot, size in nbytes) if price.speed else (),
@@ -128,7 +128,7 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
 
     def axis(labels: Labels) -> _Axis:
         made = _Axis(prod(sizes[label] for label in labels))
-        made.labels = tuple(label for label in labels if sizes[label] > 1)
+        made.labels = tuple(label for label in labels if sizes[label] != 1)
         return made
 
     found = {
@@ -141,6 +141,8 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
         match op:
             case Reshape():
                 found[op.out] = tuple(map(axis, _regrouped(there, op.shape, sizes)))
+            case Zeros():
+                found[op.out] = tuple([axis((label,)) for label in output])
             case Expand():  # along labels of the result that no operand has data for
                 missing = iter([label for label in output if sizes[label] > 1 and label not in there])
                 found[op.out] = tuple(

@@ -102,7 +102,7 @@ class Outline:
         every = tuple(range(len(bodies.operands)))
         loops = ((),) * len(every)
         whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
-        self._sizes = tuple(max(size, 1) for size in equation.sizes)
+        self._sizes = equation.sizes
         # One call of the framework's own einsum for all would say nothing of the parts.
         rates = replace(bodies.traits.rates, native=0.0) if len(every) > 2 else bodies.traits.rates
         self._plan, parts = bodies.amounts(whole, self._sizes, replace(bodies.traits, rates=rates))
@@ -222,9 +222,9 @@ class Work:
 
     def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
         """How far sizes are from those of a sketch; one for an axis is another plan than more."""
+        pairs = [(sizes[label], sketch.sizes[label]) for label in self._labels]
         return sum(
-            abs(log(sizes[label] / sketch.sizes[label])) + 9.0 * ((sizes[label] == 1) != (sketch.sizes[label] == 1))
-            for label in self._labels
+            abs(log(max(size, 1) / max(other, 1))) + 9.0 * ((size == 1) != (other == 1)) for size, other in pairs
         )
 
     def _body(self, estimate: Estimate, sizes: Sequence[int]) -> Body:

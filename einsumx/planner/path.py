@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from math import prod
@@ -136,7 +136,9 @@ def _optimized(
     else:
         # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
         steps = optimizer(inputs, frozenset(equation.output), sizes, None)
-    return [tuple(step) for step in steps]
+    if not isinstance(steps, Iterable):
+        raise PathError(f"the optimizer {shown(optimizer)} returned {shown(steps)}; a path is a list such as [(0, 1)]")
+    return _given(list(steps))
 
 
 def _is_cotengra(optimizer: Callable[..., Any]) -> bool:

@@ -62,18 +62,20 @@ def key_of(adapter: Adapter, device: str) -> Key:
 
 
 def cache_folder() -> Path:
-    """Where calibrations are stored: ``EINSUMX_CACHE``, or a folder where the platform has caches."""
+    """Where calibrations are stored: ``EINSUMX_CACHE``, or a folder where the platform has caches.
+
+    Raises:
+        RuntimeError: the user has no home, and so the platform no such folder.
+    """
     own = os.environ.get("EINSUMX_CACHE")
     if own:
         return Path(own)
-    home = Path("~").expanduser()
-    if sys.platform == "win32":
-        caches = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        caches = home / "Library" / "Caches"
-    else:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return caches / "einsumx"
+    from platformdirs import user_cache_path
+
+    folder = user_cache_path("einsumx", appauthor=False, opinion=False)
+    if not folder.is_absolute():
+        raise RuntimeError("the home of the user is not known; set EINSUMX_CACHE to a folder")
+    return folder
 
 
 def declared_rates(adapter: Adapter, device: str) -> Rates:

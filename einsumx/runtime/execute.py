@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from itertools import count
 from types import CodeType
 from typing import Any
+from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.errors import EinsumxError, shown
+from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
@@ -29,7 +33,7 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     dtypes = slot_dtypes(plan)
     kernels: dict[int, Callable[..., Array]] = {
-        op.out: adapter.kernel(op, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in plan.ops
+        op.out: _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in plan.ops
     }
     known: dict[int, Array] = {}
     late: Sequence[Op] = plan.ops
@@ -43,6 +47,20 @@ def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] |
         finish = None if plan.shape else adapter.element
         run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
     return adapter.prepare(run, plan)
+
+
+def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    """What executes ``op``.
+
+    Raises:
+        EinsumxError: the adapter lacks it.
+    """
+    found: Callable[..., Array] | None = None
+    with suppress(NotImplementedError):
+        found = adapter.kernel(op, shapes, dtype)
+    if found is None:
+        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    return found
 
 
 def _fold(
@@ -97,6 +115,9 @@ def _function(
     return run
 
 
+_numbers = count()
+
+
 def _named(letter: str, slot: int) -> str:
     """A variable of the code; nothing but a number gets into its name."""
     if type(slot) is not int:
@@ -106,5 +127,13 @@ def _named(letter: str, slot: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str) -> CodeType:
-    """Plans that differ only in shapes and kernels share their code."""
-    return compile(source, "<einsumx plan>", "exec")
+    """The code of a text that defines one function; plans that differ only in shapes and kernels share it.
+
+    As long as there is such a function, tracebacks, profilers and debuggers find its lines in ``linecache``.
+    """
+    name = f"<einsumx plan {next(_numbers)}>"
+    code = compile(source, name, "exec")
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    (function,) = (value for value in code.co_consts if isinstance(value, CodeType))
+    finalize(function, linecache.cache.pop, name, None).atexit = False
+    return code

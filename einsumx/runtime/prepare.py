@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
+from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EquationError, SizeError, SublistError, excerpt, shown
 from einsumx.ir.bind import SizedEquation, bind
@@ -426,8 +426,14 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
     if order != "K" and not adapter.cpu.memory_order:
         raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
     if order == "A":
-        return "F" if all(map(adapter.is_fortran, operands)) else "C"
+        return "F" if all(map(_is_fortran, operands)) else "C"
     return order
+
+
+def _is_fortran(array: Any) -> bool:
+    """Whether an operand is in F order; what is stored is read in C order, which is F order too along one axis."""
+    theirs = owner(array)
+    return sum(size != 1 for size in array.shape) < 2 if theirs is None else theirs.is_fortran(array)
 
 
 def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, own: Any) -> None:

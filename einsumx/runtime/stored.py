@@ -17,6 +17,8 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
     """What the planner needs to know of something stored; an empty part of it is read, to see that it can be."""
     numpy = get_backend("numpy")
     name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
+    if array.shape is None:  # as h5py has it
+        raise BackendError(f"{name} is an empty dataset without a shape; store an array of shape (0,) instead")
     try:
         shape = known_sizes(array.shape)
         dtype = numpy.dtype_name(array.dtype)

@@ -11,9 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.errors import BackendError
-from einsumx.streaming.readers import mapping
+from einsumx.runtime.maps import bytes_of_file, mapped_at, mapping
 
-__all__ = ["backing", "bytes_of_file", "check_whole", "folder_of", "grain", "mapped_file", "name_of", "reserve", "sync"]
+__all__ = [
+    "all_files",
+    "backing",
+    "check_whole",
+    "folder_of",
+    "grain",
+    "is_dataset",
+    "mapped_file",
+    "name_of",
+    "reserve",
+    "sync",
+    "timed_files",
+]
 
 _MANY = 100
 """Files beyond which it is quicker to have the system write all that it holds back."""
@@ -29,10 +41,49 @@ def backing(array: Any) -> list[Path]:
     mapped = mapping(array)
     if mapped is not None:
         return [] if mapped.filename is None or mapped.mode == "c" else [Path(mapped.filename)]
-    if type(array).__module__.partition(".")[0] == "h5py":
+    if is_dataset(array):
         return [Path(array.file.filename)]
     folder = folder_of(array)
     return [] if folder is None else [folder]
+
+
+def timed_files(array: Any) -> list[Path]:
+    """The files, or the folder, whose times change whenever an array does; empty where no times tell.
+
+    A private or a writable map, an HDF5 file that is open for writing, and files that were unlinked or replaced have
+    other values than the files of their names. A virtual dataset has the values of other files, and who knows what an
+    object of another kind has.
+    """
+    mapped = mapping(array)
+    if mapped is not None:
+        if mapped.mode != "r" or mapped_file(array, surely=True) is None:
+            return []
+        path = Path(mapped.filename)
+        try:
+            _sync_file(path)  # else the next time that a page is written to, which waits to be saved, is not kept
+            return [] if _is_in_memory(path) else [path]
+        except OSError:
+            return []
+    if is_dataset(array):
+        return [Path(array.file.filename)] if _is_all_in_its_file(array) else []
+    folder = folder_of(array)
+    return [] if folder is None else [folder]
+
+
+def is_dataset(array: Any) -> bool:
+    """Whether it is a dataset of HDF5; views of one, such as ``dataset.astype("f4")``, are none."""
+    return type(array).__module__.partition(".")[0] == "h5py" and hasattr(array, "file")
+
+
+def _is_all_in_its_file(dataset: Any) -> bool:
+    """Whether a dataset has the values that the file of its name has, and none of another file."""
+    file = dataset.file
+    if file.mode != "r" or file.driver != "sec2" or dataset.is_virtual or dataset.external:
+        return False
+    try:
+        return os.path.samestat(os.fstat(file.id.get_vfd_handle()), Path(file.filename).stat())
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def name_of(array: Any) -> str:
@@ -42,11 +93,16 @@ def name_of(array: Any) -> str:
     return " ".join([*paths, *([name] if isinstance(name, str) else [])])
 
 
-def folder_of(array: Any) -> Path | None:
-    """The folder of an array of Zarr that is stored in local files; None for anything else."""
+def folder_of(array: Any, store: Any = None) -> Path | None:
+    """The folder of an array of Zarr that is stored in local files; None for anything else.
+
+    Args:
+        array: any.
+        store: that has it, where this is not the array's own.
+    """
     if type(array).__module__.partition(".")[0] != "zarr":
         return None
-    store = array.store
+    store = array.store if store is None else store
     if type(store).__name__ == "LocalStore":
         return Path(store.root, array.path)
     if type(store).__name__ in ("DirectoryStore", "NestedDirectoryStore"):  # of Zarr 2
@@ -60,14 +116,15 @@ def grain(array: Any) -> tuple[int, ...]:
 
 
 def all_files(paths: list[Path]) -> Iterator[Path]:
-    """The files among ``paths``, and those in the folders among them, in one order."""
+    """The files among ``paths``, and those in the folders among them, in one order; links to folders stay links."""
     for path in sorted(paths):
         if not path.is_dir():
             yield path
             continue
         for folder, folders, names in os.walk(path):
             folders.sort()
-            yield from (Path(folder, name) for name in sorted(names))
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            yield from (Path(folder, name) for name in sorted(names + links))
 
 
 def sync(array: Any) -> None:
@@ -98,18 +155,13 @@ def _sync_file(path: Path) -> None:
 # -- files that are mapped to memory ------------------------------------------------------------------------------
 
 
-def bytes_of_file(mapped: Any, array: Any) -> tuple[int, int]:
-    """From which byte to which byte of its file a part of a map reaches."""
-    origin = mapped.__array_interface__["data"][0] - mapped.offset
-    first = last = array.__array_interface__["data"][0] - origin
-    for stride, size in zip(array.strides, array.shape):
-        first += min(stride * (size - 1), 0)
-        last += max(stride * (size - 1), 0)
-    return first, last + array.itemsize if array.size else first
+def mapped_file(array: Any, *, surely: bool = False) -> os.stat_result | None:
+    """The regular file that an array is mapped from; None where it has none, or has lost its name to another file.
 
-
-def mapped_file(array: Any) -> os.stat_result | None:
-    """The regular file that an array is mapped from; None where it has none, or has lost its name to another file."""
+    Args:
+        array: any.
+        surely: whether it is also None where the system does not tell which file is mapped.
+    """
     mapped = mapping(array)
     if mapped is None or mapped.filename is None or mapped.mode == "c" or not array.size:
         return None
@@ -118,21 +170,23 @@ def mapped_file(array: Any) -> os.stat_result | None:
     except OSError:
         return None
     inode = _mapped_inode(mapped.__array_interface__["data"][0])
-    return status if stat.S_ISREG(status.st_mode) and inode in (None, status.st_ino) else None
+    is_it = inode == status.st_ino or (inode is None and not surely)
+    return status if stat.S_ISREG(status.st_mode) and is_it else None
 
 
 def _mapped_inode(address: int) -> int | None:
     """The number of the file that is mapped at an address; None where the system does not tell."""
-    try:
-        with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                places, _, _, _, inode, *_ = line.split(None, 5)
-                start, stop = (int(place, 16) for place in places.split("-"))
-                if start <= address < stop:
-                    return int(inode)
-    except (OSError, ValueError):
-        pass
-    return None
+    found = mapped_at(address)
+    return None if found is None else found[1]
+
+
+def _is_in_memory(path: Path) -> bool:
+    """Whether a file is in memory alone: the system does not keep the time of what is written to a map of it."""
+    status = path.stat()
+    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    kinds = [line.partition(" - ")[2].split()[0] for line in lines if line.split()[2] == device]
+    return not status.st_nlink or any(kind in ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs") for kind in kinds)
 
 
 def check_whole(name: str, array: Any) -> None:

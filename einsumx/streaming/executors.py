@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from math import prod
@@ -27,9 +28,9 @@ from einsumx.streaming.progress import Progress
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.shared_operands import Lender, Lent, file_of
-from einsumx.streaming.tasks import Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
+from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
 from einsumx.streaming.walk import Place
-from einsumx.streaming.worker import Job, compute_piece
+from einsumx.streaming.worker import compute_piece
 
 __all__ = ["Crew"]
 
@@ -54,6 +55,7 @@ class _RemoteHands(Hands):
             raise
         self._permit: Permit | None = None
         self._outlet: Outlet | None = None
+        self._is_apart = True
         self.job = Job(uuid4().hex, self.plan, lent, workers)
 
     def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
@@ -67,7 +69,7 @@ class _RemoteHands(Hands):
         place = self.work.target.place(self.plan)
         if place is not None and Permit.is_possible() and not any(piece.start for piece in pieces):
             self._permit = Permit()
-            self._outlet = self._permit.outlet(place)
+            self._outlet, self._is_apart = self._permit.outlet(place), place.apart
         self.job = replace(self.job, workers=min(self.workers, self.window))
 
     def _withdraw(self) -> None:
@@ -96,6 +98,9 @@ class _RemoteHands(Hands):
             return None
         self._outlet = None  # a worker that could have written this did not see the files
         return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.plan.device)
+
+    def writing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._permit is None or self._is_apart else self._permit.alone()
 
     def goes_on(self, piece: Piece, error: Exception) -> bool:
         return isinstance(error, BrokenExecutor)

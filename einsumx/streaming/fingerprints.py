@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
-from einsumx.streaming.array_files import all_files, backing
+from einsumx.streaming.array_files import all_files, backing, timed_files
 from einsumx.streaming.readers import Source
 from einsumx.streaming.walk import Box
 
@@ -22,7 +22,7 @@ PART = 1 << 16
 """Bytes that are read at once where nothing else says how many may be."""
 
 WHOLE = 64 << 20
-"""Bytes up to which an operand in a file is read whole for its digest."""
+"""Bytes up to which an operand in a file is read whole for its digest, whatever its files' times tell."""
 
 SAMPLES = 256
 """How many samples are read of a larger one."""
@@ -68,26 +68,29 @@ def parts_of_box(box: Box, size: int, most: int) -> Iterator[Box]:
             yield (*single, slice(start, min(start + step, cut.stop)), *box[axis:])
 
 
-def fingerprint(source: Source, out: Any, most: int) -> dict[str, Any]:
+def fingerprint(source: Source, out: Any, most: int, was: Any = None) -> dict[str, Any]:
     """What an operand is known by: its shape, its dtype, a digest of its values, and its files' times.
 
-    What lies in memory is read whole, and so are files of up to 64 MiB. Of larger ones samples are read, and the
-    number, size and time of modification of each file are looked at, unless ``out`` is in the same file.
+    It is read whole, unless it is larger than 64 MiB and its files' times tell whether it changed. Then samples are
+    read, and the number, size and time of modification of each file are looked at.
 
     Args:
         source: of the operand.
         out: where the result goes.
         most: bytes that reading may take.
+        was: what the operand was known by before. One that was read whole is again, to be compared.
     """
     shape, size = source.operand.shape, itemsize(source.operand.dtype)
     strides = source.operand.strides or (None,) * len(shape)
     box = tuple(slice(0, min(length, 1) if stride == 0 else length) for length, stride in zip(shape, strides))
     known: dict[str, Any] = {"shape": list(shape), "dtype": source.operand.dtype}
     whole = size * prod(part.stop for part in box)
-    is_large = source.stored is not None and whole > WHOLE and getattr(source.stored, "mode", "") != "c"
-    boxes = _samples(box, size) if is_large else parts_of_box(box, size, min(most // 4, 16 << 20))
+    was_whole = isinstance(was, dict) and was.get("files") == ""
+    is_large = source.stored is not None and whole > WHOLE
+    files = _stamp(source.stored, out) if is_large and not was_whole else ""
+    boxes = _samples(box, size) if files else parts_of_box(box, size, min(most // 4, 16 << 20))
     known["digest"] = digest(map(source.host_block, boxes)) if whole else ""
-    known["files"] = _stamp(source.stored, out) if is_large else ""
+    known["files"] = files
     return known
 
 
@@ -110,13 +113,12 @@ def _samples(box: Box, size: int) -> Iterator[Box]:
 
 def _stamp(array: Any, out: Any) -> str:
     """A digest of which files an array is in and of when they were written; empty where that says nothing of it."""
-    paths = backing(array)
-    ours = {path.resolve() for path in backing(out)}
-    if not paths or any(path.resolve() in ours for path in paths):
+    paths = timed_files(array)
+    if not paths or any(_is_same(path, ours) for path in paths for ours in backing(out)):
         return ""
     found = blake2b(digest_size=16)
     for number, path in enumerate(all_files(paths)):
-        if number == _MOST_FILES:
+        if number == _MOST_FILES or path.is_dir():
             return ""
         try:
             status = path.stat()
@@ -124,6 +126,10 @@ def _stamp(array: Any, out: Any) -> str:
             continue
         found.update(f"{_name(path)} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
     return found.hexdigest()
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def _name(path: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Journal:
     Args:
         path: of the file; where there is one, it is gone on with.
         plan: whose blocks they are.
-        operands: what each operand is known by.
+        operands: gives what each operand is known by now, from what they were known by in the file, if it is not new.
         out: the name of what is written to, where it has one; for messages alone.
 
     Attributes:
@@ -46,17 +47,16 @@ class Journal:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], plan: BlockedProgram, operands: list[dict[str, Any]], out: str
+        self, path: str | os.PathLike[str], plan: BlockedProgram, operands: Callable[[list[Any]], list[Any]], out: str
     ) -> None:
         self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
         self.was = out
-        header = {"journal": VERSION, **_identity(plan, operands), "out": out}
-        self._header = json.dumps(header).encode() + b"\n"
+        header = {"journal": VERSION, **_identity(plan), "operands": [], "out": out}
         self._blocks = plan.blocks
         self._descriptor = self._open()
         try:
-            self._load(header)
+            self._load(header, operands)
         except BaseException:
             self.close()
             raise
@@ -111,10 +111,12 @@ class Journal:
                 raise
             return files.keep(descriptor)
 
-    def _load(self, header: dict[str, Any]) -> None:
+    def _load(self, header: dict[str, Any], operands: Callable[[list[Any]], list[Any]]) -> None:
         size = os.fstat(self._descriptor).st_size
-        first = self._read(max(_FIRST_LINE, 4 * len(self._header)))
-        first, ended, body = first.partition(b"\n")
+        longest = 4 * (len(json.dumps(header)) + 256 * len(header["shapes"]))
+        first, ended, body = self._read(max(_FIRST_LINE, longest)).partition(b"\n")
+        header["operands"] = operands(_operands_of(first))
+        self._header = json.dumps(header).encode() + b"\n"
         if not ended and self._header.startswith(first):  # it is new, or the first line was cut off
             self._rewrite()
             return
@@ -162,8 +164,8 @@ class Journal:
         if changed or len(operands) != len(ours):
             which = "operand " + ", ".join(map(str, changed)) if changed else "their number"
             raise JournalError(
-                f"{self._name} is the journal of other operands: {which} changed since it was written; bring the same "
-                "ones, or remove the file to start anew"
+                f"{self._name} is the journal of other operands: {which} changed since it was written, or is opened "
+                "in another mode; bring the same ones, or remove the file to start anew"
             )
         self.was = was if isinstance(was, str) else ""
 
@@ -206,7 +208,16 @@ class Journal:
         return JournalError(f"{self._name} is damaged: {what}; remove the file to start anew")
 
 
-def _identity(plan: BlockedProgram, operands: list[dict[str, Any]]) -> dict[str, Any]:
+def _operands_of(first: bytes) -> list[Any]:
+    """What a first line, which may be anything, says that the operands are known by."""
+    try:
+        found = json.loads(first)["operands"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _identity(plan: BlockedProgram) -> dict[str, Any]:
     """What must be the same for a run to go on where another one stopped."""
     return {
         "equation": plan.equation.text,
@@ -216,5 +227,4 @@ def _identity(plan: BlockedProgram, operands: list[dict[str, Any]]) -> dict[str,
         "memory_limit": plan.limit,
         "blocks": list(plan.blocking.counts),
         "loops": list(plan.blocking.order),
-        "operands": operands,
     }

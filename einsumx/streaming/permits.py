@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -99,14 +99,25 @@ class Outlet:
     def permitted(self) -> Iterator[bool]:
         """Whether the caller has the result written here; it waits with the end of that as long as this lasts."""
         descriptor = _opened(self.permit)
+        if descriptor is None:
+            yield False
+            return
         try:
-            if descriptor is not None:
-                fcntl = import_module("fcntl")
-                fcntl.flock(descriptor, fcntl.LOCK_SH if self.place.apart else fcntl.LOCK_EX)
-            yield descriptor is not None and os.pread(descriptor, len(self.token), 0) == self.token
+            with _locked(descriptor, alone=not self.place.apart):
+                yield os.pread(descriptor, len(self.token), 0) == self.token
         finally:
-            if descriptor is not None:
-                os.close(descriptor)
+            os.close(descriptor)
+
+
+@contextmanager
+def _locked(descriptor: int, *, alone: bool) -> Iterator[None]:
+    """While nobody else has a permit locked, or, not ``alone``, nobody else has it locked alone."""
+    fcntl = import_module("fcntl")
+    fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # the child of a fork may have the descriptor, too
 
 
 def _opened(permit: str) -> int | None:
@@ -133,6 +144,10 @@ class Permit:
     def outlet(self, to: Place) -> Outlet:
         """What workers get."""
         return Outlet(to, f"/proc/{os.getpid()}/fd/{self._descriptor}", self._token)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """While this lasts no worker writes, so that the caller may write to what it shares with their blocks."""
+        return _locked(self._descriptor, alone=True)
 
     def withdraw(self) -> None:
         """Wait for the blocks that are being written, and see that no worker begins with another one."""

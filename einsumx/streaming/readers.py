@@ -17,11 +17,12 @@ from einsumx.adapters.staging import Ring
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.program import Operand
+from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.stored import host_array, stored_operand
 from einsumx.streaming.walk import Box
 
-__all__ = ["Source", "framework_of", "is_host_array", "mapping", "sources"]
+__all__ = ["Source", "framework_of", "is_host_array", "sources"]
 
 
 _FROM_FILES = 1e9
@@ -290,15 +291,6 @@ def _is_host(device: str) -> bool:
 
 
 # -- files that are mapped to memory ------------------------------------------------------------------------------
-
-
-def mapping(array: Any) -> Any:
-    """The memory map that a NumPy array is a view of, as NumPy made it; None where it is of none."""
-    memmap = get_backend("numpy").xp.memmap
-    found = array
-    while found is not None and not (isinstance(found, memmap) and isinstance(found.base, mmap.mmap)):
-        found = getattr(found, "base", None)
-    return found
 
 
 _MANY = 4096

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
@@ -297,9 +298,15 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
         yield None
         return
     out = limited.target.out
-    known = [fingerprint(source, out, limited.plan.limit) for source in limited.sources]
-    for source in limited.sources:
-        source.close()
+
+    def known(before: list[Any]) -> list[Any]:
+        pairs = zip_longest(limited.sources, before[: len(limited.sources)])
+        try:
+            return [fingerprint(source, out, limited.plan.limit, was) for source, was in pairs]
+        finally:
+            for source in limited.sources:
+                source.close()
+
     with closing(Journal(limited.resume, limited.plan, known, name_of(out))) as journal:
         yield journal
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
@@ -101,7 +101,8 @@ class Hands:
                     added += 1
                     step()
                     if piece.stop == terms:
-                        yield piece.block, total
+                        with nullcontext() if total is None else self.writing():
+                            yield piece.block, total
                         total = None
 
     @contextmanager
@@ -170,6 +171,10 @@ class Hands:
     def received(self, piece: Piece, value: Any) -> Array:
         """What a worker gave back, as an array of the framework; None if it has written that where it belongs."""
         return value
+
+    def writing(self) -> AbstractContextManager[None]:
+        """What the caller writes a block in, while workers may be writing others."""
+        return nullcontext()
 
     def goes_on(self, piece: Piece, error: Exception) -> bool:
         """Whether a piece that its worker did not finish can be given to another one, which is then there."""

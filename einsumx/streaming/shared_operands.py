@@ -18,9 +18,10 @@ from weakref import finalize
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, shown
 from einsumx.runtime import files
+from einsumx.runtime.maps import mapping
 from einsumx.runtime.memory import free_host_bytes
-from einsumx.streaming.array_files import reserve
-from einsumx.streaming.readers import Source, mapping
+from einsumx.streaming.array_files import is_dataset, reserve
+from einsumx.streaming.readers import Source
 
 __all__ = ["Lender", "Lent", "file_of"]
 
@@ -107,7 +108,7 @@ def file_of(array: Any) -> Lent | None:
     """
     np = get_backend("numpy").xp
     if not isinstance(array, np.ndarray):
-        if type(array).__module__.partition(".")[0] == "h5py":
+        if is_dataset(array):
             return Dataset(array.file.filename, array.name)
         return Pickled(array)
     root = mapping(array)

@@ -6,16 +6,11 @@ checked here is that a caller of another version, or a damaged message, gives an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.strict import PLAN
-from einsumx.streaming.tasks import Piece, terms_of
-
-if TYPE_CHECKING:
-    from einsumx.streaming.worker import Job
+from einsumx.streaming.tasks import Job, Piece, terms_of
 
 __all__ = ["check_job", "check_piece"]
 

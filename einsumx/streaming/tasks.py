@@ -15,9 +15,27 @@ from typing import TypeAlias
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.dtypes import itemsize
+from einsumx.streaming.shared_operands import Lent
 from einsumx.streaming.walk import Blocks, Box, Place
 
-__all__ = ["Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
+__all__ = ["Job", "Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all pieces of one contraction share, as workers get it.
+
+    Attributes:
+        token: names the contraction.
+        plan: how it is cut.
+        lent: the operands; None for those of which a piece brings the blocks.
+        workers: how many compute at the same time, and share the cores of their machine.
+    """
+
+    token: str
+    plan: BlockedProgram
+    lent: tuple[Lent | None, ...]
+    workers: int
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,47 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
-from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.permits import Outlet
 from einsumx.streaming.readers import sources
-from einsumx.streaming.shared_operands import Lent
 from einsumx.streaming.task_checks import check_job, check_piece
-from einsumx.streaming.tasks import Part, Piece, part_of
+from einsumx.streaming.tasks import Job, Part, Piece, part_of
 from einsumx.streaming.walk import Blocks, Box, compute, contracting
 from einsumx.streaming.writers import write
 
-__all__ = ["Job", "compute_piece"]
+__all__ = ["compute_piece"]
 
 IDLE = 10.0
 """Seconds for which a process keeps values that further pieces of the same contraction may need."""
 
 ANNOUNCED = 16 << 20
 """Bytes of a block from which on the system is told that its pages are needed, and loads them all at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What all pieces of one contraction share, as workers get it.
-
-    Attributes:
-        token: names the contraction.
-        plan: how it is cut.
-        lent: the operands; None for those of which a piece brings the blocks.
-        workers: how many compute at the same time, and share the cores of their machine.
-    """
-
-    token: str
-    plan: BlockedProgram
-    lent: tuple[Lent | None, ...]
-    workers: int
 
 
 class _Bench:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
@@ -14,11 +13,13 @@ from einsumx.blocked.cost import Landing
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.runtime.maps import mapping, share_file
 from einsumx.runtime.prepare import check_out_dtype
-from einsumx.streaming.array_files import bytes_of_file, reserve, sync
+from einsumx.streaming.aliases import in_one_place
+from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box
 from einsumx.streaming.permits import Place, place
-from einsumx.streaming.readers import is_host_array, mapping
+from einsumx.streaming.readers import is_host_array
 from einsumx.streaming.walk import Box
 
 __all__ = ["Target", "landing", "target", "write"]
@@ -173,15 +174,19 @@ class _Other(Target):
 class _Late(Target):
     """An array that shares memory with an operand, and so is written when all operands are read."""
 
-    def __init__(self, fresh: Target, final: Target, shape: Sequence[int]) -> None:
-        self._fresh, self._final = fresh, final
+    def __init__(self, fresh: Target, final: Target, shape: Sequence[int], adapter: Adapter) -> None:
+        self._fresh, self._final, self._adapter = fresh, final, adapter
         self._box = tuple(slice(0, size) for size in shape)
 
     def put(self, box: Box, block: Array) -> None:
         self._fresh.put(box, block)
 
     def done(self) -> Array:
-        self._final.put(self._box, self._fresh.done())
+        result = self._fresh.done()
+        written, read = _in_memory(self._final.done()), _in_memory(result)
+        if written is not None and read is not None and share_file(written, read):
+            result = self._adapter.copy(result)  # a view of an operand, in a map of the same file
+        self._final.put(self._box, result)
         return self._final.done()
 
 
@@ -228,7 +233,7 @@ def target(
     if out is None:
         return _Fresh(plan, adapter, order)
     found = _given(plan, adapter, operands, out, casting)
-    return _Late(_Fresh(plan, adapter, "K"), found, plan.shape) if late else found
+    return _Late(_Fresh(plan, adapter, "K"), found, plan.shape, adapter) if late else found
 
 
 def _given(plan: BlockedProgram, adapter: Adapter, operands: Sequence[Any], out: Any, casting: Casting) -> Target:
@@ -266,15 +271,12 @@ def _overlap(out: Any, operand: Any) -> bool:
         return True
     numpy = get_backend("numpy")
     ours, theirs = _in_memory(out), _in_memory(operand)
-    if ours is not None and theirs is not None:
-        return numpy.may_overlap(ours, theirs) or _in_one_file(ours, theirs)
+    if ours is not None and theirs is not None and numpy.may_overlap(ours, theirs):
+        return True
     writer = owner(out)
-    if writer is not None:
+    if ours is None and writer is not None:
         return writer is owner(operand) and writer.may_overlap(out, operand)
-    if type(out) is type(operand):  # two handles of one dataset are equal
-        with suppress(Exception):
-            return (out == operand) is True
-    return False
+    return in_one_place(out if ours is None else ours, operand if theirs is None else theirs)
 
 
 def _in_memory(array: Any) -> Any:
@@ -287,17 +289,3 @@ def _in_memory(array: Any) -> Any:
     with suppress(TypeError):  # a dtype that NumPy does not have
         return theirs.to_numpy(array)
     return None
-
-
-def _in_one_file(first: Any, second: Any) -> bool:
-    """Whether two arrays are parts of one file that is mapped twice, and of the same bytes of it."""
-    found = [(mapping(array), array) for array in (first, second)]
-    if any(mapped is None or mapped.filename is None for mapped, _ in found):
-        return False
-    try:
-        if not Path(found[0][0].filename).samefile(found[1][0].filename):
-            return False
-    except OSError:
-        return True
-    (start, stop), (other, end) = (bytes_of_file(mapped, array) for mapped, array in found)
-    return start < end and other < stop
