@@ -7,7 +7,7 @@ import pytest
 
 import einsumx
 from einsumx import BackendError, einsum, einsum_path, expression, plan
-from einsumx.blocked.plan import limit_bytes
+from einsumx.runtime.request import limit_bytes
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 EQUATION = "ij,jk->ik"

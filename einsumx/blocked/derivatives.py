@@ -20,7 +20,7 @@ from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import Options, Written
+from einsumx.runtime.request import Options, Written
 
 __all__ = ["Backward", "Passes", "backward"]
 

@@ -1,14 +1,10 @@
-"""A memory limit: what it says, and the blocked plan that keeps it."""
+"""The blocked plan that keeps a memory limit."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from functools import lru_cache
-from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Blocking, Landing
@@ -16,82 +12,19 @@ from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Bodies, Outline
-from einsumx.errors import MemoryLimitError, excerpt, shown
+from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
-from einsumx.scalars import as_python
+from einsumx.runtime.prepare import result_dtype, sized_equation
+from einsumx.runtime.request import Options, Written
 
-__all__ = ["MemoryLimit", "blocked_program", "in_units", "least_limit", "limit_bytes", "too_small"]
-
-MemoryLimit: TypeAlias = int | float | str
-"""Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
-
-_UNLIMITED = sys.maxsize
-"""Bytes from which a limit is none: no machine has so many."""
+__all__ = ["blocked_program", "in_units", "least_limit", "too_small"]
 
 _WORTH = 1.25
 """How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
-
-_BITS = 6
-"""Binary digits to which a fraction of what is free is rounded down, so that the same call has the same plan again."""
-
-_UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{binary}B": (1024 if binary else 1000) ** power
-    for power, prefix in enumerate("KMGTP", 1)
-    for binary in ("i", "")
-}
-
-
-def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
-    """A memory limit in bytes.
-
-    Args:
-        limit: as the user gave it; an infinite one is as large as a limit can be.
-        free: gives the bytes that are free on the device, None where that is not known; asked only for a fraction.
-
-    Raises:
-        ValueError: it is no limit.
-        TypeError: it is neither a number nor a text.
-
-    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2048)
-    (8589934592, 1500000, 1024)
-    """
-    limit = as_python(limit)
-    if isinstance(limit, bool) or not isinstance(limit, int | float | str):
-        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
-    if isinstance(limit, str):
-        return _written_bytes(limit)
-    if not limit > 0:
-        raise ValueError(f"memory_limit={shown(limit)} must be positive")
-    if limit >= _UNLIMITED:
-        return _UNLIMITED
-    if isinstance(limit, float) and limit < 1:
-        there = free()
-        if there is None:
-            raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        share = int(limit * there)
-        spare = max(share.bit_length() - _BITS, 0)
-        return share >> spare << spare
-    if limit != int(limit):
-        raise ValueError(
-            f"memory_limit={limit!r} is neither bytes, which are whole, nor a fraction of what is free, which is below "
-            "1; write '8GiB', '500MB', or bytes"
-        )
-    return int(limit)
-
-
-def _written_bytes(text: str) -> int:
-    """A memory limit that is given as text."""
-    found = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{0,30})?)\s*([a-zA-Z]{0,3})\s*", text)
-    unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
-    bytes_ = int(Decimal(found[1]) * unit) if found and unit else 0
-    if not bytes_:
-        raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")
-    return min(bytes_, _UNLIMITED)
 
 
 def blocked_program(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.derivatives import Passes
-from einsumx.blocked.plan import MemoryLimit, blocked_program, in_units, limit_bytes, too_small
+from einsumx.blocked.plan import blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.blocked.text import tell_blocks
@@ -24,23 +22,15 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import (
-    Options,
-    Order,
-    Written,
-    check_byte_order,
-    check_operand,
-    result_dtype,
-    result_order,
-    sized_equation,
-)
+from einsumx.runtime.prepare import check_byte_order, check_operand, result_dtype, result_order, sized_equation
+from einsumx.runtime.request import Options, Progress, Request
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.devices import Devices, find_devices
 from einsumx.streaming.executors import Crew
 from einsumx.streaming.fingerprints import fingerprint
 from einsumx.streaming.journal import Journal
 from einsumx.streaming.prefetch import Reader
-from einsumx.streaming.progress import Ledger, Progress, reported
+from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
 from einsumx.streaming.scheduler import Values, Work
 from einsumx.streaming.walk import Blocks, Place, compute, contracting
@@ -78,22 +68,7 @@ class Limited:
     passes: Passes | None = None
 
 
-def plan_within(
-    written: Written,
-    given: Sequence[Any],
-    options: Callable[[Adapter], Options],
-    limit: MemoryLimit,
-    *,
-    backend: str | None = None,
-    device: str = "",
-    out: Any = None,
-    order: Order = "K",
-    resume: str | os.PathLike[str] | None = None,
-    executor: Executor | None = None,
-    devices: Sequence[str] = (),
-    beside: int = 0,
-    as_copies: bool = False,
-) -> Limited:
+def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written.
 
     Where the framework records it, the limit is enough for its gradients, too.
@@ -106,18 +81,20 @@ def plan_within(
         EinsumxError: as :func:`einsumx.einsum` does.
         ValueError: ``order`` or ``resume`` make no sense here.
     """
-    if devices and (device or executor is not None):
-        raise ValueError(f"devices= says where all is computed; leave {'device' if device else 'executor'}= away")
+    given, out, devices, executor = request.operands, request.out, request.devices, request.executor
+    if devices and (request.device or executor is not None):
+        other = "device" if request.device else "executor"
+        raise ValueError(f"devices= says where all is computed; leave {other}= away")
     crew: Crew | Devices | None = Crew(executor) if executor is not None else None
-    adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
+    adapter, operands = framework_of(given, request.wanted)
     for array in operands:
         if owner(array) is adapter:
             adapter.check_eager(array)
             adapter.synchronize(array)  # which other threads are going to read
-    asked = options(adapter)
+    asked = request.options(adapter)
     if asked.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in given])
-    places = find_devices(adapter, devices or [device] if devices or device else [])
+    places = find_devices(adapter, devices or [request.device] if devices or request.device else [])
     found, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
     read = found
     if len(places) > 1:
@@ -129,12 +106,12 @@ def plan_within(
     for name in (dtype, *(operand.dtype for operand in described)):
         if traits.dtypes is not None and name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
-    asked_order, order = order, result_order(order, out, adapter, operands)
-    sized = sized_equation(written, [operand.shape for operand in described])
+    order = result_order(request.order, out, adapter, operands)
+    sized = sized_equation(request.written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
     copied_for = "K" if _has_any_order(sized) else order
     lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
-    limit_in_bytes = limit_bytes(limit, lambda: _free_bytes(adapter, places or (device,)))
+    limit_in_bytes = request.limit_bytes(lambda: _free_bytes(adapter, places or (device,)))
     numbers = [number for number, array in enumerate(operands) if owner(array) is adapter and adapter.records(array)]
     passes = None
     if numbers:
@@ -146,7 +123,7 @@ def plan_within(
     try:
         plan = blocked_program(
             adapter,
-            written,
+            request.written,
             described,
             device,
             asked,
@@ -163,19 +140,20 @@ def plan_within(
     if least > limit_in_bytes:
         raise too_small(limit_in_bytes, least, sized, "this contraction with its gradients")
     goes = target(plan, adapter, given, out, order, asked.casting, late)
-    within = partial(
-        plan_within, written, given, options, backend=backend, device="" if devices else device, devices=devices,
-        out=out, order=asked_order, executor=executor, beside=beside, as_copies=as_copies,
-    )  # fmt: skip
+
+    def within(limit: int) -> Limited:
+        other = replace(request, memory_limit=limit, device="" if devices else device, progress=False, resume=None)
+        return plan_within(other, beside, as_copies)
+
     room = plan.limit - lands.cut
-    if resume is None:
+    if request.resume is None:
         return Limited(plan, adapter, tuple(found), goes, within, None, crew, room, operands, passes)
     if late or not goes.outlives:
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, within, resume, crew, room)
+    return Limited(plan, adapter, tuple(found), goes, within, request.resume, crew, room)
 
 
 def _has_any_order(equation: SizedEquation) -> bool:
