@@ -14,7 +14,7 @@ from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
 from einsumx.blocked.cost import Landing
-from einsumx.blocked.plan import blocked_program
+from einsumx.blocked.plan import BlockedContraction, blocked_program
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.program import Operand, Program
@@ -35,6 +35,7 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import (
     DEFAULT,
+    Contraction,
     MemoryLimit,
     Order,
     Progress,
@@ -53,7 +54,7 @@ from einsumx.streaming.run import plan_within
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
 _NOTHING = Request("", ())
-"""A request without keywords: a value of its own is told from what a call brings without a comparison."""
+"""A request without keywords: its values are the very defaults, so that identity tells what was not asked."""
 
 Call = TypeVar("Call", bound=Callable[..., Array])
 
@@ -361,14 +362,14 @@ def _plan_of_shapes(
     options = replace(request, dtype=None).options(adapter)
     # A name is looked up when the plan is made, and if all dtypes are alike by no framework.
     options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
+    contraction = Contraction(adapter, written, operands, device, options)
     if request.memory_limit is None:
-        return as_plan(make_plan(adapter, written, operands, device, options))
-    there = [not stored] * len(operands)
+        return as_plan(make_plan(contraction))
     limit = request.limit_bytes(lambda: adapter.free_bytes(device))
     sized = sized_equation(written, [operand.shape for operand in operands])
     result = prod(sized.shape) * itemsize(result_dtype(adapter, operands, options))
-    landing = Landing(cut=result)
-    return as_blocked_plan(blocked_program(adapter, written, operands, device, options, limit, there, landing))
+    in_place = (not stored,) * len(operands)
+    return as_blocked_plan(blocked_program(BlockedContraction(contraction, limit, in_place, Landing(cut=result))))
 
 
 def as_shapes(written: Written, given: Sequence[Any]) -> list[tuple[int, ...] | None]:

@@ -23,7 +23,7 @@ from einsumx.runtime.prepare import (
     one_device,
     sized_equation,
 )
-from einsumx.runtime.request import MemoryLimit, Order, Request, as_order, split
+from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
 
 __all__ = ["Expression", "expression"]
 
@@ -144,7 +144,8 @@ class Expression:
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
         options = self._request.options(adapter)
         operands = described(adapter, ordered)
-        plan = make_plan(adapter, self._written, operands, one_device(adapter, ordered), options)
+        device = one_device(adapter, ordered)
+        plan = make_plan(Contraction(adapter, self._written, operands, device, options))
         return Prepared(plan, executable(plan, adapter, self._constants))
 
 

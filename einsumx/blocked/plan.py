@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
-from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Blocking, Landing
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
@@ -14,49 +13,50 @@ from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Bodies, Outline
 from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import result_dtype, sized_equation
-from einsumx.runtime.request import Options, Written
+from einsumx.runtime.request import Contraction
 
-__all__ = ["blocked_program", "in_units", "least_limit", "too_small"]
+__all__ = ["BlockedContraction", "blocked_program", "in_units", "least_limit", "too_small"]
 
 _WORTH = 1.25
 """How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
 
 
-def blocked_program(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: Sequence[bool],
-    landing: Landing,
-    read_rates: Sequence[float] = (),
-    *,
-    together: int = 1,
-    pieces: int = 1,
-) -> BlockedProgram:
-    """The contraction in blocks that stay within ``limit`` bytes.
+class BlockedContraction(NamedTuple):
+    """What is asked of the planner of blocks; a key of its caches.
 
-    Args:
-        lies_there: of each operand, whether it lies on the device, and blocks of it are views.
+    Attributes:
+        contraction: what is computed, on which device.
+        limit: bytes that must not be exceeded.
+        in_place: of each operand, whether it lies on the device, so that its blocks are views and count nothing.
         landing: what the result takes besides the blocks of it.
         read_rates: bytes a second at which each operand is read that does not lie there; empty for the rate of a copy.
         together: how many blocks are computed or held at once, and share what the result leaves of the limit.
         pieces: into how many the contraction is cut at least, where its sizes allow it.
+    """
+
+    contraction: Contraction
+    limit: int
+    in_place: tuple[bool, ...]
+    landing: Landing
+    read_rates: tuple[float, ...] = ()
+    together: int = 1
+    pieces: int = 1
+
+
+def blocked_program(asked: BlockedContraction) -> BlockedProgram:
+    """The contraction in blocks that stay within the limit.
 
     Raises:
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
     """
     # An optimizer object may find another path the next time.
-    plan = _blocked_program if isinstance(options.optimize, str | bool | tuple) else _blocked_program.__wrapped__
-    there, rates = tuple(lies_there), tuple(read_rates)
-    return plan(adapter, written, operands, device, options, limit, there, landing, rates, together, pieces)
+    optimize = asked.contraction.options.optimize
+    plan = _blocked_program if isinstance(optimize, str | bool | tuple) else _blocked_program.__wrapped__
+    return plan(asked)
 
 
 def in_units(count: int) -> str:
@@ -80,20 +80,11 @@ def _of_result(smallest: int, fresh: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _blocked_program(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: tuple[bool, ...],
-    landing: Landing,
-    read_rates: tuple[float, ...],
-    together: int,
-    pieces: int,
-) -> BlockedProgram:
-    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
+def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
+    limit, in_place, landing, together, pieces = (
+        asked.limit, asked.in_place, asked.landing, asked.together, asked.pieces
+    )  # fmt: skip
+    bodies = _bodies(asked)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
     within = landing._replace(cut=landing.cut - beside)
@@ -101,43 +92,34 @@ def _blocked_program(
     def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
         search = Search(bodies, outline, within)
         serial, fits = search.block(share, pieces=pieces, seconds=seconds)
-        if fits and serial.order and not all(lies_there) and together == 1:
+        if fits and serial.order and not all(in_place) and together == 1:
             ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
             if fits_too and ahead.seconds < _WORTH * serial.seconds:
                 return ahead, True
         return serial, fits
 
     sized = bodies.equation
-    found, fits = along_paths(bodies, options.optimize, blocked)
+    found, fits = along_paths(bodies, asked.contraction.options.optimize, blocked)
     if not fits:
         raise too_small(limit, found.peak_bytes * together + beside, sized, fresh=0 if landing.beside else landing.cut)
+    adapter, _, operands, device, options = asked.contraction
     dtype = result_dtype(adapter, operands, options)
-    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
+    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, in_place, landing, found)
 
 
 @lru_cache(maxsize=256)
-def least_limit(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: tuple[bool, ...],
-    landing: Landing,
-    read_rates: tuple[float, ...],
-) -> int:
+def least_limit(asked: BlockedContraction) -> int:
     """The smallest limit for which :func:`blocked_program` finds something; any that is enough, where ``limit`` is.
 
     It does not look for what is fastest, and so is the quicker answer to whether there is anything.
     """
-    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
+    bodies = _bodies(asked)
 
     def blocked(outline: Outline, _: float) -> tuple[Blocking, bool]:
-        found, fits = Search(bodies, outline, landing).block(limit, fastest=False)
+        found, fits = Search(bodies, outline, asked.landing).block(asked.limit, fastest=False)
         return (replace(found, seconds=0.0), True) if fits else (found, False)  # no other path can be faster
 
-    return along_paths(bodies, options.optimize, blocked)[0].peak_bytes
+    return along_paths(bodies, asked.contraction.options.optimize, blocked)[0].peak_bytes
 
 
 def too_small(
@@ -152,23 +134,15 @@ def too_small(
     return error
 
 
-def _bodies(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    lies_there: tuple[bool, ...],
-    read_rates: tuple[float, ...],
-) -> Bodies:
+def _bodies(asked: BlockedContraction) -> Bodies:
     """What the blocks of a contraction cost."""
+    adapter, written, operands, device, options = asked.contraction
     sized = sized_equation(written, [operand.shape for operand in operands])
     dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
-    rates = read_rates or (traits.rates.copy,) * len(operands)
-    return Bodies(
-        sized, operands, lies_there, rates, adapter, traits, device, dict(traits.widen).get(dtype, dtype)
-    )  # fmt: skip
+    rates = asked.read_rates or (traits.rates.copy,) * len(operands)
+    computed = dict(traits.widen).get(dtype, dtype)
+    return Bodies(sized, operands, asked.in_place, rates, adapter, traits, device, computed)
 
 
 register_cache("blocks", _blocked_program)

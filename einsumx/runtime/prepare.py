@@ -14,6 +14,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
+from einsumx.adapters.traits import Traits
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation, bind
@@ -29,7 +30,7 @@ from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
-from einsumx.runtime.request import DEFAULT, Options, Order, Written
+from einsumx.runtime.request import DEFAULT, Contraction, Options, Order, Written
 from einsumx.runtime.stored import read_whole
 
 __all__ = [
@@ -161,8 +162,9 @@ def _from_signatures(
 ) -> Prepared:
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
+    contraction = Contraction(adapter, written, operands, device, options)
     by_layout = _by_layout if isinstance(options.optimize, str | bool | tuple) else _by_layout.__wrapped__
-    found: Prepared = by_layout(adapter, written, operands, device, options)
+    found: Prepared = by_layout(contraction)
     if options.casting == "no" and not returns_view(found.plan):
         check_byte_order([signature[2] for signature in signatures])
     return found
@@ -209,23 +211,17 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _by_layout(
-    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Prepared:
-    plan = make_plan(adapter, written, operands, device, options)
-    return Prepared(plan, executable(plan, adapter))
+def _by_layout(contraction: Contraction) -> Prepared:
+    plan = make_plan(contraction)
+    return Prepared(plan, executable(plan, contraction.adapter))
 
 
-def make_plan(
-    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Program:
+def make_plan(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
+    adapter, written, operands, device, options = contraction
     sized = _sized(written, tuple(operand.shape for operand in operands))
-    dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
-    for name in (dtype, *(operand.dtype for operand in operands)):
-        if traits.dtypes is not None and name not in traits.dtypes:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
+    dtype = served_dtype(contraction, traits)
     plan = lower(
         sized,
         operands,
@@ -281,11 +277,21 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     return dtype
 
 
+def served_dtype(contraction: Contraction, traits: Traits) -> str:
+    """The dtype of the result; BackendError where the framework's einsum computes in no such dtype as one there."""
+    adapter, _, operands, _, options = contraction
+    dtype = result_dtype(adapter, operands, options)
+    for name in (dtype, *(operand.dtype for operand in operands)):
+        if traits.dtypes is not None and name not in traits.dtypes:
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
+    return dtype
+
+
 def retarget(plan: Program, backend: str, device: str = "") -> Program:
     """The contraction of ``plan`` along its path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in plan.operands)
     options = Options(plan.dtype, "unsafe", plan.path)
-    return make_plan(get_backend(backend), plan.equation, operands, device, options)
+    return make_plan(Contraction(get_backend(backend), plan.equation, operands, device, options))
 
 
 def run_program(plan: Program, operands: Sequence[Any]) -> Array:

@@ -17,11 +17,13 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.ir.parse import parse_sublists
+from einsumx.ir.program import Operand
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
 __all__ = [
     "DEFAULT",
+    "Contraction",
     "MemoryLimit",
     "Options",
     "Order",
@@ -64,6 +66,24 @@ class Options(NamedTuple):
 
 DEFAULT = Options()
 """Nothing asked."""
+
+
+class Contraction(NamedTuple):
+    """What is asked of a framework; part of the caches' keys, as :class:`Options` are.
+
+    Attributes:
+        adapter: of the framework.
+        written: the equation.
+        operands: shape, dtype and layout of each.
+        device: on which it is computed.
+        options: what is asked besides.
+    """
+
+    adapter: Adapter
+    written: Written
+    operands: tuple[Operand, ...]
+    device: str
+    options: Options
 
 
 def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
