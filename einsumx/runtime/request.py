@@ -153,11 +153,17 @@ class Request:
     resume: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", as_order(self.order))
-        object.__setattr__(self, "progress", _as_progress(self.progress))
-        object.__setattr__(self, "device", _as_device(self.device))
-        object.__setattr__(self, "devices", _as_devices(self.devices))
+        order, progress = as_order(self.order), _as_progress(self.progress)
+        device, devices = _as_device(self.device), _as_devices(self.devices)
         _check_resume(self.resume)
+        if order is not self.order:
+            object.__setattr__(self, "order", order)
+        if progress is not self.progress:
+            object.__setattr__(self, "progress", progress)
+        if device is not self.device:
+            object.__setattr__(self, "device", device)
+        if devices is not self.devices:
+            object.__setattr__(self, "devices", devices)
 
     @property
     def wanted(self) -> Adapter | None:
@@ -301,9 +307,9 @@ _UNLIMITED = sys.maxsize
 _BITS = 6
 """Binary digits to which a fraction of what is free is rounded down, so that the same call has the same plan again."""
 
-_UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{binary}B": (1024 if binary else 1000) ** power
-    for power, prefix in enumerate("KMGTP", 1)
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{binary}b": (1024 if binary else 1000) ** power
+    for power, prefix in enumerate("kmgtp", 1)
     for binary in ("i", "")
 }
 
@@ -349,7 +355,7 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
 def _written_bytes(text: str) -> int:
     """A memory limit that is given as text."""
     found = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{0,30})?)\s*([a-zA-Z]{0,3})\s*", text)
-    unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
+    unit = found and _UNITS.get(found[2].lower())
     bytes_ = int(Decimal(found[1]) * unit) if found and unit else 0
     if not bytes_:
         raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")

@@ -73,6 +73,8 @@ class Limited:
 class _Inputs:
     """The operands of a contraction under a limit, and who reads them where.
 
+    It is no tuple, as torch.compile looks into functions that are called with tuples of tensors.
+
     Attributes:
         contraction: of the operands as those read them who compute.
         operands: as the framework takes them.
@@ -94,18 +96,17 @@ class _Inputs:
         adapter, device = self.contraction.adapter, self.contraction.device
         return request.limit_bytes(lambda: _free_bytes(adapter, self.places or (device,)))
 
-    def blocked(self, limit: int, landing: Landing, computed: str) -> BlockedContraction:
-        """What the planner of blocks is asked, where blocks are computed in the dtype ``computed``."""
+    def blocked(self, limit: int, landing: Landing) -> BlockedContraction:
+        """What the planner of blocks is asked."""
         traits, crew = calibrated(self.contraction.adapter, self.contraction.device), self.crew
-        waiting, together, pieces = (crew.waiting, crew.together, crew.pieces) if crew is not None else (0, 1, 1)
         return BlockedContraction(
             self.contraction,
             limit,
             tuple(source.lies_there for source in self.sources),
-            landing._replace(waiting=waiting * itemsize(computed)),
+            landing,
             tuple(source.read_rate or traits.rates.copy for source in self.sources),
-            together,
-            pieces,
+            crew.together if crew is not None else 1,
+            crew.pieces if crew is not None else 1,
         )
 
 
@@ -132,6 +133,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     sized = sized_equation(written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
     copied_for = "K" if _has_any_order(sized) else order
+    crew = inputs.crew
     lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
     limit = inputs.limit_bytes(request)
     passes = _passes(inputs, sized, dtype, limit)
@@ -139,7 +141,8 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
     least = 0 if passes is None else passes.smallest()
     try:
-        plan = blocked_program(inputs.blocked(limit, lands._replace(beside=beside), computed))
+        waiting = crew.waiting * itemsize(computed) if crew is not None else 0
+        plan = blocked_program(inputs.blocked(limit, lands._replace(beside=beside, waiting=waiting)))
     except MemoryLimitError as error:
         if least <= (error.smallest or 0):
             raise
@@ -157,7 +160,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         return plan_within(replace(request, memory_limit=limit, device=where, resume=None), beside, as_copies)
 
     return Limited(
-        plan, adapter, tuple(inputs.sources), goes, within, request.resume, inputs.crew,
+        plan, adapter, tuple(inputs.sources), goes, within, request.resume, crew,
         plan.limit - lands.cut, inputs.operands, passes,
     )  # fmt: skip
 
