@@ -14,40 +14,40 @@ from typing import Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_builtin, is_stored
-from einsumx.dtypes import Casting, itemsize, kind
+from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.parse import symbol
-from einsumx.planner.path import Optimize, find_path, step_outputs
-from einsumx.runtime.options import options_of
-from einsumx.runtime.prepare import Written, arrays_of, result_dtype, sized_equation
+from einsumx.planner.path import find_path, step_outputs
+from einsumx.runtime.prepare import arrays_of, result_dtype, sized_equation
+from einsumx.runtime.request import Request, Written
 
 __all__ = ["einsum"]
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
+_HONOURED = frozenset({"dtype", "casting", "optimize"})
+"""The keywords that contractions of Dask arrays take."""
+
 _ASSUMED = 1000
 """The size that a chunk of unknown size is planned with."""
 
 
-def einsum(
-    written: Written, given: Sequence[Any], *, dtype: Any, casting: Casting, optimize: Optimize, **others: Any
-) -> Any:
+def einsum(request: Request) -> Any:
     """The contraction of Dask arrays, with arrays of their chunks' framework and Python's scalars and lists among them.
 
     Args:
-        written, given: the equation and the operands.
-        dtype, casting, optimize: as for :func:`einsumx.einsum`.
-        others: keywords that Dask arrays have no use for, with what was given for them.
+        request: with no keywords but ``dtype``, ``casting`` and ``optimize``, as Dask arrays have no use for others.
 
     Raises:
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    for name, value in others.items():
-        if not (value is None or (isinstance(value, str | bool | tuple) and value in ("", "K", False, ()))):
+    for name in request.keywords():
+        if name not in _HONOURED:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
+    given = request.operands
     for number, operand in enumerate(given):
         if not isinstance(operand, da.Array) and is_stored(operand):
             raise BackendError(f"operand {number} is stored; dask.array.from_array makes a Dask array of it")
@@ -58,9 +58,9 @@ def einsum(
         else da.from_array(meta if is_builtin(type(operand)) else operand, chunks=-1, asarray=False)
         for operand, meta in zip(given, metas)
     ]  # fmt: skip
-    sized = _sized(written, arrays)
+    sized = _sized(request.written, arrays)
     described = [adapter.operand(adapter.signature(meta)) for meta in metas]
-    options = options_of(adapter, dtype, casting, optimize)
+    options = request.options(adapter)
     result = result_dtype(adapter, described, options)
     compute = dict(adapter.cpu.widen).get(result, result)
     if 0 in sized.sizes and not any(isnan(size) for array in arrays for size in array.shape):

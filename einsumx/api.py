@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import wraps
 from math import prod
 from typing import Any, TypeVar, cast, overload
@@ -13,21 +14,16 @@ from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
 from einsumx.blocked.cost import Landing
-from einsumx.blocked.plan import MemoryLimit, blocked_program, limit_bytes
+from einsumx.blocked.plan import BlockedContraction, blocked_program
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import quantity
 from einsumx.planner.path import Optimize
 from einsumx.plans import BlockedPlan, Plan, as_blocked_plan, as_plan, plan_cost
-from einsumx.runtime.options import dtype_name, options_of
 from einsumx.runtime.prepare import (
-    DEFAULT,
-    Order,
     Prepared,
-    Written,
     arrays_of,
-    as_order,
     check_out_dtype,
     make_plan,
     parsed,
@@ -36,15 +32,29 @@ from einsumx.runtime.prepare import (
     result_dtype,
     result_order,
     sized_equation,
+)
+from einsumx.runtime.request import (
+    DEFAULT,
+    Contraction,
+    MemoryLimit,
+    Order,
+    Progress,
+    Request,
+    Written,
+    as_order,
+    dtype_name,
+    options_of,
     split,
 )
 from einsumx.runtime.stored import unread
 from einsumx.scalars import as_python
 from einsumx.streaming.gradients import recorded
-from einsumx.streaming.progress import Progress, as_progress
 from einsumx.streaming.run import plan_within
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
+
+_NOTHING = Request("", ())
+"""A request without keywords: its values are the very defaults, so that identity tells what was not asked."""
 
 Call = TypeVar("Call", bound=Callable[..., Array])
 
@@ -151,47 +161,27 @@ def einsum(
            [3., 4.]])
     """
     written, given = split(operands)
-    order, progress = as_order(order), as_progress(progress)
-    device, devices = _as_device(device), _as_devices(devices)
-    _check_resume(resume)
     module = lazy(given)
-    if module is not None:
-        return module.einsum(
-            written,
-            given,
-            dtype=dtype,
-            casting=casting,
-            optimize=optimize,
-            out=out,
-            order=order,
-            backend=backend,
-            memory_limit=memory_limit,
-            device=device,
-            devices=devices,
-            executor=executor,
-            progress=progress,
-            resume=resume,
-        )
-    if memory_limit is not None:
-        return recorded(
-            written,
-            given,
-            lambda adapter: options_of(adapter, dtype, casting, optimize),
-            memory_limit,
-            backend=backend,
-            device=device,
-            out=out,
-            order=order,
-            resume=resume,
-            executor=executor,
-            devices=devices,
-            progress=progress,
-        )
-    if device or devices or executor is not None or progress is not False or resume is not None:
-        limited = {"device": device, "devices": devices, "executor": executor, "progress": progress, "resume": resume}
-        for name, value in limited.items():
-            if value is not None and value not in (False, "", ()):
-                raise ValueError(f"{name}={shown(value)} is for a contraction under memory_limit=, and there is none")
+    # Without a limit and what goes with one, a call has no need of a request, which takes a while to make.
+    is_whole = (
+        memory_limit is None
+        and executor is None
+        and resume is None
+        and (progress is False or progress is None)
+        and (device is _NOTHING.device or device is None)
+        and (devices is _NOTHING.devices or devices is None)
+    )
+    if not is_whole or module is not None:
+        request = Request(
+            written, given, out, dtype, order, casting, optimize, backend,
+            memory_limit, device, devices, executor, progress, resume,
+        )  # fmt: skip
+        if module is not None:
+            return module.einsum(request)
+        if memory_limit is not None:
+            return recorded(request)
+        request.check_unlimited()
+    order = as_order(order)
     adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     if not (dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize):
@@ -253,38 +243,12 @@ def check_out(adapter: Adapter, plan: Program, arrays: Sequence[Array], out: Arr
     adapter.check_out(out, arrays)
 
 
-def _as_device(device: Any) -> str:
-    """What is given for ``device=``; None asks for the default."""
-    if device is None:
-        return ""
-    if not isinstance(device, str):
-        raise TypeError(f"device= is the name of a device, such as 'cuda:0', not {shown(device)}")
-    return device
-
-
-def _check_resume(resume: Any) -> None:
-    """Raise TypeError unless None or the name of a file is given for ``resume=``."""
-    if resume is not None and not (isinstance(resume, str | os.PathLike) and os.fspath(resume)):
-        raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
-
-
 def _check_device_kind(adapter: Adapter, device: str) -> None:
     """Raise BackendError where a plan is for a device that the framework cannot have; nothing is imported."""
     kinds = adapter.device_kinds
     if device and kinds and device.partition(":")[0] not in kinds:
         there = " and ".join(kinds)
         raise BackendError(f"{adapter.name} has no device {shown(device)}, as its arrays are on {there} alone")
-
-
-def _as_devices(devices: Any) -> tuple[str, ...]:
-    """What is given for ``devices=``; None asks for the default."""
-    if devices is None or (isinstance(devices, tuple) and not devices):
-        return ()
-    if isinstance(devices, Iterable) and not isinstance(devices, str):
-        names = tuple(map(as_python, devices))
-        if all(isinstance(name, str) and name for name in names):
-            return names
-    raise TypeError(f"devices= is a list of names of devices, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
 
 
 @overload
@@ -367,43 +331,45 @@ def plan(
       %4 = matmul %2 %3            328 M multiply-adds
       result %4                    (64,8,100,50) float32
     """
-    device = _as_device(device)
     written, given = split(operands)
+    request = Request(
+        written, given, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
+        device=device,
+    )  # fmt: skip
     shapes = as_shapes(written, given)
     if out is not None and (memory_limit is None or None not in shapes):
         raise ValueError("out= changes a plan only where arrays are given, and a memory_limit=")
     if stored and (memory_limit is None or None in shapes):
         raise ValueError("stored=True says how shapes are read, which a plan depends on under a memory_limit= alone")
     if all(shape is not None for shape in shapes):
-        adapter = get_backend(backend if backend is not None else "numpy")
-        _check_device_kind(adapter, device)
+        adapter = request.wanted or get_backend("numpy")
+        _check_device_kind(adapter, request.device)
         names = _dtypes(dtypes, len(shapes))
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
-        options = options_of(adapter, None, casting, optimize)
-        # A name is looked up when the plan is made, and if all dtypes are alike by no framework.
-        options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
-        if memory_limit is not None:
-            there = [not stored] * len(described)
-            limit = limit_bytes(memory_limit, lambda: adapter.free_bytes(device))
-            sized = sized_equation(written, [operand.shape for operand in described])
-            result = prod(sized.shape) * itemsize(result_dtype(adapter, described, options))
-            landing = Landing(cut=result)
-            return as_blocked_plan(blocked_program(adapter, written, described, device, options, limit, there, landing))
-        return as_plan(make_plan(adapter, written, described, device, options))
+        return _plan_of_shapes(request, adapter, described, stored)
     if memory_limit is not None:
-        limited = plan_within(
-            written,
-            given,
-            lambda adapter: options_of(adapter, dtype, casting, optimize),
-            memory_limit,
-            backend=backend,
-            device=device,
-            out=out,
-        )
-        return as_blocked_plan(limited.plan)
+        return as_blocked_plan(plan_within(request).plan)
     given = [unread(number, array) if is_stored(array) else array for number, array in enumerate(given)]
-    adapter, arrays = arrays_of(given, get_backend(backend) if backend is not None else None)
-    return as_plan(prepare(adapter, written, arrays, options_of(adapter, dtype, casting, optimize)).plan)
+    adapter, arrays = arrays_of(given, request.wanted)
+    return as_plan(prepare(adapter, written, arrays, request.options(adapter)).plan)
+
+
+def _plan_of_shapes(
+    request: Request, adapter: Adapter, operands: tuple[Operand, ...], stored: bool
+) -> Plan | BlockedPlan:
+    """The plan for operands that are not there; under a limit, read block by block if they are ``stored``."""
+    written, device, dtype = request.written, request.device, request.dtype
+    options = replace(request, dtype=None).options(adapter)
+    # A name is looked up when the plan is made, and if all dtypes are alike by no framework.
+    options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
+    contraction = Contraction(adapter, written, operands, device, options)
+    if request.memory_limit is None:
+        return as_plan(make_plan(contraction))
+    limit = request.limit_bytes(lambda: adapter.free_bytes(device))
+    sized = sized_equation(written, [operand.shape for operand in operands])
+    result = prod(sized.shape) * itemsize(result_dtype(adapter, operands, options))
+    in_place = (not stored,) * len(operands)
+    return as_blocked_plan(blocked_program(BlockedContraction(contraction, limit, in_place, Landing(cut=result))))
 
 
 def as_shapes(written: Written, given: Sequence[Any]) -> list[tuple[int, ...] | None]:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.registry import backend_of, get_backend, is_stored, serving
+from einsumx.adapters.registry import backend_of, is_stored, serving
 from einsumx.api import as_shapes, deliver, einsum
-from einsumx.blocked.plan import MemoryLimit
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
-from einsumx.runtime.options import options_of
 from einsumx.runtime.prepare import (
-    Order,
     Prepared,
     arrays_of,
-    as_order,
     described,
     make_plan,
     one_device,
     sized_equation,
-    split,
 )
+from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
 
 __all__ = ["Expression", "expression"]
 
@@ -38,13 +35,11 @@ class Expression:
     shows them, and kept. Safe to call from several threads.
     """
 
-    def __init__(
-        self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
-    ) -> None:
-        self._written, given = split(operands)
+    def __init__(self, request: Request) -> None:
+        self._written, given = request.written, request.operands
         shapes = as_shapes(self._written, given)
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
-        self._adapter: Adapter | None = get_backend(backend) if backend is not None else None
+        self._adapter = request.wanted
         if self._constants:
             self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
@@ -61,10 +56,10 @@ class Expression:
             )
         self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
         self._given = [slot for slot in range(len(given)) if slot not in self._constants]
-        self._dtype = dtype
-        self._casting = check_casting(casting)
+        casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
-        self.path = find_path(self._sized, as_optimize(optimize))
+        self.path = find_path(self._sized, as_optimize(request.optimize))
+        self._request = replace(request, operands=(), casting=casting, optimize=self.path)
         self._prepared = lru_cache(maxsize=64)(self._prepare)
         self._ready = lru_cache(maxsize=64)(self._run_of)
 
@@ -95,7 +90,7 @@ class Expression:
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
             return prepared.run(*arrays)
-        return deliver(adapter, prepared, arrays, out, order, self._casting)
+        return deliver(adapter, prepared, arrays, out, order, self._request.casting)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
         """What torch.compile traces in the place of a call: ``einsum``, which it records as one node."""
@@ -108,7 +103,8 @@ class Expression:
             sublists, output = self._written
             given = [item for pair in zip(ordered, sublists) for item in pair]
             given += [] if output is None else [output]
-        return einsum(*given, dtype=self._dtype, casting=self._casting, optimize=self.path, **options)
+        asked = self._request
+        return einsum(*given, dtype=asked.dtype, casting=asked.casting, optimize=asked.optimize, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
 
@@ -146,9 +142,10 @@ class Expression:
         all_signatures = dict(zip(self._given, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
-        options = options_of(adapter, self._dtype, self._casting, self.path)
+        options = self._request.options(adapter)
         operands = described(adapter, ordered)
-        plan = make_plan(adapter, self._written, operands, one_device(adapter, ordered), options)
+        device = one_device(adapter, ordered)
+        plan = make_plan(Contraction(adapter, self._written, operands, device, options))
         return Prepared(plan, executable(plan, adapter, self._constants))
 
 
@@ -188,4 +185,5 @@ def expression(
             "an expression keeps no memory_limit=, as how it is cut into blocks depends on where the operands of each "
             f"call lie; call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
-    return Expression(operands, dtype, casting, optimize, backend)
+    written, given = split(operands)
+    return Expression(Request(written, given, None, dtype, "K", casting, optimize, backend))

@@ -16,7 +16,7 @@ from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_nati
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime.caller import opens_block
-from einsumx.runtime.prepare import split
+from einsumx.runtime.request import split
 
 if TYPE_CHECKING:
     from typing_extensions import Self

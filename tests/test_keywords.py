@@ -1,13 +1,15 @@
 """What keywords may be given: None for each, NumPy's scalars as Python's; operands that are stored, without a limit."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, fields
+from inspect import Parameter, signature
 
 import numpy as np
 import pytest
 
 import einsumx
 from einsumx import BackendError, einsum, einsum_path, expression, plan
-from einsumx.blocked.plan import limit_bytes
+from einsumx.runtime.request import Request, limit_bytes
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 EQUATION = "ij,jk->ik"
@@ -298,3 +300,47 @@ def test_no_plan_is_made_for_a_device_that_the_framework_cannot_have(backend, de
 )
 def test_plans_are_made_for_devices_that_are_not_there(backend, device):
     assert plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device).device == device
+
+
+# -- a request ----------------------------------------------------------------------------------------------------
+
+
+def test_a_request_has_every_keyword_with_its_default():
+    keywords = [each for each in signature(einsum).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
+    expected = {each.name: each.default for each in keywords}
+    assert {field.name: field.default for field in fields(Request)[2:]} == expected
+    assert sorted(expected) == sorted(KEYWORDS)
+
+
+def test_a_request_tells_what_was_asked_for():
+    nothing = Request(EQUATION, [a, b], **dict.fromkeys(KEYWORDS))
+    assert nothing.keywords() == {}
+    asked = {"order": "F", "casting": "unsafe", "memory_limit": 0.5, "devices": ("cpu:0",), "progress": True}
+    assert Request(EQUATION, [a, b], **asked, device="", optimize="auto").keywords() == asked
+
+
+def test_a_request_is_not_changed():
+    request = Request(EQUATION, [a, b])
+    with pytest.raises(FrozenInstanceError):
+        request.order = "F"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [("order", "Q", ValueError), ("progress", 3, TypeError), ("device", 3, TypeError), ("devices", "cpu", TypeError),
+     ("resume", "", TypeError)],
+)  # fmt: skip
+def test_a_request_is_refused_where_a_keyword_is_wrong(name, value, error):
+    with pytest.raises(error, match=name):
+        Request(EQUATION, [a, b], **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("device", "cpu"), ("devices", ["cpu"]), ("executor", ThreadPoolExecutor(1)), ("progress", True), ("resume", "x")],
+)
+def test_what_goes_with_a_limit_is_refused_without_one(name, value):
+    with pytest.raises(ValueError, match=f"^{name}=.* is for a contraction under memory_limit="):
+        einsum(EQUATION, a, b, **{name: value})
+    with pytest.raises(ValueError, match=f"^{name}=.* is for a contraction under memory_limit="):
+        einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})

@@ -6,7 +6,7 @@ from backends_under_test import INSTALLED
 
 import einsumx
 from einsumx import BackendError, einsum
-from einsumx.blocked.plan import limit_bytes
+from einsumx.runtime.request import limit_bytes
 
 
 def smallest(equation, *operands):

@@ -26,7 +26,7 @@ from einsumx.ir.ops import Diagonal, Matmul, Multiply, Native, Op, Reshape, Sum,
 from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.memory import free_host_bytes
-from einsumx.runtime.prepare import Written
+from einsumx.runtime.request import Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling

@@ -38,7 +38,8 @@ from einsumx.ir.ops import (
 )
 from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import lower
-from einsumx.runtime.prepare import Written, parsed, sized_equation
+from einsumx.runtime.prepare import parsed, sized_equation
+from einsumx.runtime.request import Written
 
 __all__ = ["recorded", "signatures", "through_int8"]
 

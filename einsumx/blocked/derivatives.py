@@ -10,24 +10,18 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Landing
-from einsumx.blocked.plan import blocked_program, least_limit
+from einsumx.blocked.plan import BlockedContraction, blocked_program, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import Options, Written
+from einsumx.runtime.request import Contraction, Options, Written
 
 __all__ = ["Backward", "Passes", "backward"]
-
-Asked: TypeAlias = tuple[
-    Adapter, Written, tuple[Operand, ...], str, Options, int, tuple[bool, ...], Landing, tuple[float, ...]
-]
-"""What :func:`~einsumx.blocked.plan.blocked_program` is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class Passes:
         beside = 0
         for number in self.numbers:
             with suppress(MemoryLimitError):  # else it is computed with copies of the blocks, for which there is room
-                blocked_program(*self._asked(number, beside, as_copies=False))
+                blocked_program(self._asked(number, beside, as_copies=False))
             beside += self.arrays[number].nbytes
 
     def beside(self, step: Backward, array: Operand) -> int:
@@ -147,9 +141,9 @@ class Passes:
         return max(most, 2 * size * copies) * itemsize(self.options.dtype or "")
 
     def _least(self, place: int, beside: int) -> int:
-        return least_limit(*self._asked(place, beside, as_copies=True))
+        return least_limit(self._asked(place, beside, as_copies=True))
 
-    def _asked(self, place: int, beside: int, *, as_copies: bool) -> Asked:
+    def _asked(self, place: int, beside: int, *, as_copies: bool) -> BlockedContraction:
         """What is asked of the planner for one place."""
         step, dtype = backward(self.equation, place), self.options.dtype or ""
         there, copy = self.adapter.cpu.strided, calibrated(self.adapter, self.device).rates.copy
@@ -164,6 +158,5 @@ class Passes:
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(dtype)
         beside += self.beside(step, self.arrays[place])
         landing = Landing(whole, whole if self.computed != dtype else 0, beside=beside)
-        return (
-            self.adapter, step.written, arrays, self.device, self.options, self.limit, in_place, landing, rates
-        )  # fmt: skip
+        contraction = Contraction(self.adapter, step.written, arrays, self.device, self.options)
+        return BlockedContraction(contraction, self.limit, in_place, landing, rates)

@@ -1,129 +1,62 @@
-"""A memory limit: what it says, and the blocked plan that keeps it."""
+"""The blocked plan that keeps a memory limit."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple
 
-from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Blocking, Landing
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Bodies, Outline
-from einsumx.errors import MemoryLimitError, excerpt, shown
+from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import Options, Written, result_dtype, sized_equation
-from einsumx.scalars import as_python
+from einsumx.runtime.prepare import result_dtype, sized_equation
+from einsumx.runtime.request import Contraction
 
-__all__ = ["MemoryLimit", "blocked_program", "in_units", "least_limit", "limit_bytes", "too_small"]
-
-MemoryLimit: TypeAlias = int | float | str
-"""Bytes; a text such as ``"8GiB"`` or ``"500 MB"``; or a fraction below 1 of what is free."""
-
-_UNLIMITED = sys.maxsize
-"""Bytes from which a limit is none: no machine has so many."""
+__all__ = ["BlockedContraction", "blocked_program", "in_units", "least_limit", "too_small"]
 
 _WORTH = 1.25
 """How much longer smaller blocks may take where the memory that they leave lets the next ones be read meanwhile."""
 
-_BITS = 6
-"""Binary digits to which a fraction of what is free is rounded down, so that the same call has the same plan again."""
 
-_UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{binary}B": (1024 if binary else 1000) ** power
-    for power, prefix in enumerate("KMGTP", 1)
-    for binary in ("i", "")
-}
+class BlockedContraction(NamedTuple):
+    """What is asked of the planner of blocks; a key of its caches.
 
-
-def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
-    """A memory limit in bytes.
-
-    Args:
-        limit: as the user gave it; an infinite one is as large as a limit can be.
-        free: gives the bytes that are free on the device, None where that is not known; asked only for a fraction.
-
-    Raises:
-        ValueError: it is no limit.
-        TypeError: it is neither a number nor a text.
-
-    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2048)
-    (8589934592, 1500000, 1024)
-    """
-    limit = as_python(limit)
-    if isinstance(limit, bool) or not isinstance(limit, int | float | str):
-        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
-    if isinstance(limit, str):
-        return _written_bytes(limit)
-    if not limit > 0:
-        raise ValueError(f"memory_limit={shown(limit)} must be positive")
-    if limit >= _UNLIMITED:
-        return _UNLIMITED
-    if isinstance(limit, float) and limit < 1:
-        there = free()
-        if there is None:
-            raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        share = int(limit * there)
-        spare = max(share.bit_length() - _BITS, 0)
-        return share >> spare << spare
-    if limit != int(limit):
-        raise ValueError(
-            f"memory_limit={limit!r} is neither bytes, which are whole, nor a fraction of what is free, which is below "
-            "1; write '8GiB', '500MB', or bytes"
-        )
-    return int(limit)
-
-
-def _written_bytes(text: str) -> int:
-    """A memory limit that is given as text."""
-    found = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{0,30})?)\s*([a-zA-Z]{0,3})\s*", text)
-    unit = found and {name.lower(): size for name, size in _UNITS.items()}.get(found[2].lower())
-    bytes_ = int(Decimal(found[1]) * unit) if found and unit else 0
-    if not bytes_:
-        raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")
-    return min(bytes_, _UNLIMITED)
-
-
-def blocked_program(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: Sequence[bool],
-    landing: Landing,
-    read_rates: Sequence[float] = (),
-    *,
-    together: int = 1,
-    pieces: int = 1,
-) -> BlockedProgram:
-    """The contraction in blocks that stay within ``limit`` bytes.
-
-    Args:
-        lies_there: of each operand, whether it lies on the device, and blocks of it are views.
+    Attributes:
+        contraction: what is computed, on which device.
+        limit: bytes that must not be exceeded.
+        in_place: of each operand, whether it lies on the device, so that its blocks are views and count nothing.
         landing: what the result takes besides the blocks of it.
         read_rates: bytes a second at which each operand is read that does not lie there; empty for the rate of a copy.
         together: how many blocks are computed or held at once, and share what the result leaves of the limit.
         pieces: into how many the contraction is cut at least, where its sizes allow it.
+    """
+
+    contraction: Contraction
+    limit: int
+    in_place: tuple[bool, ...]
+    landing: Landing
+    read_rates: tuple[float, ...] = ()
+    together: int = 1
+    pieces: int = 1
+
+
+def blocked_program(asked: BlockedContraction) -> BlockedProgram:
+    """The contraction in blocks that stay within the limit.
 
     Raises:
         MemoryLimitError: there are none; the error names the smallest limit for which there are.
     """
     # An optimizer object may find another path the next time.
-    plan = _blocked_program if isinstance(options.optimize, str | bool | tuple) else _blocked_program.__wrapped__
-    there, rates = tuple(lies_there), tuple(read_rates)
-    return plan(adapter, written, operands, device, options, limit, there, landing, rates, together, pieces)
+    optimize = asked.contraction.options.optimize
+    plan = _blocked_program if isinstance(optimize, str | bool | tuple) else _blocked_program.__wrapped__
+    return plan(asked)
 
 
 def in_units(count: int) -> str:
@@ -147,20 +80,11 @@ def _of_result(smallest: int, fresh: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _blocked_program(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: tuple[bool, ...],
-    landing: Landing,
-    read_rates: tuple[float, ...],
-    together: int,
-    pieces: int,
-) -> BlockedProgram:
-    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
+def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
+    limit, in_place, landing, together, pieces = (
+        asked.limit, asked.in_place, asked.landing, asked.together, asked.pieces
+    )  # fmt: skip
+    bodies = _bodies(asked)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
     within = landing._replace(cut=landing.cut - beside)
@@ -168,43 +92,34 @@ def _blocked_program(
     def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
         search = Search(bodies, outline, within)
         serial, fits = search.block(share, pieces=pieces, seconds=seconds)
-        if fits and serial.order and not all(lies_there) and together == 1:
+        if fits and serial.order and not all(in_place) and together == 1:
             ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
             if fits_too and ahead.seconds < _WORTH * serial.seconds:
                 return ahead, True
         return serial, fits
 
     sized = bodies.equation
-    found, fits = along_paths(bodies, options.optimize, blocked)
+    found, fits = along_paths(bodies, asked.contraction.options.optimize, blocked)
     if not fits:
         raise too_small(limit, found.peak_bytes * together + beside, sized, fresh=0 if landing.beside else landing.cut)
+    adapter, _, operands, device, options = asked.contraction
     dtype = result_dtype(adapter, operands, options)
-    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, lies_there, landing, found)
+    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, in_place, landing, found)
 
 
 @lru_cache(maxsize=256)
-def least_limit(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    limit: int,
-    lies_there: tuple[bool, ...],
-    landing: Landing,
-    read_rates: tuple[float, ...],
-) -> int:
+def least_limit(asked: BlockedContraction) -> int:
     """The smallest limit for which :func:`blocked_program` finds something; any that is enough, where ``limit`` is.
 
     It does not look for what is fastest, and so is the quicker answer to whether there is anything.
     """
-    bodies = _bodies(adapter, written, operands, device, options, lies_there, read_rates)
+    bodies = _bodies(asked)
 
     def blocked(outline: Outline, _: float) -> tuple[Blocking, bool]:
-        found, fits = Search(bodies, outline, landing).block(limit, fastest=False)
+        found, fits = Search(bodies, outline, asked.landing).block(asked.limit, fastest=False)
         return (replace(found, seconds=0.0), True) if fits else (found, False)  # no other path can be faster
 
-    return along_paths(bodies, options.optimize, blocked)[0].peak_bytes
+    return along_paths(bodies, asked.contraction.options.optimize, blocked)[0].peak_bytes
 
 
 def too_small(
@@ -219,23 +134,15 @@ def too_small(
     return error
 
 
-def _bodies(
-    adapter: Adapter,
-    written: Written,
-    operands: tuple[Operand, ...],
-    device: str,
-    options: Options,
-    lies_there: tuple[bool, ...],
-    read_rates: tuple[float, ...],
-) -> Bodies:
+def _bodies(asked: BlockedContraction) -> Bodies:
     """What the blocks of a contraction cost."""
+    adapter, written, operands, device, options = asked.contraction
     sized = sized_equation(written, [operand.shape for operand in operands])
     dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
-    rates = read_rates or (traits.rates.copy,) * len(operands)
-    return Bodies(
-        sized, operands, lies_there, rates, adapter, traits, device, dict(traits.widen).get(dtype, dtype)
-    )  # fmt: skip
+    rates = asked.read_rates or (traits.rates.copy,) * len(operands)
+    computed = dict(traits.widen).get(dtype, dtype)
+    return Bodies(sized, operands, asked.in_place, rates, adapter, traits, device, computed)
 
 
 register_cache("blocks", _blocked_program)

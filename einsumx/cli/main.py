@@ -27,7 +27,6 @@ from typing import Any
 from einsumx import dtypes
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.api import plan
-from einsumx.blocked.plan import limit_bytes
 from einsumx.cli.calibrate import Calibration, calibrate
 from einsumx.cli.compare import Absent, Problem, attention, compare, is_right, make_case
 from einsumx.cli.profile import profile
@@ -45,6 +44,7 @@ from einsumx.ir.ops import Native
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, Plan, plan_cost
 from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
+from einsumx.runtime.request import limit_bytes
 from einsumx.terminal import terminal_width
 
 __all__ = ["main"]

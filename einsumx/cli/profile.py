@@ -24,7 +24,8 @@ from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import Options, arrays_of, prepare, sized_equation
+from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
+from einsumx.runtime.request import Options
 
 __all__ = ["OpProfile", "Profile", "profile"]
 

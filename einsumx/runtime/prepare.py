@@ -7,16 +7,16 @@ between their rows share a plan. Both are keyed by values and are safe under thr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
+from einsumx.adapters.traits import Traits
 from einsumx.dtypes import Casting
-from einsumx.errors import BackendError, EquationError, SizeError, SublistError, excerpt, shown
+from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation, bind
 from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import contiguous
@@ -30,40 +30,13 @@ from einsumx.runtime.caches import register_cache
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
+from einsumx.runtime.request import DEFAULT, Contraction, Options, Order, Written
 from einsumx.runtime.stored import read_whole
 
 __all__ = [
-    "Options",
-    "Order",
     "Prepared",
-    "Written",
     "prepare",
-    "split",
 ]
-
-Order: TypeAlias = Literal["K", "C", "F", "A"]
-_ORDERS: tuple[Order, ...] = get_args(Order)
-
-Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
-"""An equation as it was written: text, or the operands' sublists and the output's (None: implicit)."""
-
-
-class Options(NamedTuple):
-    """What may be asked of a contraction besides the equation; part of every cache's key, and so quick to hash.
-
-    Attributes:
-        dtype: the name of the dtype to compute in and return; None for the operands' promotion.
-        casting: NumPy's rule for casts of operands to ``dtype``, and of the result to ``out``.
-        optimize: how the path is found.
-    """
-
-    dtype: str | None = None
-    casting: Casting = "safe"
-    optimize: Any = "auto"
-
-
-DEFAULT = Options()
-"""Nothing asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,38 +45,6 @@ class Prepared:
 
     plan: Program
     run: Run
-
-
-def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
-    """Tell an equation from its operands, in text form or in sublist form.
-
-    Raises:
-        EquationError: neither form; a SublistError, where it is of a wrong type.
-
-    >>> split(["ij->ji", 5]), split([5, [0, 1], [1, 0]])
-    (('ij->ji', [5]), ((((0, 1),), (1, 0)), [5]))
-    """
-    if operands and isinstance(operands[0], str):
-        return operands[0], list(operands[1:])
-    if len(operands) > 1 and (operands[0] is None or isinstance(operands[0], bytes | bytearray)):
-        found = "None" if operands[0] is None else f"the bytes {shown(operands[0])}"
-        raise SublistError(f"the equation is a text such as 'ij,jk->ik', not {found}")
-    if len(operands) < 2:
-        raise EquationError(
-            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"
-        )
-    pairs = len(operands) // 2
-    sublists = operands[1 : 2 * pairs : 2]
-    output = operands[-1] if len(operands) % 2 else None
-    try:
-        written = tuple(tuple(labels) for labels in sublists), None if output is None else tuple(output)
-        hash(written)
-    except Exception:  # also of a class of the user's
-        parse_sublists(sublists, output)  # says what is wrong with them
-        raise
-    if any(isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)):
-        parse_sublists(sublists, output)
-    return written, list(operands[0 : 2 * pairs : 2])
 
 
 def arrays_of(operands: list[Any], wanted: Adapter | None, numbers: Sequence[int] = ()) -> tuple[Adapter, list[Array]]:
@@ -221,8 +162,9 @@ def _from_signatures(
 ) -> Prepared:
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
+    contraction = Contraction(adapter, written, operands, device, options)
     by_layout = _by_layout if isinstance(options.optimize, str | bool | tuple) else _by_layout.__wrapped__
-    found: Prepared = by_layout(adapter, written, operands, device, options)
+    found: Prepared = by_layout(contraction)
     if options.casting == "no" and not returns_view(found.plan):
         check_byte_order([signature[2] for signature in signatures])
     return found
@@ -269,23 +211,17 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _by_layout(
-    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Prepared:
-    plan = make_plan(adapter, written, operands, device, options)
-    return Prepared(plan, executable(plan, adapter))
+def _by_layout(contraction: Contraction) -> Prepared:
+    plan = make_plan(contraction)
+    return Prepared(plan, executable(plan, contraction.adapter))
 
 
-def make_plan(
-    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Program:
+def make_plan(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower; no array is needed, and no framework where all dtypes are alike."""
+    adapter, written, operands, device, options = contraction
     sized = _sized(written, tuple(operand.shape for operand in operands))
-    dtype = result_dtype(adapter, operands, options)
     traits = calibrated(adapter, device)
-    for name in (dtype, *(operand.dtype for operand in operands)):
-        if traits.dtypes is not None and name not in traits.dtypes:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
+    dtype = served_dtype(contraction, traits)
     plan = lower(
         sized,
         operands,
@@ -341,11 +277,21 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     return dtype
 
 
+def served_dtype(contraction: Contraction, traits: Traits) -> str:
+    """The dtype of the result; BackendError where the framework's einsum computes in no such dtype as one there."""
+    adapter, _, operands, _, options = contraction
+    dtype = result_dtype(adapter, operands, options)
+    for name in (dtype, *(operand.dtype for operand in operands)):
+        if traits.dtypes is not None and name not in traits.dtypes:
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
+    return dtype
+
+
 def retarget(plan: Program, backend: str, device: str = "") -> Program:
     """The contraction of ``plan`` along its path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in plan.operands)
     options = Options(plan.dtype, "unsafe", plan.path)
-    return make_plan(get_backend(backend), plan.equation, operands, device, options)
+    return make_plan(Contraction(get_backend(backend), plan.equation, operands, device, options))
 
 
 def run_program(plan: Program, operands: Sequence[Any]) -> Array:
@@ -398,20 +344,6 @@ def _executable(plan: Program, adapter: Adapter, device: str, is_for_these: bool
     else:
         plan = retarget(plan, adapter.name, device)
     return executable(plan, adapter)
-
-
-def as_order(order: Any) -> Order:
-    """What is given for ``order=``, in either case as in NumPy, or None for the default.
-
-    Raises:
-        ValueError: there is no such order.
-    """
-    if order is None:
-        return "K"
-    for name in _ORDERS:
-        if isinstance(order, str) and order.upper() == name:
-            return name
-    raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {shown(order)}")
 
 
 def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[Any]) -> Order:

@@ -16,8 +16,8 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import shown
+from einsumx.runtime.request import Progress
 from einsumx.streaming.prefetch import Reader
-from einsumx.streaming.progress import Progress
 from einsumx.streaming.readers import Source
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.tasks import Piece, pieces_for, terms_of

@@ -22,9 +22,9 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, shown
+from einsumx.runtime.request import Progress
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
-from einsumx.streaming.progress import Progress
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Hands, Values, Work
 from einsumx.streaming.shared_operands import Lender, Lent, file_of

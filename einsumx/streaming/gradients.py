@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.derivatives import Backward, Passes, backward
-from einsumx.blocked.plan import MemoryLimit
 from einsumx.errors import MemoryLimitError
-from einsumx.runtime.prepare import Options, Order, Written, prepare
-from einsumx.streaming.progress import Progress
+from einsumx.runtime.prepare import prepare
+from einsumx.runtime.request import Options, Request
 from einsumx.streaming.run import plan_within, run_blocks
 
 __all__ = ["Recorded", "recorded"]
@@ -54,20 +51,21 @@ class Recorded:
         adapter, step = passes.adapter, backward(passes.equation, place)
         np = get_backend("numpy").xp
         ones = [adapter.from_numpy(np.ones(size, "int8"), passes.device) for size in step.ones]
-        within = partial(
-            plan_within,
+        request = Request(
             step.written,
             [*(arrays[other] for other in step.others), *ones],
-            lambda _: passes.options,
-            passes.limit,
+            dtype=passes.options.dtype,
+            casting=passes.options.casting,
+            optimize=passes.options.optimize,
             backend=adapter.name,
+            memory_limit=passes.limit,
             device=passes.device,
-            beside=beside + passes.beside(step, passes.arrays[place]),
         )
+        beside += passes.beside(step, passes.arrays[place])
         try:
-            limited = within()
+            limited = plan_within(request, beside)
         except MemoryLimitError:  # the arrays lie in another way than when the limit was looked at
-            limited = within(as_copies=True)
+            limited = plan_within(request, beside, as_copies=True)
         return _placed(adapter, step, run_blocks(limited))
 
 
@@ -99,31 +97,14 @@ def _turn(labels: Sequence[int], axis: int) -> tuple[int, int]:
     return labels[axis], labels[:axis].count(labels[axis])
 
 
-def recorded(
-    written: Written,
-    given: Sequence[Any],
-    options: Callable[[Adapter], Options],
-    limit: MemoryLimit,
-    *,
-    backend: str | None = None,
-    device: str = "",
-    out: Any = None,
-    order: Order = "K",
-    resume: str | os.PathLike[str] | None = None,
-    executor: Executor | None = None,
-    devices: Sequence[str] = (),
-    progress: Progress = False,
-) -> Array:
+def recorded(request: Request) -> Array:
     """A contraction under a limit, with gradients under the same limit where the framework records it.
 
     Raises:
         MemoryLimitError: it does not fit, or gradients do not that may be asked for.
     """
-    limited = plan_within(
-        written, given, options, limit, backend=backend, device=device, out=out, order=order, resume=resume,
-        executor=executor, devices=devices,
-    )  # fmt: skip
-    run = partial(run_blocks, limited, progress)
+    limited = plan_within(request)
+    run = partial(run_blocks, limited, request.progress)
     if limited.passes is None:
         return run()
     limited.passes.plan()

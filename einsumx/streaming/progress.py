@@ -9,36 +9,18 @@ from contextlib import contextmanager
 from importlib import import_module
 from logging import INFO
 from math import prod
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError
 from einsumx.log import log
-from einsumx.scalars import as_python
+from einsumx.runtime.request import Progress
 from einsumx.streaming.journal import Journal
 from einsumx.streaming.walk import Box
 from einsumx.streaming.writers import Target
 
-__all__ = ["Ledger", "Progress", "as_progress", "reported"]
-
-Progress: TypeAlias = bool | Callable[[int, int], object]
-"""True for a bar of tqdm's; or what is called with the steps that are done, and with how many there are."""
-
-
-def as_progress(progress: Any) -> Progress:
-    """What is given for ``progress=``; None asks for nothing.
-
-    Raises:
-        TypeError: it is neither a bool nor to be called.
-    """
-    if progress is None or progress is False:
-        return False
-    if isinstance(progress := as_python(progress), bool):
-        return bool(progress)
-    if not callable(progress):
-        raise TypeError(f"progress= is True, or a function of the steps done and of all, not {shown(progress)}")
-    return cast(Progress, progress)
+__all__ = ["Ledger", "reported"]
 
 
 @contextmanager

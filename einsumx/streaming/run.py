@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, owner
+from einsumx.blocked.cost import Landing
 from einsumx.blocked.derivatives import Passes
-from einsumx.blocked.plan import MemoryLimit, blocked_program, in_units, limit_bytes, too_small
+from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.blocked.text import tell_blocks
@@ -25,23 +24,15 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import (
-    Options,
-    Order,
-    Written,
-    check_byte_order,
-    check_operand,
-    result_dtype,
-    result_order,
-    sized_equation,
-)
+from einsumx.runtime.prepare import check_byte_order, check_operand, result_order, served_dtype, sized_equation
+from einsumx.runtime.request import Contraction, Options, Progress, Request
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.devices import Devices, find_devices
 from einsumx.streaming.executors import Crew
 from einsumx.streaming.fingerprints import fingerprint
 from einsumx.streaming.journal import Journal
 from einsumx.streaming.prefetch import Reader
-from einsumx.streaming.progress import Ledger, Progress, reported
+from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
 from einsumx.streaming.scheduler import Values, Work
 from einsumx.streaming.walk import Blocks, Place, compute, contracting
@@ -79,27 +70,54 @@ class Limited:
     passes: Passes | None = None
 
 
-def plan_within(
-    written: Written,
-    given: Sequence[Any],
-    options: Callable[[Adapter], Options],
-    limit: MemoryLimit,
-    *,
-    backend: str | None = None,
-    device: str = "",
-    out: Any = None,
-    order: Order = "K",
-    resume: str | os.PathLike[str] | None = None,
-    executor: Executor | None = None,
-    devices: Sequence[str] = (),
-    beside: int = 0,
-    as_copies: bool = False,
-) -> Limited:
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The operands of a contraction under a limit, and who reads them where.
+
+    It is no tuple, as torch.compile looks into functions that are called with tuples of tensors.
+
+    Attributes:
+        contraction: of the operands as those read them who compute.
+        operands: as the framework takes them.
+        sources: how each is read by those who compute.
+        own: how each is read by the caller.
+        places: the devices that compute; none where that is the framework's default.
+        crew: who computes blocks; None for the caller alone.
+    """
+
+    contraction: Contraction
+    operands: Sequence[Any]
+    sources: Sequence[Source]
+    own: Sequence[Source]
+    places: Sequence[str]
+    crew: Crew | Devices | None
+
+    def limit_bytes(self, request: Request) -> int:
+        """The limit, of which a fraction is one of what is free where it is computed."""
+        adapter, device = self.contraction.adapter, self.contraction.device
+        return request.limit_bytes(lambda: _free_bytes(adapter, self.places or (device,)))
+
+    def blocked(self, limit: int, landing: Landing) -> BlockedContraction:
+        """What the planner of blocks is asked."""
+        traits, crew = calibrated(self.contraction.adapter, self.contraction.device), self.crew
+        return BlockedContraction(
+            self.contraction,
+            limit,
+            tuple(source.lies_there for source in self.sources),
+            landing,
+            tuple(source.read_rate or traits.rates.copy for source in self.sources),
+            crew.together if crew is not None else 1,
+            crew.pieces if crew is not None else 1,
+        )
+
+
+def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
     """How a contraction of these operands runs under a limit; nothing is computed or written.
 
     Where the framework records it, the limit is enough for its gradients, too.
 
     Args:
+        request: what is asked, with a limit.
         beside: bytes that are there meanwhile, and count.
         as_copies: whether blocks of the framework's own arrays are copied, so that it does not matter how these lie.
 
@@ -107,76 +125,71 @@ def plan_within(
         EinsumxError: as :func:`einsumx.einsum` does.
         ValueError: ``order`` or ``resume`` make no sense here.
     """
-    if devices and (device or executor is not None):
-        raise ValueError(f"devices= says where all is computed; leave {'device' if device else 'executor'}= away")
-    crew: Crew | Devices | None = Crew(executor) if executor is not None else None
-    adapter, operands = framework_of(given, get_backend(backend) if backend is not None else None)
-    for array in operands:
-        if owner(array) is adapter:
-            adapter.check_eager(array)
-            adapter.synchronize(array)  # which other threads are going to read
-    asked = options(adapter)
-    if asked.casting == "no":  # blocks of other byte orders would be computed in the machine's
-        check_byte_order([getattr(array, "dtype", None) for array in given])
-    places = find_devices(adapter, devices or [device] if devices or device else [])
-    found, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
-    read = found
-    if len(places) > 1:
-        crew = Devices(places, (found, *(sources(operands, adapter, name)[0] for name in places[1:])))
-        found = crew.operands()
-    described = tuple(source.operand for source in found)
-    dtype = result_dtype(adapter, described, asked)
+    inputs = _inputs(request, as_copies)
+    adapter, written, described, device, options = inputs.contraction
+    given, out = request.operands, request.out
     traits = calibrated(adapter, device)
-    for name in (dtype, *(operand.dtype for operand in described)):
-        if traits.dtypes is not None and name not in traits.dtypes:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
-    asked_order, order = order, result_order(order, out, adapter, operands)
+    dtype = served_dtype(inputs.contraction, traits)
+    order = result_order(request.order, out, adapter, inputs.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
     copied_for = "K" if _has_any_order(sized) else order
+    crew = inputs.crew
     lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
-    limit_in_bytes = limit_bytes(limit, lambda: _free_bytes(adapter, places or (device,)))
-    numbers = [number for number, array in enumerate(operands) if owner(array) is adapter and adapter.records(array)]
-    passes = None
-    if numbers:
-        if out is not None:
-            raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
-        computing = Options(dtype, "unsafe", asked.optimize)
-        passes = _passes(adapter, sized, operands, read, device, computing, limit_in_bytes, numbers)
+    limit = inputs.limit_bytes(request)
+    passes = _passes(inputs, sized, dtype, limit)
+    if passes is not None and out is not None:
+        raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
     least = 0 if passes is None else passes.smallest()
     try:
-        plan = blocked_program(
-            adapter,
-            written,
-            described,
-            device,
-            asked,
-            limit_in_bytes,
-            [source.lies_there for source in found],
-            lands._replace(beside=beside, waiting=crew.waiting * itemsize(computed) if crew is not None else 0),
-            [source.read_rate or traits.rates.copy for source in found],
-            together=crew.together if crew is not None else 1,
-            pieces=crew.pieces if crew is not None else 1,
-        )
+        waiting = crew.waiting * itemsize(computed) if crew is not None else 0
+        plan = blocked_program(inputs.blocked(limit, lands._replace(beside=beside, waiting=waiting)))
     except MemoryLimitError as error:
         if least <= (error.smallest or 0):
             raise
-    if least > limit_in_bytes:
-        raise too_small(limit_in_bytes, least, sized, "this contraction with its gradients")
-    goes = target(plan, adapter, given, out, order, asked.casting, late)
-    within = partial(
-        plan_within, written, given, options, backend=backend, device="" if devices else device, devices=devices,
-        out=out, order=asked_order, executor=executor, beside=beside, as_copies=as_copies,
-    )  # fmt: skip
-    room = plan.limit - lands.cut
-    if resume is None:
-        return Limited(plan, adapter, tuple(found), goes, within, None, crew, room, operands, passes)
-    if late or not goes.outlives:
+    if least > limit:
+        raise too_small(limit, least, sized, "this contraction with its gradients")
+    goes = target(plan, adapter, given, out, order, options.casting, late)
+    if request.resume is not None and (late or not goes.outlives):
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
-    return Limited(plan, adapter, tuple(found), goes, within, resume, crew, room)
+
+    def within(limit: int) -> Limited:
+        where = "" if request.devices else device
+        return plan_within(replace(request, memory_limit=limit, device=where, resume=None), beside, as_copies)
+
+    return Limited(
+        plan, adapter, tuple(inputs.sources), goes, within, request.resume, crew,
+        plan.limit - lands.cut, inputs.operands, passes,
+    )  # fmt: skip
+
+
+def _inputs(request: Request, as_copies: bool) -> _Inputs:
+    """The operands of a request, and who reads them."""
+    devices, executor = request.devices, request.executor
+    if devices and (request.device or executor is not None):
+        other = "device" if request.device else "executor"
+        raise ValueError(f"devices= says where all is computed; leave {other}= away")
+    crew: Crew | Devices | None = Crew(executor) if executor is not None else None
+    adapter, operands = framework_of(request.operands, request.wanted)
+    for array in operands:
+        if owner(array) is adapter:
+            adapter.check_eager(array)
+            adapter.synchronize(array)  # which other threads are going to read
+    options = request.options(adapter)
+    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
+        check_byte_order([getattr(array, "dtype", None) for array in request.operands])
+    places = find_devices(adapter, devices or [request.device] if devices or request.device else [])
+    own, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
+    found = own
+    if len(places) > 1:
+        crew = Devices(places, (own, *(sources(operands, adapter, name)[0] for name in places[1:])))
+        found = crew.operands()
+    described = tuple(source.operand for source in found)
+    contraction = Contraction(adapter, request.written, described, device, options)
+    return _Inputs(contraction, operands, found, own, places, crew)
 
 
 def _has_any_order(equation: SizedEquation) -> bool:
@@ -185,29 +198,31 @@ def _has_any_order(equation: SizedEquation) -> bool:
     return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
 
 
-def _passes(
-    adapter: Adapter,
-    sized: SizedEquation,
-    operands: Sequence[Any],
-    read: Sequence[Source],
-    device: str,
-    options: Options,
-    limit: int,
-    numbers: Sequence[int],
-) -> Passes:
-    """The backward passes of a contraction of these operands, read so."""
-    traits, dtype = calibrated(adapter, device), options.dtype or ""
-    if not isinstance(options.optimize, str | bool):  # a path is one for the contraction itself
-        options = options._replace(optimize="auto")
+def _passes(inputs: _Inputs, sized: SizedEquation, dtype: str, limit: int) -> Passes | None:
+    """The backward passes of a contraction; None where the framework records nothing of it.
+
+    Args:
+        inputs: its operands.
+        sized: the equation.
+        dtype: of the result.
+        limit: in bytes.
+    """
+    adapter, _, _, device, options = inputs.contraction
+    is_own = [owner(array) is adapter for array in inputs.operands]
+    numbers = [number for number, array in enumerate(inputs.operands) if is_own[number] and adapter.records(array)]
+    if not numbers:
+        return None
+    traits = calibrated(adapter, device)
+    has_path = not isinstance(options.optimize, str | bool)  # which is one for the contraction itself
     return Passes(
         adapter,
         device,
         sized,
-        (*(source.operand for source in read), Operand(sized.shape, dtype)),
-        (*(source.lies_there for source in read), adapter.cpu.strided),
-        (*(source.read_rate or traits.rates.copy for source in read), traits.rates.copy),
-        (*(owner(array) is adapter for array in operands), True),
-        options,
+        (*(source.operand for source in inputs.own), Operand(sized.shape, dtype)),
+        (*(source.lies_there for source in inputs.own), adapter.cpu.strided),
+        (*(source.read_rate or traits.rates.copy for source in inputs.own), traits.rates.copy),
+        (*is_own, True),
+        Options(dtype, "unsafe", "auto" if has_path else options.optimize),
         dict(traits.widen).get(dtype, dtype),
         limit,
         tuple(numbers),

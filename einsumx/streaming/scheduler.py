@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BlockError, excerpt
+from einsumx.runtime.request import Progress
 from einsumx.runtime.threads import sharing
-from einsumx.streaming.progress import Progress, reported
+from einsumx.streaming.progress import reported
 from einsumx.streaming.readers import Source
 from einsumx.streaming.tasks import Piece, pieces_for, terms_of
 from einsumx.streaming.walk import Blocks, Box, Place, compute, contracting

@@ -10,7 +10,8 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage, ranges
 from einsumx.ir.cost import returns_view
-from einsumx.runtime.prepare import Options, prepare
+from einsumx.runtime.prepare import prepare
+from einsumx.runtime.request import Options
 
 __all__ = ["Blocks", "Box", "Contract", "Place", "Read", "compute", "contracting"]
 
