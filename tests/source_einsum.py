@@ -3,7 +3,8 @@
 import builtins
 
 import einsumx
-from einsumx.runtime.prepare import arrays_of, split
+from einsumx.runtime.prepare import arrays_of
+from einsumx.runtime.request import split
 
 BUILTINS = ("bool", "object")
 """What else it may use."""

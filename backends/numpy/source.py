@@ -46,8 +46,8 @@ class _MethodSpelling(Spelling):
                 return f"{np}.asarray({np}.add.reduce({repeated}), dtype=object)"
             case "c":  # the parts apart, as an infinity times a complex number has nan in it
                 own, real = self.dtype(array.dtype), self.dtype(f"float{4 * itemsize(array.dtype)}")
-                parts = f"{np}.asarray({text}, dtype={own})[..., None].view({real})"
-                return f"{np}.multiply({parts}, {real}({count:d})).view({own})[..., 0]"
+                parts = f"{np}.asarray({text}, {own})[..., None].view({real})"
+                return f"({parts} * {real}({count:d})).view({own})[..., 0]"
             case "i" | "u":
                 count = wrapped(count, array.dtype)
         return f"{np}.multiply({text}, {self.dtype(array.dtype)}({count:d}))"

@@ -195,6 +195,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             order/*:sliced *
             order/bij,bjk->bik * order=F
             order/bij,bjk->kbi *
+            order/i,j->ij * order=A
             order/i,j,k->kij *
             order/iij->ji *
             order/ij,ij->ij * order=C
