@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, overload
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, lazy, owner, serving
-from einsumx.blocked.cost import Landing
+from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import BlockedContraction, blocked_program
 from einsumx.dtypes import Casting, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -369,7 +369,9 @@ def _plan_of_shapes(
     sized = sized_equation(written, [operand.shape for operand in operands])
     result = prod(sized.shape) * itemsize(result_dtype(adapter, operands, options))
     in_place = (not stored,) * len(operands)
-    return as_blocked_plan(blocked_program(BlockedContraction(contraction, limit, in_place, Landing(cut=result))))
+    return as_blocked_plan(
+        blocked_program(BlockedContraction(contraction, limit, in_place, ResultFootprint(cut=result)))
+    )
 
 
 def as_shapes(written: Written, given: Sequence[Any]) -> list[tuple[int, ...] | None]:

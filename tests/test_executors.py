@@ -23,7 +23,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.runtime import threads
 from einsumx.streaming import worker
-from einsumx.streaming.executors import Crew
+from einsumx.streaming.executors import WorkerPool
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import Lender, file_of
 
@@ -218,7 +218,7 @@ def test_values_that_many_blocks_need_are_computed_once_by_each_worker(pool):
         "ab,bc,cd->ad", first, left, right, memory_limit=300000, executor=executor, optimize=[(1, 2), (0, 1)]
     )
     assert result.tolist() == np.full((400, 50), 1200.0).tolist()
-    plan_blocks = Crew(pool).pieces
+    plan_blocks = WorkerPool(pool).pieces
     assert plan_blocks == 4
     assert 1 <= len(left.boxes) <= 2 * len(set(map(str, left.boxes)))
 

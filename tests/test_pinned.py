@@ -199,7 +199,7 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         assert current, "memory of the computing stream"
         return torch.empty(shape, dtype=dtype)
 
-    class Uploads(torch_cuda.Uploads):
+    class Uploads(torch_cuda.CudaUploads):
         def copy(self, target: Any, start: int, piece: Any) -> Any:
             return super().copy(Target(target), start, piece)
 

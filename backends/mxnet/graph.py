@@ -50,7 +50,7 @@ _ASSUMED = 32
 """The size that a label is planned with where none is known."""
 
 
-class Framework(Protocol):
+class GraphAdapter(Protocol):
     """What is asked of the adapter: whose arrays or symbols are recorded, and how they are transposed."""
 
     @property
@@ -111,7 +111,7 @@ def _dtype(about: Known, others: Sequence[Known]) -> str:
 
 
 @lru_cache(maxsize=256)
-def recorded(plan: Program, adapter: Framework) -> Run:
+def recorded(plan: Program, adapter: GraphAdapter) -> Run:
     """A function that records the contraction of ``plan`` for operands of any sizes.
 
     Where an axis of size 1 broadcast in ``plan``, it must have that size ever after.
@@ -160,7 +160,7 @@ def _shape(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, ...]:
 class _Values:
     """The values of a plan that is being recorded, with the labels of their axes."""
 
-    def __init__(self, adapter: Framework, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
+    def __init__(self, adapter: GraphAdapter, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
         self.adapter, self.sizes, self.dtypes = adapter, sizes, dtypes
         self.arrays: dict[int, Array] = {}
         self.axes: dict[int, tuple[Axis, ...]] = {}

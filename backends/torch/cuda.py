@@ -13,7 +13,7 @@ from typing import Any
 from einsumx.adapters.staging import Event
 from einsumx.adapters.typing import Array
 
-__all__ = ["Uploads"]
+__all__ = ["CudaUploads"]
 
 torch: Any = import_module("torch")
 
@@ -24,7 +24,7 @@ def _stream(device: Any) -> Any:
     return torch.cuda.Stream(device)
 
 
-class Uploads:
+class CudaUploads:
     """Copies to one device; see :class:`einsumx.adapters.staging.Uploads`.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.facets import Blocks, Gradients, Replaced, Results, Transfers
+from einsumx.adapters.facets import BlockAccess, Gradients, Replaced, Results, Transfers
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.ir.ops import (
@@ -34,7 +34,7 @@ from einsumx.ir.program import Operand, Program
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Replaced, Gradients, Transfers, Blocks, Results, Primitives):
+class Adapter(Replaced, Gradients, Transfers, BlockAccess, Results, Primitives):
     """A framework as einsumx sees it. Subclass, set the class attributes, override the primitives.
 
     Every primitive is written against the names that NumPy and the array API standard share, so that

@@ -16,7 +16,7 @@ from einsumx.errors import BackendError, EinsumxError, shown
 if TYPE_CHECKING:
     from einsumx.adapters.staging import Ring
 
-__all__ = ["Blocks", "Gradients", "Replaced", "Results", "Transfers"]
+__all__ = ["BlockAccess", "Gradients", "Replaced", "Results", "Transfers"]
 
 
 class Results(Arrays):
@@ -47,7 +47,7 @@ class Results(Arrays):
         raise NotImplementedError
 
 
-class Blocks(Arrays):
+class BlockAccess(Arrays):
     """Blocks of arrays, as contractions under a memory limit are computed."""
 
     out_of_memory: tuple[str, ...] = ("out of memory",)

@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Blocking", "Body", "Cost", "Landing", "Size", "Step", "blocking"]
+__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "Size", "Step", "blocking"]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RunCost:
     """What one run of a stage's plan costs, on its largest blocks.
 
     Attributes:
@@ -67,7 +67,7 @@ class Blocking:
         return prod(self.counts[label] for label in (*self.root.nest, *self.root.loops))
 
 
-class Landing(NamedTuple):
+class ResultFootprint(NamedTuple):
     """The memory that it takes to bring a result where it belongs.
 
     Attributes:
@@ -123,7 +123,7 @@ class Cost(NamedTuple):
     early: frozenset[int]
 
 
-Size: TypeAlias = Callable[[Sequence[int]], Body]
+Size: TypeAlias = Callable[[Sequence[int]], RunCost]
 """Gives what a run of a stage costs, from the sizes of labels."""
 
 
@@ -219,7 +219,7 @@ def blocking(
     counts: tuple[int, ...],
     order: Labels,
     equation: SizedEquation,
-    landing: Landing,
+    landing: ResultFootprint,
     *,
     read_ahead: bool,
 ) -> Blocking:

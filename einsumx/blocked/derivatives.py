@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.adapters.base import Adapter
-from einsumx.blocked.cost import Landing
+from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import BlockedContraction, blocked_program, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
@@ -157,6 +157,6 @@ class Passes:
         arrays, in_place, rates, _ = zip(*given)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(dtype)
         beside += self.beside(step, self.arrays[place])
-        landing = Landing(whole, whole if self.computed != dtype else 0, beside=beside)
+        landing = ResultFootprint(whole, whole if self.computed != dtype else 0, beside=beside)
         contraction = Contraction(self.adapter, step.written, arrays, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from einsumx.blocked.cost import Blocking
-from einsumx.blocked.stage_cost import Bodies, Outline
+from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
 from einsumx.planner.path import Optimize, find_path
@@ -24,7 +24,7 @@ _MANY = 12
 
 
 def along_paths(
-    bodies: Bodies, optimize: Optimize, blocked: Callable[[Outline, float], tuple[Blocking, bool]]
+    model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline, float], tuple[Blocking, bool]]
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that fits, along any of a few paths, or else the smallest; and whether it fits.
 
@@ -32,23 +32,23 @@ def along_paths(
     it is cut, while another has none. A path or an optimizer that the user asks for is taken as it is.
 
     Args:
-        bodies: the contraction.
+        model: the contraction.
         optimize: as the user gave it.
         blocked: the blocking along a path, and whether it fits; from the seconds that one along another path takes.
     """
     reading = sum(
         0.0 if there else operand.nbytes / rate
-        for operand, there, rate in zip(bodies.operands, bodies.lies_there, bodies.read_rates)
+        for operand, there, rate in zip(model.operands, model.lies_there, model.read_rates)
     )
-    first = Outline(bodies, find_path(bodies.equation, optimize))
+    first = Outline(model, find_path(model.equation, optimize))
     best, fits = blocked(first, inf)
     if optimize not in (True, "auto") or len(first.path) < 2:
         return best, fits
     least = max(first.seconds, reading)
-    spared = _SECONDS * max(1.0, len(bodies.operands) / _MANY) ** 2
+    spared = _SECONDS * max(1.0, len(model.operands) / _MANY) ** 2
     if fits and best.seconds <= max(least + spared, _TIMES * least):
         return best, fits
-    others = [Outline(bodies, path) for path in dict.fromkeys(_thrifty(bodies.equation)) if path != first.path]
+    others = [Outline(model, path) for path in dict.fromkeys(_thrifty(model.equation)) if path != first.path]
     for outline in sorted(others, key=lambda outline: outline.seconds):
         if fits and best.seconds <= max(outline.seconds, reading):
             break

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from einsumx.blocked.cost import Blocking, Landing
+from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
-from einsumx.blocked.stage_cost import Bodies, Outline
+from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
@@ -41,7 +41,7 @@ class BlockedContraction(NamedTuple):
     contraction: Contraction
     limit: int
     in_place: tuple[bool, ...]
-    landing: Landing
+    landing: ResultFootprint
     read_rates: tuple[float, ...] = ()
     together: int = 1
     pieces: int = 1
@@ -84,13 +84,13 @@ def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
     limit, in_place, landing, together, pieces = (
         asked.limit, asked.in_place, asked.landing, asked.together, asked.pieces
     )  # fmt: skip
-    bodies = _bodies(asked)
+    model = _model(asked)
     beside = landing.cut if together > 1 else 0
     share = (limit - beside) // together
     within = landing._replace(cut=landing.cut - beside)
 
     def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
-        search = Search(bodies, outline, within)
+        search = Search(model, outline, within)
         serial, fits = search.block(share, pieces=pieces, seconds=seconds)
         if fits and serial.order and not all(in_place) and together == 1:
             ahead, fits_too = search.block(limit, read_ahead=True, pieces=pieces)
@@ -98,13 +98,13 @@ def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
                 return ahead, True
         return serial, fits
 
-    sized = bodies.equation
-    found, fits = along_paths(bodies, asked.contraction.options.optimize, blocked)
+    sized = model.equation
+    found, fits = along_paths(model, asked.contraction.options.optimize, blocked)
     if not fits:
         raise too_small(limit, found.peak_bytes * together + beside, sized, fresh=0 if landing.beside else landing.cut)
     adapter, _, operands, device, options = asked.contraction
     dtype = result_dtype(adapter, operands, options)
-    return BlockedProgram(sized, adapter.name, device, operands, dtype, bodies.dtype, limit, in_place, landing, found)
+    return BlockedProgram(sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, found)
 
 
 @lru_cache(maxsize=256)
@@ -113,13 +113,13 @@ def least_limit(asked: BlockedContraction) -> int:
 
     It does not look for what is fastest, and so is the quicker answer to whether there is anything.
     """
-    bodies = _bodies(asked)
+    model = _model(asked)
 
     def blocked(outline: Outline, _: float) -> tuple[Blocking, bool]:
-        found, fits = Search(bodies, outline, asked.landing).block(asked.limit, fastest=False)
+        found, fits = Search(model, outline, asked.landing).block(asked.limit, fastest=False)
         return (replace(found, seconds=0.0), True) if fits else (found, False)  # no other path can be faster
 
-    return along_paths(bodies, asked.contraction.options.optimize, blocked)[0].peak_bytes
+    return along_paths(model, asked.contraction.options.optimize, blocked)[0].peak_bytes
 
 
 def too_small(
@@ -134,7 +134,7 @@ def too_small(
     return error
 
 
-def _bodies(asked: BlockedContraction) -> Bodies:
+def _model(asked: BlockedContraction) -> StageCostModel:
     """What the blocks of a contraction cost."""
     adapter, written, operands, device, options = asked.contraction
     sized = sized_equation(written, [operand.shape for operand in operands])
@@ -142,7 +142,7 @@ def _bodies(asked: BlockedContraction) -> Bodies:
     traits = calibrated(adapter, device)
     rates = asked.read_rates or (traits.rates.copy,) * len(operands)
     computed = dict(traits.widen).get(dtype, dtype)
-    return Bodies(sized, operands, asked.in_place, rates, adapter, traits, device, computed)
+    return StageCostModel(sized, operands, asked.in_place, rates, adapter, traits, device, computed)
 
 
 register_cache("blocks", _blocked_program)

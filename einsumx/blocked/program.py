@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from einsumx.blocked.cost import Blocking, Landing
+from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
 
@@ -38,7 +38,7 @@ class BlockedProgram:
     compute_dtype: str
     limit: int
     in_place: tuple[bool, ...]
-    landing: Landing
+    landing: ResultFootprint
     blocking: Blocking
 
     @property

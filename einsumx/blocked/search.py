@@ -9,8 +9,8 @@ from itertools import combinations, pairwise, permutations
 from math import inf
 from typing import TypeAlias
 
-from einsumx.blocked.cost import Blocking, Body, Landing, Step, blocking
-from einsumx.blocked.stage_cost import Bodies, Outline, Work
+from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, Step, blocking
+from einsumx.blocked.stage_cost import Outline, StageCost, StageCostModel
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
 from einsumx.ir.bind import SizedEquation
 
@@ -47,8 +47,8 @@ _KICKS_A_SECOND = 100
 _ENOUGH = 10_000
 """How many stages are costed, after which the best blocking that is known is taken."""
 
-Gauge: TypeAlias = Callable[[Work, Sequence[int]], Body]
-"""Tells what a stage costs with labels of such sizes: ``Work.about``, ``Work.near`` or ``Work.exact``."""
+Gauge: TypeAlias = Callable[[StageCost, Sequence[int]], RunCost]
+"""Tells what a stage costs with labels of such sizes: one of the methods of :class:`StageCost`."""
 
 
 class Search:
@@ -57,20 +57,20 @@ class Search:
     Most of them are costed by an estimate that lowers nothing; those that are returned are not.
 
     Args:
-        bodies: the contraction.
+        model: the contraction.
         outline: of it along the path that is taken.
         landing: what the result takes besides the blocks of it.
     """
 
-    def __init__(self, bodies: Bodies, outline: Outline, landing: Landing) -> None:
-        self._bodies, self._outline, self._landing = bodies, outline, landing
-        self._equation: SizedEquation = bodies.equation
+    def __init__(self, model: StageCostModel, outline: Outline, landing: ResultFootprint) -> None:
+        self._model, self._outline, self._landing = model, outline, landing
+        self._equation: SizedEquation = model.equation
         self._tree = tree(self._equation, outline.path)
         self._stages: Known = {}
-        self._works: dict[tuple[object, ...], Work] = {}
-        self._steps: dict[tuple[int, Gauge], tuple[Step, Work]] = {}  # by the identity of one of those stages
+        self._works: dict[tuple[object, ...], StageCost] = {}
+        self._steps: dict[tuple[int, Gauge], tuple[Step, StageCost]] = {}  # by the identity of one of those stages
         self._found: dict[tuple[tuple[int, ...], Labels], Blocking] = {}
-        self._gauge: Gauge = Work.about
+        self._gauge: Gauge = StageCost.about
         self._read_ahead = False
         self._work_done = self._enough = 0  # how many stages were costed, and may be
 
@@ -95,7 +95,7 @@ class Search:
             seconds: that another blocking takes; the search is given up where this one would take far longer.
             fastest: False for any that fits.
         """
-        self._use(Work.about, read_ahead)
+        self._use(StageCost.about, read_ahead)
         self._enough = self._work_done + _ENOUGH
         best = smallest = self._blocking((1,) * len(self._equation.sizes), ())
         # Estimates alone decide the way here, so that it is the same whatever the limit is.
@@ -106,7 +106,7 @@ class Search:
             if not steps:
                 ends = [self._exactly(found) for found in (smallest, best)]
                 if len(self._equation.inputs) <= _FEW_OPERANDS:
-                    self._use(Work.exact, read_ahead)
+                    self._use(StageCost.exact, read_ahead)
                 ends.append(self._exactly(self._smallest(*ends)))
                 best = min(ends, key=lambda found: found.peak_bytes)
                 if best.peak_bytes > limit:
@@ -130,7 +130,7 @@ class Search:
     def _use(self, gauge: Gauge, read_ahead: bool) -> None:
         self._gauge, self._read_ahead = gauge, read_ahead
         self._found = {}
-        if gauge is Work.near:  # it tells something else since stages were lowered
+        if gauge is StageCost.near:  # it tells something else since stages were lowered
             self._steps = {key: step for key, step in self._steps.items() if key[1] is not gauge}
 
     def _finer(self, now: Blocking, *, every: bool = False) -> Iterator[Blocking]:
@@ -173,7 +173,7 @@ class Search:
     def _fastest(self, now: Blocking, limit: float) -> Blocking:
         """The fastest that is found from one that fits on; both are costed exactly."""
         for _ in range(_ROUNDS):
-            self._use(Work.near, self._read_ahead)
+            self._use(StageCost.near, self._read_ahead)
             guess = self._kicked(self._descended(now, limit), limit)
             found = self._exactly(guess)
             if found.peak_bytes <= limit and found.seconds < now.seconds:
@@ -272,14 +272,14 @@ class Search:
 
     def _exactly(self, found: Blocking) -> Blocking:
         """The same blocking, with its stages lowered for its blocks."""
-        return self._costed(found.counts, found.order, Work.exact)
+        return self._costed(found.counts, found.order, StageCost.exact)
 
     def _costed(self, counts: tuple[int, ...], order: Labels, gauge: Gauge) -> Blocking:
         step, _ = self._step(stages(self._equation, self._tree, order, self._stages), gauge)
         self._work_done += step.count
         return blocking(step, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
 
-    def _step(self, stage: Stage, gauge: Gauge) -> tuple[Step, Work]:
+    def _step(self, stage: Stage, gauge: Gauge) -> tuple[Step, StageCost]:
         """The stage as a step, and what it costs whatever the loops around it are."""
         known = id(stage), gauge
         if known not in self._steps:
@@ -291,7 +291,7 @@ class Search:
             inputs = tuple([below[place][1] if place in below else source for place, source in enumerate(stage.inputs)])
             key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
             if key not in self._works:
-                self._works[key] = Work(self._bodies, stage, self._outline, [work for _, work in below.values()])
+                self._works[key] = StageCost(self._model, stage, self._outline, [work for _, work in below.values()])
             steps = {place: step for place, (step, _) in below.items()}
             self._steps[known] = Step(stage, partial(gauge, self._works[key]), steps), self._works[key]
         return self._steps[known]

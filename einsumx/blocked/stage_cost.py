@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.traits import Traits
-from einsumx.blocked.cost import Body
+from einsumx.blocked.cost import RunCost
 from einsumx.blocked.estimate import Amounts, Estimate, Sketch, amounts
 from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
@@ -20,14 +20,14 @@ from einsumx.ir.program import Operand, Path, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import sized_equation
 
-__all__ = ["Bodies", "Outline", "Work"]
+__all__ = ["Outline", "StageCost", "StageCostModel"]
 
 Layout: TypeAlias = tuple[int, ...] | None
 """Strides, by their layout class; None for C-contiguous."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class StageCostModel:
     """The contraction whose stages are costed.
 
     Attributes:
@@ -89,7 +89,7 @@ class Outline:
     """The plan of a contraction that is not cut, from which what its stages take is estimated.
 
     Args:
-        bodies: the contraction.
+        model: the contraction.
         path: the order of its pairwise contractions.
 
     Attributes:
@@ -97,15 +97,15 @@ class Outline:
         seconds: that the contraction takes so, without reading its operands.
     """
 
-    def __init__(self, bodies: Bodies, path: Path) -> None:
-        equation, self.path = bodies.equation, path
-        every = tuple(range(len(bodies.operands)))
+    def __init__(self, model: StageCostModel, path: Path) -> None:
+        equation, self.path = model.equation, path
+        every = tuple(range(len(model.operands)))
         loops = ((),) * len(every)
         whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
         self._sizes = equation.sizes
         # One call of the framework's own einsum for all would say nothing of the parts.
-        rates = replace(bodies.traits.rates, native=0.0) if len(every) > 2 else bodies.traits.rates
-        self._plan, parts = bodies.amounts(whole, self._sizes, replace(bodies.traits, rates=rates))
+        rates = replace(model.traits.rates, native=0.0) if len(every) > 2 else model.traits.rates
+        self._plan, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
         self._taken: dict[frozenset[int], frozenset[int]] = {}  # a value and that which it is taken for, by operands
         self._ops: dict[frozenset[int], list[Amounts]] = {}
         for made, *taken in made_by(path, [frozenset([number]) for number in every]):
@@ -138,24 +138,26 @@ def made_by(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset
     return found
 
 
-class Work:
+class StageCost:
     """What a run of one stage costs, whatever the loops around it.
 
     Args:
-        bodies: the contraction.
+        model: the contraction.
         stage: of it.
         outline: of the contraction along the same path; None where nothing is estimated, but costed exactly.
         below: the works of the stages that it takes values of, in the order of its inputs.
     """
 
-    def __init__(self, bodies: Bodies, stage: Stage, outline: Outline | None, below: Sequence[Work]) -> None:
-        self._bodies, self._stage, self._outline, self._below = bodies, stage, outline, below
+    def __init__(
+        self, model: StageCostModel, stage: Stage, outline: Outline | None, below: Sequence[StageCost]
+    ) -> None:
+        self._model, self._stage, self._outline, self._below = model, stage, outline, below
         self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
         self._first: Sketch | None = None
         self._own: list[Sketch] = []
-        self._about: dict[tuple[int, ...], Body] = {}
-        self._near: dict[tuple[int, ...], Body] = {}
-        self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[Body, Layout]] = {}
+        self._about: dict[tuple[int, ...], RunCost] = {}
+        self._near: dict[tuple[int, ...], RunCost] = {}
+        self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[RunCost, Layout]] = {}
         values = iter(below)
         self._inputs = [  # the operands of which each is made
             next(values)._operands if isinstance(source, Stage) else frozenset([source]) for source in stage.inputs
@@ -163,13 +165,13 @@ class Work:
         self._operands: frozenset[int] = frozenset().union(*self._inputs)
         self._reads = [  # the labels of what is brought for each input, bytes an element, and bytes a second
             None
-            if isinstance(source, Stage) or bodies.lies_there[source]
-            else (bodies.equation.carried(source), itemsize(bodies.operands[source].dtype), bodies.read_rates[source])
+            if isinstance(source, Stage) or model.lies_there[source]
+            else (model.equation.carried(source), itemsize(model.operands[source].dtype), model.read_rates[source])
             for source in stage.inputs
         ]
-        self._value_bytes = itemsize(bodies.dtype)
+        self._value_bytes = itemsize(model.dtype)
 
-    def about(self, sizes: Sequence[int]) -> Body:
+    def about(self, sizes: Sequence[int]) -> RunCost:
         """By the plan of the whole contraction."""
         if self._outline is None:
             return self.exact(sizes)
@@ -180,7 +182,7 @@ class Work:
             self._about[key] = self._body(self._first(sizes), sizes)
         return self._about[key]
 
-    def near(self, sizes: Sequence[int]) -> Body:
+    def near(self, sizes: Sequence[int]) -> RunCost:
         """By the plan for the nearest sizes that it was lowered for."""
         if not self._own:
             return self.about(sizes)
@@ -189,26 +191,26 @@ class Work:
             self._near[key] = self._body(min(self._own, key=lambda sketch: self._distance(sketch, sizes))(sizes), sizes)
         return self._near[key]
 
-    def exact(self, sizes: Sequence[int]) -> Body:
+    def exact(self, sizes: Sequence[int]) -> RunCost:
         """By a plan for these very sizes."""
         return self._lowered(sizes)[0]
 
     def plan(self, sizes: Sequence[int]) -> Program:
         """The plan for these very sizes."""
         values = [work._lowered(sizes)[1] for work in self._below]
-        return self._bodies.lowered(self._stage, sizes, self._bodies.traits, values)
+        return self._model.lowered(self._stage, sizes, self._model.traits, values)
 
-    def _lowered(self, sizes: Sequence[int]) -> tuple[Body, Layout]:
+    def _lowered(self, sizes: Sequence[int]) -> tuple[RunCost, Layout]:
         """What it costs by a plan for these very sizes, and how its value lies."""
         own = tuple([sizes[label] for label in self._labels])
         values = tuple([work._lowered(sizes)[1] for work in self._below])
         key = own, values
         if key not in self._exact:
-            bodies = self._bodies
-            plan, parts = bodies.amounts(self._stage, sizes, bodies.traits, values)
+            model = self._model
+            plan, parts = model.amounts(self._stage, sizes, model.traits, values)
             sketch = Sketch(plan, parts, sizes)
             body, layout = self._body(sketch(sizes), sizes), None
-            if bodies.traits.strided and not (self._stage.loops and returns_view(plan)):
+            if model.traits.strided and not (self._stage.loops and returns_view(plan)):
                 layout = layout_class(plan.shape, result_strides(plan))
             self._exact[key] = body, layout
             self._own.append(sketch)
@@ -218,7 +220,7 @@ class Work:
     def _taken(self, sizes: Sequence[int]) -> int:
         """Bytes of the values that it takes of other stages."""
         terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
-        return sum(prod(sizes[label] for label in term) for term in terms) * itemsize(self._bodies.dtype)
+        return sum(prod(sizes[label] for label in term) for term in terms) * itemsize(self._model.dtype)
 
     def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
         """How far sizes are from those of a sketch; one for an axis is another plan than more."""
@@ -227,12 +229,12 @@ class Work:
             abs(log(max(size, 1) / max(other, 1))) + 9.0 * ((size == 1) != (other == 1)) for size, other in pairs
         )
 
-    def _body(self, estimate: Estimate, sizes: Sequence[int]) -> Body:
+    def _body(self, estimate: Estimate, sizes: Sequence[int]) -> RunCost:
         value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
         read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
         if not estimate.peak and not self._stage.loops:  # a view, which keeps what it looks at
             value = sum(read) + self._taken(sizes)
-        return Body(
+        return RunCost(
             value,
             max(estimate.peak, value if self._stage.loops else 0),  # where it is a view, it is copied
             estimate.seconds,

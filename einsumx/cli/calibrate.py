@@ -85,17 +85,17 @@ def measure_rates(
     announce: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
     """The rates by name, without those that came out as no rate can be."""
-    bench = _Bench(adapter, device, clock)
+    timer = _PlanTimer(adapter, device, clock)
     found: dict[str, list[float]] = {}
     for number in range(PASSES):
-        for name, rate in bench.rates():
+        for name, rate in timer.rates():
             announce(f"{adapter.name}  {name}  {number + 1} of {PASSES}")
             found.setdefault(name, []).append(rate)
     middle = {field.name: median(found[field.name]) for field in fields(Rates) if field.name in found}
     return {name: rate for name, rate in middle.items() if is_rate(rate)}
 
 
-class _Bench:
+class _PlanTimer:
     """Times plans on arrays of ones in float32.
 
     Args:

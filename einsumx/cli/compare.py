@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
-    "Case",
     "Failed",
     "Measured",
     "Problem",
     "Row",
+    "Trial",
     "attention",
     "compare",
     "is_right",
@@ -60,7 +60,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Trial:
     """A problem with operands for it, as NumPy arrays, and what must come out."""
 
     problem: Problem
@@ -159,7 +159,7 @@ def attention(batch: int = 64, dtype: str = "float32") -> tuple[Problem, ...]:
     )
 
 
-def make_case(problem: Problem) -> Case:
+def make_case(problem: Problem) -> Trial:
     """Random operands, the same on every call, with the result and the bound on its rounding.
 
     Raises:
@@ -189,11 +189,11 @@ def make_case(problem: Problem) -> Case:
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
-    return Case(problem, operands, Expected(values, magnitude, terms, len(operands), dtype))
+    return Trial(problem, operands, Expected(values, magnitude, terms, len(operands), dtype))
 
 
 def compare(
-    cases: Sequence[Case],
+    cases: Sequence[Trial],
     names: Sequence[str],
     *,
     device: str = "",
@@ -229,7 +229,7 @@ def compare(
                 yield Failed(adapter.name, *library_of(adapter), case.problem, _first_line(error))
 
 
-def _measure(adapter: Adapter, case: Case, device: str, rounds: int | None, seconds: float) -> Measured:
+def _measure(adapter: Adapter, case: Trial, device: str, rounds: int | None, seconds: float) -> Measured:
     from einsumx.conformance.oracle import judge
 
     equation, dtype = case.problem.equation, case.problem.dtype

@@ -157,10 +157,10 @@ def profile(
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     plan = prepared.plan
     traits = calibrated(adapter, plan.device)
-    bench = _Bench(adapter, seconds, clock)
+    timer = _OpTimer(adapter, seconds, clock)
     announce(sized.text)
-    whole, _ = bench.timed(prepared.run, arrays)
-    times = list(bench.ops(plan, arrays, announce))
+    whole, _ = timer.timed(prepared.run, arrays)
+    times = list(timer.ops(plan, arrays, announce))
     return Profile(
         problem,
         plan,
@@ -182,7 +182,7 @@ def _operands(adapter: Adapter, problem: Problem, device: str) -> Iterator[Array
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
+class _OpTimer:
     """Times what a framework runs.
 
     Attributes:

@@ -22,7 +22,7 @@ from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Aim
+from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
 
@@ -145,14 +145,14 @@ def _lower_in(
     scaled = None if compute == "bool" else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
-    for (step, keep), aim in zip(steps, _aims(steps, terms, equation.output)):
+    for (step, keep), use in zip(steps, _uses(steps, terms, equation.output)):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
             (term,) = taken
             terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
         else:
             lhs, rhs = taken
-            terms.append(contract(builder, lhs, rhs, keep, compute, aim))
+            terms.append(contract(builder, lhs, rhs, keep, compute, use))
     (term,) = terms
     if scaled == len(operands):
         term = builder.scale(term, counted)
@@ -208,12 +208,14 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
     )
 
 
-def _aims(steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels) -> list[Aim]:
+def _uses(
+    steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels
+) -> list[ResultUse]:
     """What the result of each step is needed for: the step that takes it, or the output."""
     labels = [frozenset(term.labels) for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
-    aims = [*[Aim()] * (len(steps) - 1), Aim(order=last)]
+    uses = [*[ResultUse()] * (len(steps) - 1), ResultUse(order=last)]
     for number, (step, keep) in enumerate(steps):
         taken = [
             (labels.pop(position), operands.pop(position), makers.pop(position))
@@ -223,14 +225,14 @@ def _aims(steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequen
             if maker is not None and len(taken) == 2:
                 shared = sorted(own & others)
                 ordered = tuple(shared) if operand is None else operand.in_memory_order(shared)
-                aims[maker] = Aim(
+                uses[maker] = ResultUse(
                     contracted=tuple(label for label in ordered if label not in keep),
                     batch=tuple(label for label in ordered if label in keep),
                 )
         labels.append(keep)
         operands.append(None)
         makers.append(number)
-    return aims
+    return uses
 
 
 def _why_own(traits: Traits, repeated: Labels) -> str:

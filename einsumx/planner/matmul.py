@@ -17,7 +17,7 @@ from einsumx.adapters.traits import Traits
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.planner.builder import Builder, Labels, Term, cut
 
-__all__ = ["Aim", "Choice", "Classes", "choose", "matmul"]
+__all__ = ["Choice", "Classes", "ResultUse", "choose", "matmul"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class ResultUse:
     """What a result is needed for, which decides between axis orders.
 
     Attributes:
@@ -54,7 +54,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OperandAccess:
     """How a product gets one operand.
 
     Attributes:
@@ -92,8 +92,8 @@ class Choice:
     inner: Labels
     contracted: Labels
     summed: Labels
-    lhs: Reading
-    rhs: Reading
+    lhs: OperandAccess
+    rhs: OperandAccess
     swapped: bool
     by_vector: bool
     result: Labels
@@ -113,20 +113,20 @@ def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
     return builder.sum(found, choice.summed)
 
 
-def _operand(builder: Builder, term: Term, reading: Reading, choice: Choice, turned: bool) -> int:
+def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice, turned: bool) -> int:
     """The slot of an operand as ``[batch, free, contracted]``, or ``[batch, contracted, free]`` where ``turned``."""
     runs = [tuple(label for label in run if label in term.labels) for run in choice.batch]
     batch = tuple(label for run in runs for label in run)
-    straight = (reading.rows, choice.contracted)
-    lying = straight[::-1] if reading.transposed else straight
-    if reading.copied:
-        reason = _reason(builder, term, reading.rows, choice.contracted)
+    straight = (access.rows, choice.contracted)
+    lying = straight[::-1] if access.transposed else straight
+    if access.copied:
+        reason = _reason(builder, term, access.rows, choice.contracted)
         term = builder.pack(term, (*batch, *lying[0], *choice.inner, *lying[1]), reason)
     first, last = lying
     if builder.traits.strided:
         first, last = straight[::-1] if turned else straight
         term = builder.permute(term, (*batch, *first, *last))
-    if choice.by_vector and not reading.rows:
+    if choice.by_vector and not access.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
     ones = (1,) * (builder.traits.min_batch_axes - len(runs))
     between = (choice.inner,) if choice.inner else ()
@@ -151,12 +151,12 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Choice:
+def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Choice:
     """The cheapest of all ways; the first of equals, so that plans never depend on chance."""
-    return min(_choices(builder, lhs, rhs, classes, dtype, aim), key=lambda choice: choice.cost)
+    return min(_choices(builder, lhs, rhs, classes, dtype, use), key=lambda choice: choice.cost)
 
 
-def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Iterator[Choice]:
+def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Iterator[Choice]:
     """Every way, with its cost: that of its copies, calls, views and arithmetic, and of what its result lacks."""
     traits, size = builder.traits, builder.size
     nbytes = itemsize(dtype)
@@ -165,10 +165,10 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
     is_matmul = bool(classes.contracted) and dtype in traits.matmul_dtypes
     may_part = traits.inner_batch and is_matmul
     for contracted, summed in _contracted(builder, lhs, rhs, classes):
-        for shared, inner in _shared(builder, lhs, rhs, (*summed, *classes.batch), aim, may_part):
-            lefts = _readings(builder, lhs, shared, inner, classes.lhs_free, contracted, nbytes, aim)
-            rights = _readings(builder, rhs, shared, inner, classes.rhs_free, contracted, nbytes, aim)
-            for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, aim):
+        for shared, inner in _shared(builder, lhs, rhs, (*summed, *classes.batch), use, may_part):
+            lefts = _accesses(builder, lhs, shared, inner, classes.lhs_free, contracted, nbytes, use)
+            rights = _accesses(builder, rhs, shared, inner, classes.rhs_free, contracted, nbytes, use)
+            for left, right, batch in _arranged(builder, lhs, rhs, lefts, rights, shared, summed, use):
                 first = prod(map(size, batch))
                 matrices = first * size(inner)
                 sizes = (size(left.rows), size(right.rows), size(contracted))
@@ -178,8 +178,8 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                 seconds *= _APART if inner else 1.0
                 calls = first // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
                 views = sum(
-                    _views(builder, term, batch, reading, contracted, by_vector)
-                    for term, reading in ((lhs, left), (rhs, right))
+                    _views(builder, term, batch, access, contracted, by_vector)
+                    for term, access in ((lhs, left), (rhs, right))
                 )
                 cost = left.cost + right.cost + calls * traits.rates.call + views * traits.rates.view + seconds
                 if summed:
@@ -192,18 +192,18 @@ def _choices(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: st
                     rows, cols = (right.rows, left.rows) if swapped else (left.rows, right.rows)
                     result = (*labels, *rows, *inner, *cols)
                     kept = tuple(label for label in result if label not in summed)
-                    total = cost + _turn_seconds(builder, kept, aim, result_bytes)
+                    total = cost + _turn_seconds(builder, kept, use, result_bytes)
                     total += _slowdown(traits, left, right, swapped, *sizes) * seconds
                     yield Choice(batch, inner, contracted, summed, left, right, swapped, by_vector, result, total)
 
 
 def _views(
-    builder: Builder, term: Term, batch: tuple[Labels, ...], reading: Reading, contracted: Labels, by_vector: bool
+    builder: Builder, term: Term, batch: tuple[Labels, ...], access: OperandAccess, contracted: Labels, by_vector: bool
 ) -> int:
     """How many views bring an operand into the form of the product, about."""
     own = [tuple(label for label in run if label in term.labels) for run in batch]
-    order = (*(label for run in own for label in run), *reading.rows, *contracted)
-    single = all(len(run) == 1 for run in (*own, contracted)) and (len(reading.rows) == 1 or by_vector)
+    order = (*(label for run in own for label in run), *access.rows, *contracted)
+    single = all(len(run) == 1 for run in (*own, contracted)) and (len(access.rows) == 1 or by_vector)
     return (builder.traits.strided and order != term.labels) + (not single)
 
 
@@ -221,7 +221,9 @@ _BOTH_TURNED = 0.1
 _TALL = 0.25
 
 
-def _slowdown(traits: Traits, left: Reading, right: Reading, swapped: bool, rows: int, cols: int, inner: int) -> float:
+def _slowdown(
+    traits: Traits, left: OperandAccess, right: OperandAccess, swapped: bool, rows: int, cols: int, inner: int
+) -> float:
     """The part of its time that a sum along a long axis takes longer for the way its matrices lie or stand."""
     if not traits.strided or inner <= 8 * max(rows, cols):
         return 0.0
@@ -249,7 +251,7 @@ def _common_runs(builder: Builder, order: Labels, terms: tuple[Term, ...]) -> li
     return cut(order, lambda run, label: all(builder.merged(term, (*run, label)) is not None for term in terms))
 
 
-def _readings(
+def _accesses(
     builder: Builder,
     term: Term,
     shared: Labels,
@@ -257,11 +259,11 @@ def _readings(
     free: Labels,
     contracted: Labels,
     nbytes: int,
-    aim: Aim,
-) -> list[Reading]:
+    use: ResultUse,
+) -> list[OperandAccess]:
     """The ways to get a term: where it lies, if the product can read it so, and copied."""
     traits = builder.traits
-    found: list[Reading] = []
+    found: list[OperandAccess] = []
     orders = [term.in_memory_order(free)]
     if traits.strided:
         in_place = _in_place(builder, term, shared, free, contracted)
@@ -269,31 +271,34 @@ def _readings(
             found.append(in_place)
             if not in_place.loops:
                 return found
-    wanted = _grouped(free, aim) if aim.order is None else aim.target(free)
+    wanted = _grouped(free, use) if use.order is None else use.target(free)
     if wanted is not None and wanted != orders[0]:
         orders.append(wanted)
     if not traits.strided:
         for rows in orders:
             if builder.is_packed(term, (*shared, *rows, *inner, *contracted)):
-                found.append(Reading(0.0, rows))
+                found.append(OperandAccess(0.0, rows))
             if builder.is_packed(term, (*shared, *contracted, *inner, *rows)):
-                found.append(Reading(0.0, rows, transposed=True))
+                found.append(OperandAccess(0.0, rows, transposed=True))
         if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
-            orders = [rows for rows in orders if all(rows != reading.rows for reading in found)]
+            orders = [rows for rows in orders if all(rows != access.rows for access in found)]
     source = term.in_memory_order(term.labels)
     amount = builder.size(term.labels) * nbytes
     for rows in orders:
         straight, turned = (*shared, *rows, *inner, *contracted), (*shared, *contracted, *inner, *rows)
         cost = _copy_seconds(builder, source, straight, amount)
         turned_cost = _copy_seconds(builder, source, turned, amount)
-        copies = [Reading(cost, rows, copied=True), Reading(turned_cost, rows, copied=True, transposed=True)]
+        copies = [
+            OperandAccess(cost, rows, copied=True),
+            OperandAccess(turned_cost, rows, copied=True, transposed=True),
+        ]
         if traits.strided or traits.transpose_flags:
-            copies = [min(copies, key=lambda reading: reading.cost)]
+            copies = [min(copies, key=lambda access: access.cost)]
         found.extend(copies)
     return found
 
 
-def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> Reading | None:
+def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> OperandAccess | None:
     """A strided operand read where it lies: the largest run of free axes along its matrices, the others looped over."""
     if builder.merged(term, contracted) is None:
         return None
@@ -309,7 +314,7 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     loops = tuple(label for run in runs if run is not rows for label in run)
     if loops and not builder.traits.batch_strides:
         return None
-    return Reading(0.0, rows, loops, transposed=builder.merged(term, contracted) != 1)
+    return OperandAccess(0.0, rows, loops, transposed=builder.merged(term, contracted) != 1)
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
@@ -327,7 +332,7 @@ def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool
 
 
 def _shared(
-    builder: Builder, lhs: Term, rhs: Term, labels: Labels, aim: Aim, may_part: bool
+    builder: Builder, lhs: Term, rhs: Term, labels: Labels, use: ResultUse, may_part: bool
 ) -> list[tuple[Labels, Labels]]:
     """Orders of the labels that both terms keep: those that come first, and those between rows and columns.
 
@@ -336,7 +341,7 @@ def _shared(
     orders = [lhs.in_memory_order(labels)]
     if not builder.traits.strided:
         orders.append(rhs.in_memory_order(labels))
-        target = aim.target(labels)
+        target = use.target(labels)
         if target is not None:
             orders.insert(0, target)
     # Some stay first: else each matrix lies strewn over a whole array, and its product waits for memory.
@@ -348,12 +353,12 @@ def _arranged(
     builder: Builder,
     lhs: Term,
     rhs: Term,
-    lefts: list[Reading],
-    rights: list[Reading],
+    lefts: list[OperandAccess],
+    rights: list[OperandAccess],
     shared: Labels,
     summed: Labels,
-    aim: Aim,
-) -> Iterator[tuple[Reading, Reading, tuple[Labels, ...]]]:
+    use: ResultUse,
+) -> Iterator[tuple[OperandAccess, OperandAccess, tuple[Labels, ...]]]:
     """Each pair of readings, with the batch axes in each order that may matter: runs that are one axis in both."""
     for left, right in combinations(lefts, rights):
         if summed and (left.copied or right.copied):
@@ -366,7 +371,7 @@ def _arranged(
             continue
         kept = (*(label for label in shared if label not in summed), *left.loops, *right.loops)
         orders = [_ordered(kept, lhs), _ordered(kept, rhs)]
-        target = aim.target(kept)
+        target = use.target(kept)
         if target is not None:
             orders.insert(0, target)
         # What is summed afterwards comes first, so that the sum adds whole blocks.
@@ -405,43 +410,43 @@ def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: i
 # -- what moving data costs -----------------------------------------------------------------------------------------
 
 
-def _turn_seconds(builder: Builder, result: Labels, aim: Aim, nbytes: int) -> float:
+def _turn_seconds(builder: Builder, result: Labels, use: ResultUse, nbytes: int) -> float:
     """Seconds to bring a result from the order in which it is born into the one it is needed in."""
     rates = builder.traits.rates
-    target = aim.target(result)
+    target = use.target(result)
     if target is not None:
         if target == result:
             return 0.0
         # A view's call, where there are strides; the copy where there are none.
         return rates.view if builder.traits.strided else _copy_seconds(builder, result, target, nbytes)
-    if not (aim.contracted or aim.batch):
+    if not (use.contracted or use.batch):
         return 0.0
-    return 0.0 if _is_ready(builder, result, aim) else rates.call + 2 * nbytes / rates.permute
+    return 0.0 if _is_ready(builder, result, use) else rates.call + 2 * nbytes / rates.permute
 
 
-def _is_ready(builder: Builder, result: Labels, aim: Aim) -> bool:
+def _is_ready(builder: Builder, result: Labels, use: ResultUse) -> bool:
     """Whether the next step reads a packed result where it lies."""
     result = tuple(label for label in result if builder.sizes[label] != 1)
-    contracted = tuple(label for label in result if label in aim.contracted)
+    contracted = tuple(label for label in result if label in use.contracted)
     if not contracted:
         return True
-    if contracted != tuple(label for label in aim.contracted if label in contracted):
+    if contracted != tuple(label for label in use.contracted if label in contracted):
         return False
     start = result.index(contracted[0])
     if result[start : start + len(contracted)] != contracted:
         return False
-    free = [place for place, label in enumerate(result) if label not in contracted and label not in aim.batch]
+    free = [place for place, label in enumerate(result) if label not in contracted and label not in use.batch]
     is_run = not free or free[-1] - free[0] == len(free) - 1
     if builder.traits.strided:
-        return is_run and result[-1] not in aim.batch
-    return is_run and all(label in aim.batch for label in result[: len(result) - len(contracted) - len(free)])
+        return is_run and result[-1] not in use.batch
+    return is_run and all(label in use.batch for label in result[: len(result) - len(contracted) - len(free)])
 
 
-def _grouped(labels: Labels, aim: Aim) -> Labels:
+def _grouped(labels: Labels, use: ResultUse) -> Labels:
     """``labels`` with those that the next step keeps in both terms first, then its free ones, then what it sums."""
-    free = tuple(label for label in labels if label not in aim.contracted and label not in aim.batch)
-    batch = tuple(label for label in aim.batch if label in labels)
-    return (*batch, *free, *(label for label in aim.contracted if label in labels))
+    free = tuple(label for label in labels if label not in use.contracted and label not in use.batch)
+    batch = tuple(label for label in use.batch if label in labels)
+    return (*batch, *free, *(label for label in use.contracted if label in labels))
 
 
 def _copy_seconds(builder: Builder, source: Labels, target: Labels, nbytes: int) -> float:

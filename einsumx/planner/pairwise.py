@@ -13,12 +13,12 @@ from math import inf, prod
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Aim, Choice, Classes, choose, matmul
+from einsumx.planner.matmul import Choice, Classes, ResultUse, choose, matmul
 
 __all__ = ["contract", "native_equation"]
 
 
-def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, aim: Aim) -> Term:
+def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
     """Contract two terms into one that has the labels of ``keep`` which they have.
 
     Args:
@@ -26,7 +26,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         lhs, rhs: no label stands twice in either.
         keep: the labels that other terms or the output still need.
         dtype: what is computed in.
-        aim: what the result is needed for.
+        use: what the result is needed for.
     """
     lhs = builder.sum(lhs, [label for label in lhs.labels if label not in rhs.labels and label not in keep])
     rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
@@ -38,17 +38,17 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
 
     outer = builder.size(classes.lhs_free) > 1 and builder.size(classes.rhs_free) > 1
     if not classes.contracted and not (outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
-        return _multiply(builder, lhs, rhs, classes, dtype, aim)
+        return _multiply(builder, lhs, rhs, classes, dtype, use)
     if dtype in traits.matmul_dtypes:
-        return _product(builder, lhs, rhs, classes, dtype, aim)
+        return _product(builder, lhs, rhs, classes, dtype, use)
     if through is not None:
         if traits.rates.sweep and dtype in traits.native_dtypes and _is_sweep(lhs, rhs, classes):
-            return _native(builder, lhs, rhs, classes, dtype, aim)
+            return _native(builder, lhs, rhs, classes, dtype, use)
         lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
-        return builder.cast(_product(builder, lhs, rhs, classes, through, aim), dtype)
+        return builder.cast(_product(builder, lhs, rhs, classes, through, use), dtype)
     if dtype in traits.native_dtypes:
-        return _native(builder, lhs, rhs, classes, dtype, aim)
-    return _multiply_sum(builder, lhs, rhs, classes, aim)
+        return _native(builder, lhs, rhs, classes, dtype, use)
+    return _multiply_sum(builder, lhs, rhs, classes, use)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
@@ -61,13 +61,13 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
     )
 
 
-def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
     """A matrix product, or the framework's own kernel where the products are too small to pay for their calls."""
-    choice = choose(builder, lhs, rhs, classes, dtype, aim)
+    choice = choose(builder, lhs, rhs, classes, dtype, use)
     if _native_is_cheaper(builder, lhs, rhs, choice, classes, dtype):
-        return _native(builder, lhs, rhs, classes, dtype, aim)
+        return _native(builder, lhs, rhs, classes, dtype, use)
     if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
-        return _multiply_sum(builder, lhs, rhs, classes, aim)
+        return _multiply_sum(builder, lhs, rhs, classes, use)
     return matmul(builder, lhs, rhs, choice)
 
 
@@ -93,16 +93,16 @@ def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:
 # -- elementwise ----------------------------------------------------------------------------------------------------
 
 
-def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
     """Nothing is summed: a broadcasting product."""
     if not builder.traits.strided:
-        return _fused_multiply(builder, lhs, rhs, classes, dtype, aim)
-    order = _product_order(builder, lhs, rhs, classes, aim)
+        return _fused_multiply(builder, lhs, rhs, classes, dtype, use)
+    order = _product_order(builder, lhs, rhs, classes, use)
     out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.packed(out, order)
 
 
-def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim: Aim) -> Labels:
+def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Labels:
     """An operand that has all the labels gives the order in which it lies.
 
     Else the order that is wanted, if its last axis is long in an operand; else the longest free run comes last.
@@ -114,7 +114,7 @@ def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim
     shared = lhs.in_memory_order(classes.batch)
     rows, cols = lhs.in_memory_order(classes.lhs_free), rhs.in_memory_order(classes.rhs_free)
     orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
-    target = aim.target(classes.kept)
+    target = use.target(classes.kept)
     if target is not None:
         orders.insert(0, target)
     return max(orders, key=lambda order: min(_inner_run(builder, lhs, rhs, order), _LONG_RUN))
@@ -148,9 +148,9 @@ def _aligned(builder: Builder, term: Term, order: Labels) -> int:
     return builder.reshape(term.slot, shape) if shape != builder.shape(term.labels) else term.slot
 
 
-def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
     """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast few axes only."""
-    choice = choose(builder, lhs, rhs, classes, dtype, aim)
+    choice = choose(builder, lhs, rhs, classes, dtype, use)
     labels = tuple(label for run in choice.batch for label in run)
     first, second = (rhs, lhs) if choice.swapped else (lhs, rhs)
     rows, cols = (choice.rhs.rows, choice.lhs.rows) if choice.swapped else (choice.lhs.rows, choice.rhs.rows)
@@ -173,9 +173,9 @@ def _multiply_sum_seconds(builder: Builder, lhs: Term, rhs: Term, classes: Class
     return 2 * builder.traits.rates.call + elements * itemsize(dtype) / builder.traits.rates.stream
 
 
-def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim: Aim) -> Term:
+def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Term:
     """A product in full and then its sum: for dtypes that no kernel of the framework contracts."""
-    order = (*(aim.target(classes.kept) or classes.kept), *classes.contracted)
+    order = (*(use.target(classes.kept) or classes.kept), *classes.contracted)
     out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.sum(builder.packed(out, order), classes.contracted)
 
@@ -183,11 +183,11 @@ def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, aim:
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, aim: Aim) -> Term:
+def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
     """A product by the framework's own einsum; with its axes fused where it has too many labels."""
     labels = (*classes.kept, *classes.contracted)
     if len(labels) > builder.traits.native_max_labels:
-        choice = choose(builder, lhs, rhs, classes, dtype, aim)
+        choice = choose(builder, lhs, rhs, classes, dtype, use)
         batch = tuple(label for run in choice.batch for label in run)
         reason = "its axes in the order of the fused product"
         first = builder.permute(lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
@@ -200,7 +200,7 @@ def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
         out = builder.native(operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
-    result = aim.target(classes.kept) or classes.kept
+    result = use.target(classes.kept) or classes.kept
     out = builder.native((lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 

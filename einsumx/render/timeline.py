@@ -15,7 +15,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.blocked.cost import Cost, Step
 from einsumx.blocked.estimate import axis_labels
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stage_cost import Bodies, Work
+from einsumx.blocked.stage_cost import StageCost, StageCostModel
 from einsumx.blocked.stages import Stage
 from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.dtypes import itemsize
@@ -305,13 +305,13 @@ class _Walk:
         traits = calibrated(adapter, plan.device)
         equation, cut, landing = plan.equation, plan.blocking, plan.landing
         rates = (traits.rates.copy,) * len(plan.operands)
-        self._bodies = Bodies(
+        self._bodies = StageCostModel(
             equation, plan.operands, plan.in_place, rates, adapter, traits, plan.device, plan.compute_dtype
         )
         self._plan, self._counts = plan, cut.counts
         self._sizes = [-(-size // count) or 1 for size, count in zip(equation.sizes, cut.counts)]
         self.names = tuple(map(visible, label_names(equation)))
-        self._works: dict[Stage, Work] = {}
+        self._works: dict[Stage, StageCost] = {}
         self._next = len(plan.operands)
         self._band = 0
         self.rows: list[Row] = []
@@ -449,10 +449,10 @@ class _Walk:
     def _cost(self, stage: Stage) -> Cost:
         return Step.of(stage, lambda each: self._work(each).exact).cost(self._counts, self._sizes)
 
-    def _work(self, stage: Stage) -> Work:
+    def _work(self, stage: Stage) -> StageCost:
         if stage not in self._works:
             below = [self._work(source) for source in stage.inputs if isinstance(source, Stage)]
-            self._works[stage] = Work(self._bodies, stage, None, below)
+            self._works[stage] = StageCost(self._bodies, stage, None, below)
         return self._works[stage]
 
 

@@ -19,7 +19,7 @@ from einsumx.errors import shown
 from einsumx.runtime.request import Progress
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source
-from einsumx.streaming.scheduler import Hands, Values, Work
+from einsumx.streaming.scheduler import Scheduler, Values, Workload
 from einsumx.streaming.tasks import Piece, pieces_for, terms_of
 from einsumx.streaming.walk import Blocks, Box, Place, Read, compute, contracting
 
@@ -81,19 +81,19 @@ class Devices:
         """A source of each operand that takes memory where any does: what all devices are planned by."""
         return [next((source for source in of if not source.lies_there), of[0]) for of in zip(*self.sources)]
 
-    def values(self, work: Work, left: Mapping[int, Place], progress: Progress) -> Values:
+    def values(self, work: Workload, left: Mapping[int, Place], progress: Progress) -> Values:
         """The blocks at the places that are left, by their numbers, as they come, each on the device that computed it.
 
         Raises:
             BlockError: a device could not compute a piece.
         """
-        return _DeviceHands(self, work).values(left, progress)
+        return _DeviceScheduler(self, work).values(left, progress)
 
 
-class _DeviceHands(Hands):
+class _DeviceScheduler(Scheduler):
     """In the hands of several devices."""
 
-    def __init__(self, devices: Devices, work: Work) -> None:
+    def __init__(self, devices: Devices, work: Workload) -> None:
         super().__init__(None, len(devices.names), work)
         self._lanes = [
             _Lane(work.plan, work.adapter, name, sources, self._stopped.is_set)

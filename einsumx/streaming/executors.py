@@ -26,22 +26,22 @@ from einsumx.runtime.request import Progress
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.readers import Source, is_host_array
-from einsumx.streaming.scheduler import Hands, Values, Work
+from einsumx.streaming.scheduler import Scheduler, Values, Workload
 from einsumx.streaming.shared_operands import Lender, Lent, file_of
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, cut, parts_of, pieces_for, terms_of
 from einsumx.streaming.walk import Place
 from einsumx.streaming.worker import compute_piece
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 
-class _RemoteHands(Hands):
+class _RemoteScheduler(Scheduler):
     """In the hands of processes that share no memory with the caller."""
 
     local = False
     """Whether they all run on this machine."""
 
-    def __init__(self, executor: Any, workers: int, work: Work) -> None:
+    def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         super().__init__(executor, workers, work)
         if get_backend(self.adapter.name) is not self.adapter:
             raise BackendError(
@@ -114,7 +114,7 @@ class _RemoteHands(Hands):
             self._lender.close()
 
 
-class _LocalHands(_RemoteHands):
+class _LocalScheduler(_RemoteScheduler):
     """In the hands of a pool of processes on this machine; one that lost a worker, and takes no more work, is replaced.
 
     The user's own pool stays as it is: another of its kind takes its place until the contraction ends.
@@ -122,7 +122,7 @@ class _LocalHands(_RemoteHands):
 
     local = True
 
-    def __init__(self, executor: Any, workers: int, work: Work) -> None:
+    def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         super().__init__(executor, workers, work)
         self._theirs = executor
         self._had_by: dict[int, Any] = {}
@@ -165,10 +165,10 @@ def _another(executor: Any, workers: int) -> Executor:
     return ProcessPoolExecutor(**made, mp_context=executor._mp_context)
 
 
-class _DaskHands(_RemoteHands):
+class _DaskScheduler(_RemoteScheduler):
     """In the hands of a Dask cluster, which holds the blocks of operands that lie in the caller's memory."""
 
-    def __init__(self, executor: Any, workers: int, work: Work) -> None:
+    def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         super().__init__(executor, workers, work)
         self._scattered: dict[Part, Any] = {}
         self._parts: list[list[Part]] = []
@@ -247,7 +247,7 @@ def _is_shut_down(executor: Any) -> bool:
     return not is_broken and any(getattr(owner, name, False) is True for owner, name in ended)
 
 
-class Crew:
+class WorkerPool:
     """An executor, and how many work for it.
 
     Args:
@@ -272,7 +272,7 @@ class Crew:
         self._executor = executor
         threads = 1  # of a worker's process
         if _package(executor) == "distributed":
-            self._hands: type[Hands] = _DaskHands
+            self._hands: type[Scheduler] = _DaskScheduler
             client: Any = executor
             nthreads = client._client.nthreads().values()
             self.workers, threads = max(sum(nthreads), 1), max(nthreads, default=1)
@@ -280,16 +280,16 @@ class Crew:
             found = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", None)
             self.workers = int(found or os.cpu_count() or 1)
             if isinstance(executor, ThreadPoolExecutor):
-                self._hands, threads = Hands, self.workers
+                self._hands, threads = Scheduler, self.workers
             else:
                 is_local = isinstance(executor, ProcessPoolExecutor) or _package(executor) == "loky"
-                self._hands = _LocalHands if is_local else _RemoteHands
+                self._hands = _LocalScheduler if is_local else _RemoteScheduler
         # Beside the blocks that are being computed there is the one that parts are added to, or that arrives.
         self.together = 1 + threads
         self.pieces = 2 * self.workers
         self.waiting = 0
 
-    def values(self, work: Work, left: Mapping[int, Place], progress: Progress) -> Values:
+    def values(self, work: Workload, left: Mapping[int, Place], progress: Progress) -> Values:
         """The blocks at the places that are left, by their numbers, as they come.
 
         Raises:

@@ -14,10 +14,10 @@ from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options, Request
 from einsumx.streaming.run import plan_within, run_blocks
 
-__all__ = ["Recorded", "recorded"]
+__all__ = ["RecordedContraction", "recorded"]
 
 
-class Recorded:
+class RecordedContraction:
     """A contraction under a limit, as a framework records it to differentiate it; it holds no arrays.
 
     Args:
@@ -108,4 +108,4 @@ def recorded(request: Request) -> Array:
     if limited.passes is None:
         return run()
     limited.passes.plan()
-    return limited.adapter.recorded(Recorded(limited.passes), run, limited.operands, limited.passes.numbers)
+    return limited.adapter.recorded(RecordedContraction(limited.passes), run, limited.operands, limited.passes.numbers)

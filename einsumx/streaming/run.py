@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, owner
-from einsumx.blocked.cost import Landing
+from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.derivatives import Passes
 from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
@@ -28,13 +28,13 @@ from einsumx.runtime.prepare import check_byte_order, check_operand, result_orde
 from einsumx.runtime.request import Contraction, Options, Progress, Request
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.devices import Devices, find_devices
-from einsumx.streaming.executors import Crew
+from einsumx.streaming.executors import WorkerPool
 from einsumx.streaming.fingerprints import fingerprint
 from einsumx.streaming.journal import Journal
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
-from einsumx.streaming.scheduler import Values, Work
+from einsumx.streaming.scheduler import Values, Workload
 from einsumx.streaming.walk import Blocks, Place, compute, contracting
 from einsumx.streaming.writers import Target, landing, target
 
@@ -52,7 +52,7 @@ class Limited:
         target: where the result goes.
         within: the same contraction under another limit in bytes, and without a journal.
         resume: the name of the journal, in which the blocks that are done are written down; None where there is none.
-        crew: who computes blocks: an executor or several devices; None for the caller alone.
+        pool: who computes blocks: an executor or several devices; None for the caller alone.
         room: bytes of the limit that the result leaves.
         operands: as the framework takes them.
         passes: the backward passes; None where the framework records nothing.
@@ -64,7 +64,7 @@ class Limited:
     target: Target
     within: Callable[[int], Limited]
     resume: str | os.PathLike[str] | None = None
-    crew: Crew | Devices | None = None
+    pool: WorkerPool | Devices | None = None
     room: int = 0
     operands: Sequence[Any] = ()
     passes: Passes | None = None
@@ -82,7 +82,7 @@ class _Inputs:
         sources: how each is read by those who compute.
         own: how each is read by the caller.
         places: the devices that compute; none where that is the framework's default.
-        crew: who computes blocks; None for the caller alone.
+        pool: who computes blocks; None for the caller alone.
     """
 
     contraction: Contraction
@@ -90,24 +90,24 @@ class _Inputs:
     sources: Sequence[Source]
     own: Sequence[Source]
     places: Sequence[str]
-    crew: Crew | Devices | None
+    pool: WorkerPool | Devices | None
 
     def limit_bytes(self, request: Request) -> int:
         """The limit, of which a fraction is one of what is free where it is computed."""
         adapter, device = self.contraction.adapter, self.contraction.device
         return request.limit_bytes(lambda: _free_bytes(adapter, self.places or (device,)))
 
-    def blocked(self, limit: int, landing: Landing) -> BlockedContraction:
+    def blocked(self, limit: int, landing: ResultFootprint) -> BlockedContraction:
         """What the planner of blocks is asked."""
-        traits, crew = calibrated(self.contraction.adapter, self.contraction.device), self.crew
+        traits, pool = calibrated(self.contraction.adapter, self.contraction.device), self.pool
         return BlockedContraction(
             self.contraction,
             limit,
             tuple(source.lies_there for source in self.sources),
             landing,
             tuple(source.read_rate or traits.rates.copy for source in self.sources),
-            crew.together if crew is not None else 1,
-            crew.pieces if crew is not None else 1,
+            pool.together if pool is not None else 1,
+            pool.pieces if pool is not None else 1,
         )
 
 
@@ -134,7 +134,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     sized = sized_equation(written, [operand.shape for operand in described])
     computed = dict(traits.widen).get(dtype, dtype)
     copied_for = "K" if _has_any_order(sized) else order
-    crew = inputs.crew
+    pool = inputs.pool
     lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
     limit = inputs.limit_bytes(request)
     passes = _passes(inputs, sized, dtype, limit)
@@ -142,7 +142,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
     least = 0 if passes is None else passes.smallest()
     try:
-        waiting = crew.waiting * itemsize(computed) if crew is not None else 0
+        waiting = pool.waiting * itemsize(computed) if pool is not None else 0
         plan = blocked_program(inputs.blocked(limit, lands._replace(beside=beside, waiting=waiting)))
     except MemoryLimitError as error:
         if least <= (error.smallest or 0):
@@ -161,7 +161,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         return plan_within(replace(request, memory_limit=limit, device=where, resume=None), beside, as_copies)
 
     return Limited(
-        plan, adapter, tuple(inputs.sources), goes, within, request.resume, crew,
+        plan, adapter, tuple(inputs.sources), goes, within, request.resume, pool,
         plan.limit - lands.cut, inputs.operands, passes,
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _inputs(request: Request, as_copies: bool) -> _Inputs:
     if devices and (request.device or executor is not None):
         other = "device" if request.device else "executor"
         raise ValueError(f"devices= says where all is computed; leave {other}= away")
-    crew: Crew | Devices | None = Crew(executor) if executor is not None else None
+    pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
     adapter, operands = framework_of(request.operands, request.wanted)
     for array in operands:
         if owner(array) is adapter:
@@ -185,11 +185,11 @@ def _inputs(request: Request, as_copies: bool) -> _Inputs:
     own, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
     found = own
     if len(places) > 1:
-        crew = Devices(places, (own, *(sources(operands, adapter, name)[0] for name in places[1:])))
-        found = crew.operands()
+        pool = Devices(places, (own, *(sources(operands, adapter, name)[0] for name in places[1:])))
+        found = pool.operands()
     described = tuple(source.operand for source in found)
     contraction = Contraction(adapter, request.written, described, device, options)
-    return _Inputs(contraction, operands, found, own, places, crew)
+    return _Inputs(contraction, operands, found, own, places, pool)
 
 
 def _has_any_order(equation: SizedEquation) -> bool:
@@ -354,11 +354,11 @@ def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseExcept
     missing = set(left)
     is_writing = False
     try:
-        if limited.crew is None:
+        if limited.pool is None:
             values = _one_by_one(limited, left, progress)
         else:
-            work = Work(plan, adapter, limited.sources, limited.room, target)
-            values = limited.crew.values(work, left, progress)
+            work = Workload(plan, adapter, limited.sources, limited.room, target)
+            values = limited.pool.values(work, left, progress)
         with closing(values):
             for number, block in values:
                 box = outline.box(left[number])

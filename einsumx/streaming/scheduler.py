@@ -22,7 +22,7 @@ from einsumx.streaming.tasks import Piece, pieces_for, terms_of
 from einsumx.streaming.walk import Blocks, Box, Place, compute, contracting
 from einsumx.streaming.writers import Target
 
-__all__ = ["Hands", "Values", "Work"]
+__all__ = ["Scheduler", "Values", "Workload"]
 
 Values: TypeAlias = Generator[tuple[int, Array], None, None]
 """Blocks of a result by their numbers; None for one that its worker has written where it belongs."""
@@ -32,7 +32,7 @@ RETRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Workload:
     """A contraction that an executor is to compute.
 
     Attributes:
@@ -50,7 +50,7 @@ class Work:
     target: Target
 
 
-class Hands:
+class Scheduler:
     """A contraction in the hands of threads of the caller's own process; others override what differs.
 
     Args:
@@ -59,7 +59,7 @@ class Hands:
         work: the contraction.
     """
 
-    def __init__(self, executor: Any, workers: int, work: Work) -> None:
+    def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
         self.work, self.plan, self.adapter = work, work.plan, work.adapter
         self._stopped = threading.Event()

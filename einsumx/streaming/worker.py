@@ -27,7 +27,7 @@ ANNOUNCED = 16 << 20
 """Bytes of a block from which on the system is told that its pages are needed, and loads them all at once."""
 
 
-class _Bench:
+class _PieceRunner:
     """Where a worker's thread computes pieces of one contraction, and keeps the values that several of them need."""
 
     def __init__(self, job: Job) -> None:
@@ -83,20 +83,20 @@ class _Shelf:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: tuple[str, _Bench] | None = None
+        self._held: tuple[str, _PieceRunner] | None = None
         self._timer = threading.Timer(0, self._clear)
 
-    def take(self, token: str) -> _Bench | None:
+    def take(self, token: str) -> _PieceRunner | None:
         """The bench of that contraction, if it is still here; any other is let go."""
         self._timer.cancel()
         with self._lock:
             held, self._held = self._held, None
         return held[1] if held is not None and held[0] == token else None
 
-    def put(self, token: str, bench: _Bench) -> None:
+    def put(self, token: str, runner: _PieceRunner) -> None:
         """Keep a bench for the next piece."""
         with self._lock:
-            self._held = token, bench
+            self._held = token, runner
         self._timer = threading.Timer(IDLE, self._clear)
         self._timer.daemon = True
         self._timer.start()
@@ -125,8 +125,8 @@ def compute_piece(
         The piece as a NumPy array; None if it is a block that was written where it belongs, through ``outlet``.
     """
     shelf = _shelves.own
-    bench = shelf.take(job.token) or _Bench(job)
-    value = bench.compute(piece, dict(zip(parts, arrays)), outlet)
-    if bench.keeps:
-        shelf.put(job.token, bench)
+    runner = shelf.take(job.token) or _PieceRunner(job)
+    value = runner.compute(piece, dict(zip(parts, arrays)), outlet)
+    if runner.keeps:
+        shelf.put(job.token, runner)
     return value

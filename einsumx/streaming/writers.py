@@ -9,7 +9,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, is_stored, owner
-from einsumx.blocked.cost import Landing
+from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -202,7 +202,7 @@ def write(out: Any, box: Box, values: Any) -> None:
 
 def landing(
     out: Any, operands: Sequence[Any], adapter: Adapter, shape: Sequence[int], computed: str, dtype: str, order: str
-) -> tuple[Landing, bool]:
+) -> tuple[ResultFootprint, bool]:
     """What memory the result takes, and whether ``out`` is written only when all operands are read.
 
     Args:
@@ -216,10 +216,10 @@ def landing(
     size = itemsize(dtype)
     whole = prod(shape) * size
     if out is None:
-        return Landing(whole, whole if computed != dtype or order in ("C", "F") else 0), False
+        return ResultFootprint(whole, whole if computed != dtype or order in ("C", "F") else 0), False
     late = any(_overlap(out, operand) for operand in operands)
     copies = not is_host_array(out) and owner(out) is not adapter
-    return Landing(whole if late else 0, 0, size if copies else 0), late
+    return ResultFootprint(whole if late else 0, 0, size if copies else 0), late
 
 
 def target(
