@@ -217,6 +217,13 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     torch_cuda._stream.cache_clear()
 
 
+def test_torch_has_a_ring_for_each_device_of_cuda_and_for_no_other() -> None:
+    pytest.importorskip("torch")
+    adapter = get_backend("torch")
+    assert isinstance(adapter.ring("cuda:0"), Ring)  # which asks nothing of the device before its first copy
+    assert adapter.ring("cpu") is None
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "complex64"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_torch_computes_of_blocks_that_came_through_the_ring_is_right(

@@ -101,7 +101,9 @@ class TorchAdapter(Adapter):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        return import_module("einsumx.backends.torch.gradients").within(call, run, operands)
+        from einsumx.backends.torch.gradients import within
+
+        return within(call, run, operands)
 
     def embed_diagonal(self, array: Array) -> Array:
         return self.xp.diag_embed(array)
@@ -262,8 +264,9 @@ class TorchAdapter(Adapter):
     # -- einsumx behind torch's own name ------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        found: Iterable[Name] = import_module("einsumx.backends.torch.patch").names()
-        return found
+        from einsumx.backends.torch.patch import names
+
+        return names()
 
     # -- blocks -----------------------------------------------------------------------------------------
 
@@ -336,7 +339,9 @@ class TorchAdapter(Adapter):
     def ring(self, device: str) -> Ring | None:
         if device.partition(":")[0] != "cuda":
             return None
-        return Ring(import_module("einsumx.backends.torch.cuda").Uploads(self.xp.device(device), self.dtype))
+        from einsumx.backends.torch.cuda import CudaUploads
+
+        return Ring(CudaUploads(self.xp.device(device), self.dtype))
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
