@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
 from functools import cached_property
 from importlib import import_module
@@ -20,7 +20,7 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
-from einsumx.runtime.maps import share_file
+from einsumx.runtime.maps import owns_memory, share_file
 from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
@@ -230,13 +230,13 @@ class NumpyAdapter(Adapter):
 
     def prepare(self, run: Run, plan: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
-        if "object" in slot_dtypes(plan).values():  # objects may look into the caller's context, as Decimal does
-            return self._with_errstate(run)
-        return self._quiet(run) if any(self._can_warn(plan)) else run
-
-    def _can_warn(self, plan: Program) -> Iterator[bool]:
-        """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
         types = slot_dtypes(plan)
+        if "object" in types.values():  # objects may look into the caller's context, as Decimal does
+            return self._with_errstate(run)
+        return self._quiet(run) if any(self._can_warn(plan, types)) else run
+
+    def _can_warn(self, plan: Program, types: Mapping[int, str]) -> Iterator[bool]:
+        """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
         for op in plan.ops:
             dtype = types[op.sources[0]]
             match op:
@@ -306,11 +306,10 @@ class NumpyAdapter(Adapter):
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
-        root = result
-        while isinstance(getattr(root, "base", None), self.xp.ndarray):
-            root = root.base
-        if root is not result and not root.flags.owndata:  # maybe a view of an operand, in a map of its own
-            result = result.copy() if share_file(out, result) else result
+        # A view of an operand may be of another map of the file that out= is in.
+        is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
+        if is_view and not owns_memory(result) and share_file(out, result):
+            result = result.copy()
         if out.dtype == getattr(result, "dtype", None):
             self.xp.copyto(out, result)
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 
-__all__ = ["addresses", "bytes_of_file", "inode_of", "is_array", "mapped_at", "mapping", "region", "share_file"]
+__all__ = ["bytes_of_file", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region", "share_file"]
 
 
 def mapping(array: Any) -> Any:
@@ -63,12 +63,16 @@ def share_file(first: Any, second: Any) -> bool:
     return file == other and start < end and begin < stop
 
 
+def owns_memory(array: Any) -> bool:
+    """Whether NumPy allocated the memory of an array, or of the array that it is a view of: it is no map then."""
+    while is_array(array.base):
+        array = array.base
+    return bool(array.flags.owndata)
+
+
 def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
     """Which file a NumPy array is mapped from, and from which byte to which; None where it is from none."""
-    root = array
-    while is_array(root.base):
-        root = root.base
-    if root.flags.owndata or not array.size:
+    if owns_memory(array) or not array.size:
         return None
     start, stop = addresses(array)
     found = mapped_at(start)

@@ -282,7 +282,7 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
 
     Args:
         limited: the plan, and what it reads and writes.
-        progress: how far it is is told there: in runs of a stage, or in pieces that a crew has computed.
+        progress: how far it is is told there: in runs of a stage, or in pieces that workers have computed.
 
     Raises:
         MemoryLimitError: memory ran out, and there is no plan that takes less.
