@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from einsumx.errors import BackendError, shown
+from einsumx.errors import shown
 
 __all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "name_of", "wrapped"]
 
@@ -133,15 +133,6 @@ def check_casting(casting: Any) -> Casting:
         if isinstance(casting, str) and casting == rule:
             return rule
     raise ValueError(f"casting must be one of {', '.join(_RULES)}, not {shown(casting)}")
-
-
-def check_cast(source: str, target: str, casting: Casting, what: str) -> None:
-    """Raise BackendError unless ``what``, of dtype ``source``, may be cast to ``target``."""
-    if not can_cast(source, target, casting):
-        raise BackendError(
-            f"cannot cast {what} from {source} to {target} under casting={casting!r}; "
-            "pass a looser casting= or a wider dtype="
-        )
 
 
 def arithmetic(dtype: str) -> float:
