@@ -73,9 +73,9 @@ def _overrides(kind: type) -> bool:
 
 def _compiled(*operands: Any, **options: Any) -> Any:
     """What torch.compile traces in the place of what stands under the names: a node that calls it."""
-    from einsumx.backends.torch import compile as torch_compile
+    from einsumx.backends.torch.compile import patched_einsum
 
-    return torch_compile.patched_einsum(*operands, **options)
+    return patched_einsum(*operands, **options)
 
 
 def _tell(function: Function) -> None:
