@@ -17,6 +17,9 @@ CHECKOUT = Path(__file__).parent.parent
 PLACES = {"einsumx": "einsumx", "backends": "einsumx/backends", "conformance": "einsumx/conformance"}
 """The checkout's folders, and where a wheel has them."""
 
+(VERSION,) = re.findall(r'^version = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+(SOURCE,) = re.findall(r'^Source = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+
 package = pytest.mark.package
 
 
@@ -89,14 +92,29 @@ def test_the_wheel_carries_the_licence_and_the_readme(wheel):
     described = Parser().parsestr(wheel.read(metadata).decode())
     assert described["License-Expression"] == "MIT"
     assert described["License-File"] == "LICENSE"
-    assert described.get_payload().strip() == (CHECKOUT / "README.md").read_text().strip()
+    relative = (
+        described.get_payload().replace(f"{SOURCE}/blob/v{VERSION}/", "").replace(f"{SOURCE}/raw/v{VERSION}/", "")
+    )
+    assert relative.strip() == (CHECKOUT / "README.md").read_text().strip()
 
 
-def test_the_citation_and_the_changelog_are_of_the_version_that_is_packed():
-    (version,) = re.findall(r'^version = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert re.findall(r"^version: (.*)$", (CHECKOUT / "CITATION.cff").read_text(), re.MULTILINE) == [version]
+@package
+def test_the_links_on_pypi_are_absolute_and_lead_to_tracked_files(tracked, wheel):
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    readme = Parser().parsestr(wheel.read(metadata).decode()).get_payload()
+    links = re.findall(r"\]\(([^)\s]+)\)|\b(?:src|srcset|href)=\"([^\"]+)\"", readme)
+    assert len(links) >= 5
+    for link in (markdown or html for markdown, html in links):
+        assert link.startswith(("https://", "#"))
+        if link.startswith(SOURCE):
+            kind, tag, path = link.removeprefix(f"{SOURCE}/").split("/", 2)
+            assert (kind in {"blob", "raw"}, tag) == (True, f"v{VERSION}")
+            assert any(file == path or file.startswith(f"{path.rstrip('/')}/") for file in tracked), link
+
+
+def test_the_changelog_has_the_version_that_is_packed():
     newest, *_ = re.findall(r"^## (\S+)", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest == version
+    assert newest == VERSION
 
 
 def test_type_checkers_find_that_the_package_is_typed():
