@@ -1,7 +1,7 @@
-"""Every check of the project. Each session makes its own environment; ``nox`` runs all that are no work for a GPU.
+"""Every check of the project. Each session makes its own environment.
 
-Timings and the pages on conformance are made by sessions that are asked for by name: ``nox -s bench``, ``nox -s
-conformance``.
+``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks that
+need no GPU. Timings and the pages on conformance have sessions of their own: ``nox -s bench``, ``nox -s conformance``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ nox.needs_version = ">=2025.2.9"
 # A session whose interpreter is not installed is skipped, and says so, in continuous integration too.
 nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["tests", "lint"]
+
+OTHERS = ("mxnet1", "mxnet2", "together", "oldest", "newest", "docs", "package")
+"""The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
@@ -66,6 +70,13 @@ def install(session: nox.Session, *requirements: str) -> None:
 def test(session: nox.Session, *options: str) -> None:
     """Run all tests that the environment has what they need for, or those that the options select, on all cores."""
     session.run("pytest", "-n", "auto", *options, *session.posargs)
+
+
+@nox.session(name="all", venv_backend="none", default=False)
+def others(session: nox.Session) -> None:
+    """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
+    for name in OTHERS:
+        session.notify(name)
 
 
 @nox.session
