@@ -96,6 +96,7 @@ def test_names_that_mxnet_reads_mean_what_they_meant():
 
 KERNELS = """
 import os, einsumx.mxnet
+os.environ.pop("OPENBLAS_CORETYPE", None)
 from pathlib import Path
 mx = einsumx.mxnet.load()
 from threadpoolctl import threadpool_info
