@@ -14,9 +14,8 @@ PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 FILES = sorted(
     {
-        *(ROOT / "einsumx").glob("*.py"),
-        *(ROOT / "einsumx" / "mxnet").glob("*.py"),
-        *(ROOT / "backends").glob("*.py"),
+        *(ROOT / "einsumx").rglob("*.py"),
+        *(ROOT / "backends").rglob("*.py"),
         *(ROOT / "conformance" / name for name in ("command.py", "framework.py", "options.py", "subject.py")),
     }
 )
