@@ -50,8 +50,8 @@ def test_a_limit_that_is_too_small_names_one_that_is_not_and_a_result_that_is_gi
 
 def test_memory_maps_are_read_and_written(capsys):
     names = run(MAPS)
-    found = np.load("c.npy", mmap_mode="r")
-    np.testing.assert_allclose(found, names["a"] @ names["b"], rtol=1e-5)
+    result = np.load("c.npy", mmap_mode="r")
+    np.testing.assert_allclose(result, names["a"] @ names["b"], rtol=1e-5)
     done, every = capsys.readouterr().out.splitlines()[-1].split()
     assert done == every
     assert int(every) > 1
