@@ -1,4 +1,4 @@
-"""The page on writing a backend names all that a backend can say."""
+"""The page on writing a backend has every trait and method, and its first backend works."""
 
 import inspect
 import re
