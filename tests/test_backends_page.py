@@ -1,12 +1,21 @@
-"""The page on writing a backend names all that a backend can say."""
+"""The page on writing a backend has every trait and method, and its first backend works."""
 
 import inspect
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
+import pytest
+
+import einsumx
 from einsumx import Adapter, Traits
+from einsumx.adapters import registry
 from einsumx.adapters.primitives import Primitives
+from einsumx.conformance.subject import backend_subject
+from einsumx.conformance.suite import cases, run
 
 PAGE = Path(__file__).parents[1].joinpath("docs", "backends.md").read_text(encoding="utf-8")
 
@@ -39,3 +48,62 @@ def test_ten_of_the_primitives_have_defaults():
         if "NotImplementedError" in method.__code__.co_names
     }
     assert missing == {"copy", "sum"}
+
+
+class Numbers:
+    """An array of the library for which the page's first backend is written."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    shape = property(lambda self: self.values.shape)
+    dtype = property(lambda self: self.values.dtype)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype)
+
+    def astype(self, dtype):
+        return Numbers(self.values.astype(dtype))
+
+    def copy(self):
+        return Numbers(self.values.copy())
+
+
+def library_with_the_names_of_numpy(name):
+    """A module whose functions are NumPy's, on arrays of its own."""
+
+    def wrapped(function):
+        def call(*arrays, **options):
+            return Numbers(function(*(getattr(array, "values", array) for array in arrays), **options))
+
+        return call
+
+    library = ModuleType(name)
+    library.result_type = np.result_type
+    for function in ("asarray", "transpose", "reshape", "broadcast_to", "diagonal", "multiply", "matmul", "sum"):
+        setattr(library, function, wrapped(getattr(np, function)))
+    for dtype in ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64"):
+        setattr(library, dtype, np.dtype(dtype))
+    return library
+
+
+@pytest.mark.parametrize("feature", ["forms", "diagonals", "broadcasting", "zero sizes", "half precision"])
+def test_two_methods_and_the_traits_serve_a_library_with_the_names_of_numpy(feature, monkeypatch):
+    (example,) = re.findall(
+        r"```python\n(from einsumx import Adapter, Traits\n\n\nclass MyAdapter.*?)```", PAGE, re.DOTALL
+    )
+    names = {}
+    exec(example, names)
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setitem(sys.modules, "mylib", library_with_the_names_of_numpy("mylib"))
+    monkeypatch.setattr(Numbers, "__module__", "mylib")
+    try:
+        einsumx.register(names["ADAPTER"])
+        outcomes = list(run(backend_subject("mylib"), cases("quick", f"{feature}/*", random=0)))
+    finally:
+        monkeypatch.undo()
+        registry.forget()
+    assert [outcome.message for outcome in outcomes if outcome.status == "fail"] == []
+    assert any(outcome.status == "pass" for outcome in outcomes)

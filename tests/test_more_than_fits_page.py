@@ -1,4 +1,4 @@
-"""What docs/more-than-fits.md shows runs as it stands, and gives what it says."""
+"""The code of docs/more-than-fits.md runs and does what the page says."""
 
 import re
 import subprocess
@@ -34,15 +34,15 @@ def test_a_contraction_in_blocks_is_the_contraction():
 
 def test_the_plan_says_what_the_page_says_that_it_does(capsys):
     run(FIRST, PLAN)
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for word in ("cut ", "operand 0", "operand 1", "peak memory", "time"):
-        assert f"\n  {word}" in said
+        assert f"\n  {word}" in printed
 
 
 def test_a_limit_that_is_too_small_names_one_that_is_not_and_a_result_that_is_given_does_not_count(capsys):
     names = run(ERROR)
-    said = capsys.readouterr().out
-    smallest = int(said.partition("the smallest memory_limit= is ")[2].split()[0])
+    printed = capsys.readouterr().out
+    smallest = int(printed.partition("the smallest memory_limit= is ")[2].split()[0])
     assert smallest >= 1200 * 900 * 8
     run(ERROR, f"einsum('ij,jk->ik', a, b, memory_limit={smallest})")
     np.testing.assert_allclose(names["c"], names["a"] @ names["b"], rtol=1e-12)
@@ -50,11 +50,11 @@ def test_a_limit_that_is_too_small_names_one_that_is_not_and_a_result_that_is_gi
 
 def test_memory_maps_are_read_and_written(capsys):
     names = run(MAPS)
-    found = np.load("c.npy", mmap_mode="r")
-    np.testing.assert_allclose(found, names["a"] @ names["b"], rtol=1e-5)
-    done, every = capsys.readouterr().out.splitlines()[-1].split()
-    assert done == every
-    assert int(every) > 1
+    result = np.load("c.npy", mmap_mode="r")
+    np.testing.assert_allclose(result, names["a"] @ names["b"], rtol=1e-5)
+    done, total = capsys.readouterr().out.splitlines()[-1].split()
+    assert done == total
+    assert int(total) > 1
 
 
 def test_a_run_that_was_interrupted_goes_on(capsys):
@@ -79,8 +79,8 @@ def test_gradients_are_computed_under_the_limit(capsys):
 def test_blocks_run_on_several_devices():
     pytest.importorskip("jax")
     code = f"{DEVICES}\nassert (np.asarray(c) == 500).all()\nassert len(jax.devices()) == 2\n"  # set before JAX begins
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_blocks_run_on_an_executor():

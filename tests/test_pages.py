@@ -1,4 +1,4 @@
-"""The pages of the documentation: their code runs and prints what they say, and their links lead somewhere."""
+"""The documentation's pages: their code prints the output they show, and their links have targets."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ TESTED_IN_DETAIL = {
     DOCS / "patch.md": "test_examples.py",
     DOCS / "tutorial.md": "test_tutorial_page.py",
 }
-"""Pages of whose code more is asked than that it runs, and where."""
+"""Pages whose code has further tests, and where."""
 
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 WITH_CODE = [path for path in PAGES if path not in TESTED_IN_DETAIL and page.blocks(path.read_text(encoding="utf-8"))]
@@ -34,8 +34,8 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(path, tmp_path):
     if missing := page.needed(path.read_text(encoding="utf-8")):
         pytest.skip(f"needs {', '.join(missing)}")
     command = [sys.executable, page.__file__, str(path)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("path", TESTED_IN_DETAIL, ids=name)

@@ -1,4 +1,4 @@
-"""The page on troubleshooting has every message that einsumx raises or warns with."""
+"""The troubleshooting page has every message of einsumx's errors and warnings."""
 
 import ast
 import re
@@ -14,9 +14,8 @@ PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 
 FILES = sorted(
     {
-        *(ROOT / "einsumx").glob("*.py"),
-        *(ROOT / "einsumx" / "mxnet").glob("*.py"),
-        *(ROOT / "backends").glob("*.py"),
+        *(ROOT / "einsumx").rglob("*.py"),
+        *(ROOT / "backends").rglob("*.py"),
         *(ROOT / "conformance" / name for name in ("command.py", "framework.py", "options.py", "subject.py")),
     }
 )
@@ -25,9 +24,9 @@ WARNINGS = {"warn", "warnings.warn"}
 
 
 def messages(source: str) -> Iterator[tuple[int, str]]:
-    """The line of each error or warning that is made, and the longest part, always the same, of what it says first.
+    """The line of each error or warning, and the longest constant part of its first clause.
 
-    That is what stands before a semicolon, after which comes what to do, and before the equation in the next line.
+    The first clause ends at a semicolon, after which messages say what to do, or at the line with the equation.
     """
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not node.args:
@@ -47,7 +46,7 @@ def messages(source: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """Without what Markdown adds, and with one blank for any."""
+    """The text without Markdown's marks and with single blanks."""
     return " ".join(re.sub(r"[*`]", "", text).split())
 
 
@@ -71,7 +70,7 @@ def test_a_message_that_is_not_on_the_page_is_noticed():
 def test_the_page_tells_of_each_class_of_error_and_what_built_in_errors_it_is():
     rows = dict(re.findall(r"^\| `(\w+Error)` \| (.*?) \|", PAGE, re.MULTILINE))
     classes = {name: getattr(einsumx, name) for name in einsumx.__all__ if name.endswith("Error")}
-    told = {name: set(re.findall(r"\w+", bases)) for name, bases in rows.items()}
-    bases = {name: {base.__name__ for base in found.__bases__} for name, found in classes.items()}
+    on_page = {name: set(re.findall(r"\w+", bases)) for name, bases in rows.items()}
+    bases = {name: {base.__name__ for base in kind.__bases__} - {"EinsumxError"} for name, kind in classes.items()}
     del bases["EinsumxError"]
-    assert {name: found - {"EinsumxError"} for name, found in bases.items()} == told
+    assert bases == on_page
