@@ -1,12 +1,12 @@
-"""Runs the code of a page of the documentation, in order, as one program: ``python tests/page.py docs/tutorial.md``.
+"""Runs the code of a documentation page, in order, as one program: ``python tests/page.py docs/tutorial.md``.
 
-Of a page's fenced blocks,
+It runs these fenced blocks:
 
-- ``python`` is executed, in one namespace for the page;
-- ``text`` right after it is what it prints; where it ends in an error, its name and message come last;
-- ``console`` has commands of einsumx after ``$``, and under each what it prints.
+- ``python``, in one namespace for the page;
+- ``text`` right after a ``python`` block is its output; if the block raises, the error's name and message come last;
+- ``console`` contains commands of einsumx after ``$``, each followed by its output.
 
-``...`` stands for anything in what is printed, as in doctests.
+``...`` in an output stands for any text, as in doctests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, its text, its line in the page, and what it is said to print, None if nothing."""
+    """A fenced block: its language, text and line in the page, and the output that the page shows, if any."""
 
     language: str
     text: str
@@ -39,22 +39,24 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page that are run."""
-    found: list[Block] = []
+    """The blocks of a page that run."""
+    result: list[Block] = []
     end = 0
     for match in FENCED.finditer(page):
         language, text = match.groups()
         line = page.count("\n", 0, match.start()) + 1
         if language in ("python", "console"):
-            found.append(Block(language, text, line))
-        elif language == "text" and found and found[-1].language == "python" and not page[end : match.start()].strip():
-            found[-1] = Block("python", found[-1].text, found[-1].line, text)
+            result.append(Block(language, text, line))
+        elif (
+            language == "text" and result and result[-1].language == "python" and not page[end : match.start()].strip()
+        ):
+            result[-1] = Block("python", result[-1].text, result[-1].line, text)
         end = match.end()
-    return found
+    return result
 
 
 def needed(page: str) -> list[str]:
-    """The modules that a page's code imports and that are not installed."""
+    """The missing modules among those that a page's code imports."""
     names = set()
     for block in blocks(page):
         if block.language == "python":
@@ -64,22 +66,22 @@ def needed(page: str) -> list[str]:
                         names |= {alias.name for alias in node.names}
                     case ast.ImportFrom(module=str(module)):
                         names.add(module)
-    # einsumx.mxnet is there without MXNet, and then of no use.
+    # einsumx.mxnet can be imported without MXNet, but not used.
     roots = {"mxnet" if name.startswith("einsumx.mxnet") else name.partition(".")[0] for name in names}
     return sorted(root for root in roots if find_spec(root) is None)
 
 
-def _same(wanted: str, printed: str) -> bool:
-    return doctest.OutputChecker().check_output(wanted.rstrip() + "\n", printed.rstrip() + "\n", MATCHING)
+def _same(expected: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(expected.rstrip() + "\n", printed.rstrip() + "\n", MATCHING)
 
 
-def _differs(name: str, block: Block, wanted: str, printed: str) -> AssertionError:
-    return AssertionError(f"{name}, line {block.line}, is said to print\n\n{wanted}\nbut printed\n\n{printed}")
+def _differs(name: str, block: Block, expected: str, printed: str) -> AssertionError:
+    return AssertionError(f"{name}, line {block.line}, should print\n\n{expected}\nbut printed\n\n{printed}")
 
 
 def _run_python(name: str, block: Block, names: dict[str, Any]) -> None:
     printed = io.StringIO()
-    # Blank lines put the lines of errors where they are in the page.
+    # Blank lines make tracebacks show the page's line numbers.
     code = compile("\n" * block.line + block.text, name, "exec")
     try:
         with contextlib.redirect_stdout(printed):
@@ -94,24 +96,24 @@ def _run_python(name: str, block: Block, names: dict[str, Any]) -> None:
 
 def _run_commands(name: str, block: Block) -> None:
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-        command, _, wanted = part.partition("\n")
+        command, _, expected = part.partition("\n")
         program, *arguments = shlex.split(command)
         if program != "einsumx":
-            raise AssertionError(f"{name}, line {block.line}: only commands of einsumx are run, not {program}")
-        done = subprocess.run(
+            raise AssertionError(f"{name}, line {block.line}: only einsumx commands can run, not {program}")
+        process = subprocess.run(
             [sys.executable, "-m", "einsumx", *arguments], capture_output=True, encoding="utf-8", check=False
         )
-        printed = done.stdout + done.stderr
-        if not _same(wanted, printed) and (wanted.strip() or done.returncode):
-            raise _differs(name, block, wanted, printed)
+        printed = process.stdout + process.stderr
+        if not _same(expected, printed) and (expected.strip() or process.returncode):
+            raise _differs(name, block, expected, printed)
 
 
 def run(name: str, page: str) -> None:
     """Run a page.
 
     Raises:
-        AssertionError: it prints something else than it says.
-        Exception: what its code raises and the page does not show.
+        AssertionError: the page shows another output.
+        Exception: the page's code raises an error that the page does not show.
     """
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
