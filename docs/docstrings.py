@@ -1,4 +1,4 @@
-"""Docstrings as the site shows them: Sphinx's roles become links, and examples code."""
+"""Rewrites docstrings for the site: Sphinx roles become code, and doctests become highlighted examples."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""
         if obj.docstring is not None:
-            obj.docstring.value = _examples(re.sub(r":\w+:`([^`]+)`", r"`\1`", obj.docstring.value))
+            obj.docstring.value = _examples(re.sub(r":\w+:`(?:~[\w.]*\.)?([^`]+)`", r"`\1`", obj.docstring.value))
 
 
 def _examples(text: str) -> str:
-    """Paragraphs that begin with ``>>>``, set off as a section that is highlighted."""
+    """The text, with each paragraph that begins with ``>>>`` as a section of examples."""
     paragraphs = text.split("\n\n")
     for number, paragraph in enumerate(paragraphs):
         if paragraph.startswith(">>>"):

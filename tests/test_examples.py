@@ -1,4 +1,4 @@
-"""The scripts under docs/examples/: each runs in small and says what it checks, and its checks can fail."""
+"""The scripts in docs/examples/ run, print the output that the page shows, and fail on wrong results."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ EXAMPLES = {
     "larger_than_memory": ["MB in", "peak memory", "steps"],
     "patched": ["rotated", "gaps_filled"],
 }
-"""The examples that need NumPy alone, and what they print; MXNet's is in tests/test_mxnet_page.py."""
+"""The examples that need NumPy alone, with parts of their output; tests/test_mxnet_page.py tests MXNet's."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_every_example_is_run_by_a_test():
 
 
 def lines(printed):
-    """What is printed, without the figures that differ from run to run: a set, as frameworks may be missing."""
+    """The set of printed lines, without the figures that differ from run to run."""
     printed = re.sub(r"in \S*tensor.npy", "in a file", printed)
     varying = r"-?\d+\.\d+ *(ms|s|x|kB|M)\b|difference +\S+|\b\d\.\de[-+]\d\d$| +"
     return {re.sub(varying, " ", line).strip() for line in printed.splitlines()}

@@ -1,4 +1,4 @@
-"""What docs/mxnet.md says: its code runs as it stands, what it says of MXNet's einsum is so, and its example works."""
+"""docs/mxnet.md: its code runs, its table of differences holds, and its example works."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ CHANGES = TEXT.partition("## What changes")[2].partition("\n## ")[0]
 
 
 def run(code, folder, *arguments):
-    """What a process of its own prints."""
+    """The output of a new process that runs the code."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def is_replaced():
         return False
 """
 CHECKS = [
-    # what is in a block, what is true after it
+    # text in a block, and an expression that is true after it
     ("\neinsumx.mxnet.replace_einsum()\n\n\nclass", "'_npi_einsum' not in open('scores-symbol.json').read()"),
     ("\neinsumx.mxnet.replace_einsum()\n", "is_replaced()"),
     ("with einsumx", "scores.shape == (4, 8, 100, 50) and not is_replaced()"),
@@ -95,7 +95,7 @@ def array(*shape, dtype="float32"):
 
 
 def gradients(equation, *operands, grad_req="write", times=1, cotangent=None, **options):
-    """The gradients of operands, where something else was in memory."""
+    """The operands' gradients; their memory held other values before."""
     for operand in operands:
         operand.attach_grad(grad_req=grad_req)
         if grad_req == "write":
@@ -117,7 +117,7 @@ def many_labels():
 
 
 def wrong_size():
-    """Whether the error says what is wrong, and is one that MXNet's users catch."""
+    """Whether the error is an MXNetError and names label, size and operand."""
     with pytest.raises(mx.base.MXNetError) as caught:
         mx.np.einsum("ij,jk->ik", array(2, 3), array(2, 3)).wait_to_read()
     return "label 'j' has size 3 in operand 0" in str(caught.value)
@@ -129,8 +129,8 @@ def unknown_keyword():
     return caught.type
 
 
-# The first cell of each row of the table: something to do, and what it gives once MXNet's einsum is replaced.
-# MXNet's own gives something else, or raises something.
+# For the first cell of each row of the table: calls, and their results with einsumx in place. MXNet's own einsum
+# returns something else or raises an error.
 ROWS = {
     "labels in lists: `einsum(a, [0, 1], b, [1, 2], [0, 2])`": [
         (lambda: mx.np.einsum(array(2, 3), [0, 1], array(3, 4), [1, 2], [0, 2]).shape, (2, 4)),
@@ -201,10 +201,10 @@ def test_what_the_table_says_is_so_once_einsum_is_replaced(row):
 def test_what_the_table_says_is_not_so_before(row):
     for does, gives in ROWS[row]:
         try:
-            found = does()
+            result = does()
         except (mx.base.MXNetError, AssertionError, TypeError, ValueError, pytest.fail.Exception):
             continue
-        assert found != gives
+        assert result != gives
 
 
 # -- the example ------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_the_example_finds_the_same_results_before_and_after(tmp_path):
     assert done.returncode == 0, done.stderr
     differences = re.findall(r"^(?:imperative|hybridized) .* ms .* ms .*x +(\S+)$", done.stdout, re.MULTILINE)
     assert len(differences) == 6
-    # Forward, and forward and backward: two ways to sum do not round alike in every place.
+    # Forward, and forward and backward: einsumx sums in another order, so some elements round differently.
     assert all(float(differences[row]) > 0 for row in (0, 1, 3, 4))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import page
 import pytest
 
+import einsumx
 from einsumx.conformance.suite import FEATURES
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,23 @@ def test_a_page_links_to_files_that_are_there(path):
 def test_the_contract_names_every_feature_by_which_it_is_judged():
     text = re.sub(r"```.*?```", "", (DOCS / "contract.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     assert set(FEATURES) <= set(re.findall(r"`([^`]+)`", " ".join(text.split())))
+
+
+def test_the_reference_describes_every_public_name():
+    pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    described = {entry.rpartition(".")[2] for entry in re.findall(r"^::: (\S+)", pages, re.MULTILINE)}
+    assert set(einsumx.__all__) <= described
+
+
+def test_the_reference_says_which_built_in_errors_are_raised():
+    page = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
+    table = {
+        name: re.findall(r"\w+", bases) for name, bases in re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
+    }
+    assert {"EinsumxError", *table} == {name for name in einsumx.__all__ if name.endswith("Error")}
+    for name, bases in table.items():
+        actual = [base.__name__ for base in getattr(einsumx, name).__bases__]
+        assert [base for base in actual if base != "EinsumxError"] == bases
 
 
 # -- the runner itself ------------------------------------------------------------------------------------------

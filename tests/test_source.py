@@ -98,10 +98,11 @@ def test_the_source_for_another_backend_is_that_of_a_plan_for_it(backend, mxnet_
     assert einsumx.plan(*SCORES, dtypes="float32", backend="jax").source(backend) == SHOWN[backend]
 
 
-def test_the_readme_shows_the_source_that_there_is():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
+def test_the_page_on_mxnet_shows_the_plan_and_its_source(mxnet_1):
+    page = Path(__file__).parents[1].joinpath("docs", "mxnet.md").read_text(encoding="utf-8")
+    assert str(einsumx.plan(*SCORES, dtypes="float32", backend="mxnet")) in page
     command = "einsumx explain --source 'bind,bjnd->bnij' 64,100,8,128 64,50,8,128 --backend mxnet"
-    assert f"$ {command}\n{SHOWN['mxnet']}```" in readme
+    assert f"$ {command}\n{SHOWN['mxnet']}```" in page
 
 
 def test_each_call_that_works_has_a_line_and_copies_have_their_reason():

@@ -1,9 +1,9 @@
-"""The same attention on every framework that is installed: NumPy, PyTorch, JAX, MXNet.
+"""Multi-head attention on every installed framework: NumPy, PyTorch, JAX, MXNet.
 
-``python docs/examples/attention.py`` computes multi-head attention from queries, keys and values whose heads are not in
-front, as projections leave them. Each framework does it with its own einsum and with einsumx; both are timed, and every
-element is checked against a loop over batches and heads in NumPy, in double precision. ``--full`` takes the sizes of a
-translation model, for which MXNet's own einsum takes a minute.
+``python docs/examples/attention.py`` times each framework's own einsum and einsumx on queries, keys and values in the
+order in which projections return them, with heads not in front. It checks every element against a loop over batches
+and heads in NumPy, in double precision. ``--full`` runs the sizes of a translation model, which take MXNet's own einsum
+a minute.
 """
 
 import argparse
@@ -16,11 +16,11 @@ import numpy as np
 import einsumx
 
 BOUND = 64 * 2.0**-23
-"""How far an element may be off, as a part of the largest: some tens of roundings in single precision."""
+"""The largest error allowed, relative to the largest element: some tens of roundings in single precision."""
 
 
 class Numpy:
-    """What the example asks of a framework, by NumPy."""
+    """The functions that the example needs, from NumPy."""
 
     def __init__(self):
         self.einsum, self.array = np.einsum, np.asarray
@@ -31,7 +31,7 @@ class Numpy:
         return weights / weights.sum(axis=-1, keepdims=True)
 
     def numpy(self, array):
-        """The values, when they are computed."""
+        """The values, after waiting for them."""
         return np.asarray(array)
 
 
@@ -49,7 +49,7 @@ class Torch(Numpy):
 
 
 class Jax(Numpy):
-    """JAX; its own einsum is a compiled function, too."""
+    """JAX, whose own einsum is compiled too."""
 
     def __init__(self):
         import jax
@@ -59,7 +59,7 @@ class Jax(Numpy):
 
 
 class Mxnet(Numpy):
-    """MXNet, beside any NumPy."""
+    """MXNet, with any NumPy."""
 
     def __init__(self):
         import einsumx.mxnet
@@ -69,7 +69,7 @@ class Mxnet(Numpy):
         self.einsum, self.array, self.softmax = mx.np.einsum, mx.np.array, mx.npx.softmax
 
     def numpy(self, array):
-        """The values, when they are computed."""
+        """The values, after waiting for them."""
         return array.asnumpy()
 
 
@@ -77,13 +77,13 @@ FRAMEWORKS = {"numpy": Numpy, "torch": Torch, "jax": Jax, "mxnet": Mxnet}
 
 
 def attention(framework, einsum, queries, keys, values):
-    """Axes: b batch, i position of a query, j position of a key, n head, d unit."""
+    """Return the attended values. Axes: b batch, i query position, j key position, n head, d unit."""
     scores = einsum("bind,bjnd->bnij", queries, keys) / queries.shape[-1] ** 0.5
     return einsum("bnij,bjnd->bind", framework.softmax(scores), values)
 
 
 def reference(queries, keys, values):
-    """The same, a head of an example at a time."""
+    """Return the same, computed one head and one batch item at a time."""
     result = np.empty(queries.shape)
     for b in range(queries.shape[0]):
         for n in range(queries.shape[2]):
@@ -94,19 +94,19 @@ def reference(queries, keys, values):
 
 
 def timed(call, rounds):
-    """What a call returns, and the median of its times after the first."""
-    found, times = call(), []
+    """Return the call's result, and the median time of further calls."""
+    result, times = call(), []
     for _ in range(rounds):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    return found, median(times)
+    return result, median(times)
 
 
 def main():
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Attention on every framework that is installed.")
-    parser.add_argument("--full", action="store_true", help="the sizes of a translation model")
+    parser = argparse.ArgumentParser(description="Attention on every installed framework.")
+    parser.add_argument("--full", action="store_true", help="run the sizes of a translation model")
     full = parser.parse_args().full
     batch, length, keys_length, heads, units = (64, 100, 50, 8, 128) if full else (2, 20, 10, 4, 16)
     random = np.random.default_rng(0)
@@ -126,11 +126,11 @@ def main():
             def call(framework=framework, einsum=einsum, arrays=arrays):
                 return framework.numpy(attention(framework, einsum, *arrays))
 
-            found, seconds = timed(call, rounds=3)
+            result, seconds = timed(call, rounds=3)
             times.append(seconds * 1e3)
-        apart = float(np.abs(found - expected).max() / np.abs(expected).max())
-        print(f"{name:8}{times[0]:11.2f} ms{times[1]:11.2f} ms{times[0] / times[1]:7.1f}x{apart:12.1e}")
-        assert apart <= BOUND, f"{name}: differs from the reference by more than rounding"
+        error = float(np.abs(result - expected).max() / np.abs(expected).max())
+        print(f"{name:8}{times[0]:11.2f} ms{times[1]:11.2f} ms{times[0] / times[1]:7.1f}x{error:12.1e}")
+        assert error <= BOUND, f"{name}: differs from the reference by more than rounding"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""A contraction of a file that does not fit into memory, into another file.
+"""Contract a file that does not fit into memory, and write the result to another file.
 
-``python docs/examples/larger_than_memory.py`` writes a tensor of three axes to a file, block by block, and contracts it
-with two factor matrices, which is the step that decompositions of tensors repeat: ``ijk,jr,kr->ir``. Under
-``memory_limit`` the file is read in blocks while others are computed, and the result is written to its own file. It is
-checked against plain matrix products, a slab of the tensor at a time. ``--full`` takes 29 GB on the disk and 1 GB of
-memory; ``--folder`` says where the files go.
+``python docs/examples/larger_than_memory.py`` writes a tensor of three axes to a file, slab by slab, and contracts it
+with two factor matrices, the step that tensor decompositions repeat: ``ijk,jr,kr->ir``. Under ``memory_limit``, einsumx
+reads some blocks of the file while it computes others. The result is checked against plain matrix products, one slab of
+the tensor at a time. ``--full`` uses 29 GB of disk space and 1 GB of memory; ``--folder`` sets where the files go.
 """
 
 import argparse
@@ -20,11 +19,11 @@ import einsumx
 EQUATION = "ijk,jr,kr->ir"
 
 BOUND = 1e-5
-"""How far an element may be off, as a part of the largest: sums of up to millions of products in single precision."""
+"""The largest error allowed, relative to the largest element, for single-precision sums of millions of products."""
 
 
 def write_tensor(path, shape, random):
-    """A tensor of random numbers, made a slab at a time."""
+    """Write a tensor of random numbers, one slab at a time."""
     tensor = open_memmap(path, "w+", "float32", shape)
     for slab in tensor:
         slab[...] = random.random(shape[1:], "float32") - 0.5
@@ -32,13 +31,13 @@ def write_tensor(path, shape, random):
 
 
 def reference(path, factors):
-    """The result, a slab of the tensor at a time."""
+    """Return the result, computed one slab of the tensor at a time."""
     lhs, rhs = factors
     return np.stack([((slab @ rhs) * lhs).sum(axis=0, dtype="float64") for slab in np.load(path, mmap_mode="r")])
 
 
 def main():
-    """Print how the contraction is cut, and how it goes on."""
+    """Print the plan and the progress."""
     parser = argparse.ArgumentParser(description="A contraction of a file that is larger than memory.")
     parser.add_argument("--full", action="store_true", help="29 GB on the disk, under a limit of 1 GB")
     parser.add_argument("--folder", help="where the files are written; by default a temporary folder")
@@ -56,19 +55,19 @@ def main():
         plan = einsumx.plan(EQUATION, tensor, *factors, memory_limit=limit, out=out)
         print(plan)
 
-        def told(done, steps):
+        def progress(done, steps):
             if done == steps or done % max(steps // 4, 1) == 0:
                 print(f"  {done} of {steps} steps")
 
         start = time.perf_counter()
-        einsumx.einsum(EQUATION, tensor, *factors, memory_limit=limit, out=out, progress=told)
+        einsumx.einsum(EQUATION, tensor, *factors, memory_limit=limit, out=out, progress=progress)
         seconds = time.perf_counter() - start
         out.flush()
 
-        found, expected = np.load(result), reference(path, factors)
-        apart = float(np.abs(found - expected).max() / np.abs(expected).max())
-        print(f"{seconds:.2f} s, peak {plan.peak_bytes / 1e3:.1f} kB, difference {apart:.1e}")
-        assert apart <= BOUND, "differs from plain matrix products by more than rounding"
+        computed, expected = np.load(result), reference(path, factors)
+        error = float(np.abs(computed - expected).max() / np.abs(expected).max())
+        print(f"{seconds:.2f} s, peak {plan.peak_bytes / 1e3:.1f} kB, difference {error:.1e}")
+        assert error <= BOUND, "differs from plain matrix products by more than rounding"
         assert plan.peak_bytes < path.stat().st_size, "the tensor would have fitted"
 
 

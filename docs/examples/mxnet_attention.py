@@ -1,11 +1,8 @@
 """A transformer encoder layer in MXNet, before and after ``einsumx.mxnet.replace_einsum()``.
 
-``python docs/examples/mxnet_attention.py`` runs one layer, forward and backward, imperative and hybridized, first on
-MXNet's own einsum and then on einsumx, and trains it for some steps on either. It prints how long each takes, and
-checks that both give the same results and gradients but for rounding. ``--full`` takes a size that shows the
-difference.
-
-The layer is what an MXNet user writes: nothing in it knows of einsumx.
+``python docs/examples/mxnet_attention.py`` runs and trains one layer, imperative and hybridized, first with MXNet's own
+einsum and then with einsumx. It prints the times, and checks that results and gradients agree up to rounding.
+``--full`` runs a size that shows the difference. The layer itself does not mention einsumx.
 """
 
 import argparse
@@ -17,12 +14,12 @@ import numpy as np
 
 import einsumx.mxnet
 
-mx = einsumx.mxnet.load()  # `import mxnet as mx` does, with the NumPy that MXNet was built for
+mx = einsumx.mxnet.load()  # `import mxnet as mx` also works with the NumPy that MXNet was built for
 mx.npx.set_np()
 
 EPS = 2.0**-23
 BOUND = 256 * EPS
-"""How far results may differ, as a part of the largest: some hundred roundings, one after another."""
+"""The largest difference allowed, relative to the largest element: some hundred roundings in sequence."""
 
 
 class EncoderLayer(mx.gluon.HybridBlock):
@@ -41,7 +38,7 @@ class EncoderLayer(mx.gluon.HybridBlock):
         return mx.gluon.nn.Dense(units, flatten=False, **options)
 
     def compute(self, F, data):  # noqa: N803
-        """What the layer makes of data with axes batch, position and unit."""
+        """Return the layer's output for data with axes batch, position and unit."""
 
         def by_heads(projected):
             return F.npx.reshape(projected, (-2, -2, self.heads, -1))
@@ -56,18 +53,18 @@ class EncoderLayer(mx.gluon.HybridBlock):
     if mx.__version__.startswith("1."):
 
         def hybrid_forward(self, F, data):  # noqa: N803
-            """MXNet 1 calls this with arrays, or, once the layer is hybridized, with symbols."""
+            """Called by MXNet 1 with arrays or, if the layer is hybridized, with symbols."""
             return self.compute(F, data)
 
     else:
 
         def forward(self, data):
-            """MXNet 2 calls this with arrays, also to record what the layer does."""
+            """Called by MXNet 2 with arrays, also to trace the layer."""
             return self.compute(mx, data)
 
 
 class Problem:
-    """A layer's size, its weights at the beginning, and data for it."""
+    """A layer's size, initial weights and data."""
 
     def __init__(self, batch, length, heads, units):
         random = np.random.default_rng(0)
@@ -77,7 +74,7 @@ class Problem:
         )
         layer = EncoderLayer(units, heads)
         layer.initialize()
-        layer(self.data[:1, :1])  # shapes of weights are known from the first call on
+        layer(self.data[:1, :1])  # the first call determines the shapes of the weights
         self.weights = {
             name: parameter.data().asnumpy() for name, parameter in layer._collect_params_with_prefix().items()
         }
@@ -87,7 +84,7 @@ class Problem:
             assert np.isfinite(values).all(), name
 
     def layer(self, hybridized):
-        """A new layer with these weights."""
+        """Return a new layer with the initial weights."""
         layer = EncoderLayer(self.units, self.heads)
         layer.initialize()
         layer(self.data[:1, :1])
@@ -98,12 +95,12 @@ class Problem:
 
 
 def forward(layer, problem):
-    """The layer's result."""
+    """Return the layer's result."""
     return {"result": layer(problem.data).asnumpy()}
 
 
 def forward_and_backward(layer, problem):
-    """The layer's result, and the gradients of the data and of all weights."""
+    """Return the layer's result, and the gradients of the data and of all weights."""
     problem.data.attach_grad()
     with mx.autograd.record():
         result = layer(problem.data)
@@ -114,7 +111,7 @@ def forward_and_backward(layer, problem):
 
 
 def train(layer, problem, steps=3):
-    """The losses of steps of stochastic gradient descent."""
+    """Return the losses of some steps of stochastic gradient descent."""
     trainer = mx.gluon.Trainer(layer.collect_params(), "sgd", {"learning_rate": 0.1})
     square = mx.gluon.loss.L2Loss()
     losses = []
@@ -128,24 +125,24 @@ def train(layer, problem, steps=3):
 
 
 def timed(function, layer, problem, seconds):
-    """What a function returns, and the median of its times within some seconds, after the first call."""
-    found, times = function(layer, problem), []
+    """Return the function's result, and the median time of further calls, which take some seconds in all."""
+    result, times = function(layer, problem), []
     while not times or (sum(times) < seconds and len(times) < 20):
         start = time.perf_counter()
         function(layer, problem)
         times.append(time.perf_counter() - start)
-    return found, median(times)
+    return result, median(times)
 
 
-def difference(found, expected):
-    """The largest difference of any array, as a part of its largest element."""
-    return max(float(np.abs(found[name] - values).max() / np.abs(values).max()) for name, values in expected.items())
+def difference(results, expected):
+    """Return the largest difference in any array, relative to the array's largest element."""
+    return max(float(np.abs(results[name] - values).max() / np.abs(values).max()) for name, values in expected.items())
 
 
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description="A transformer encoder layer on mx.np.einsum, and on einsumx.")
-    parser.add_argument("--full", action="store_true", help="a size that shows the difference, for a minute or two")
+    parser.add_argument("--full", action="store_true", help="run a size that shows the difference, in a minute or two")
     full = parser.parse_args().full
     sizes = {"batch": 4, "length": 100, "heads": 8, "units": 512} if full else {
         "batch": 2, "length": 24, "heads": 4, "units": 64,
@@ -155,16 +152,16 @@ def main():
     print(f"MXNet {mx.__version__}, NumPy {np.__version__};", ", ".join(f"{name} {n}" for name, n in sizes.items()))
     print(f"{'':30}{'mx.np.einsum':>12}{'einsumx':>12}{'ratio':>8}{'difference':>12}")
     for hybridized in (False, True):
-        for what, function in (("forward", forward), ("forward, backward", forward_and_backward), ("3 steps", train)):
-            found, times = {}, {}
-            for name, replaced in (("native", nullcontext), ("einsumx", einsumx.mxnet.replace_einsum)):
-                with replaced():
-                    found[name], times[name] = timed(function, problem.layer(hybridized), problem, seconds)
-            how = "hybridized" if hybridized else "imperative"
+        for task, function in (("forward", forward), ("forward, backward", forward_and_backward), ("3 steps", train)):
+            results, times = {}, {}
+            for name, context in (("native", nullcontext), ("einsumx", einsumx.mxnet.replace_einsum)):
+                with context():
+                    results[name], times[name] = timed(function, problem.layer(hybridized), problem, seconds)
+            mode = "hybridized" if hybridized else "imperative"
             before, after = times["native"] * 1e3, times["einsumx"] * 1e3
-            apart = difference(found["einsumx"], found["native"])
-            print(f"{how:12}{what:18}{before:9.1f} ms{after:9.1f} ms{before / after:7.1f}x{apart:12.1e}")
-            assert apart <= BOUND, f"{how}, {what}: results differ by more than rounding"
+            error = difference(results["einsumx"], results["native"])
+            print(f"{mode:12}{task:18}{before:9.1f} ms{after:9.1f} ms{before / after:7.1f}x{error:12.1e}")
+            assert error <= BOUND, f"{mode}, {task}: results differ by more than rounding"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Code full of ``np.einsum`` that knows nothing of einsumx, run as it stands and under ``einsumx.patch("numpy")``.
+"""Run functions that call ``np.einsum``, before and after ``einsumx.patch("numpy")``.
 
-``python docs/examples/patched.py`` runs each function as it is, then with einsumx behind ``np.einsum``, and prints both
-times and how far the results are apart; what goes on to NumPy's own function is logged. ``--full`` takes sizes at which
-it pays: some of NumPy's own take many seconds.
+``python docs/examples/patched.py`` prints both times of each function and the difference of the results. It logs the
+calls that einsumx leaves to NumPy. ``--full`` runs sizes at which patching pays; some of NumPy's own calls then take
+many seconds.
 """
 
 import argparse
@@ -14,29 +14,29 @@ import numpy as np
 import einsumx
 
 BOUND = 1e-12
-"""How far an element may be off, as a part of the largest."""
+"""The largest error allowed, relative to the largest element."""
 
 
-# -- a user's code, in which nothing changes ----------------------------------------------------------------------
+# -- a user's code, which does not change ----------------------------------------------------------------------
 
 
 def distances(points, metric):
-    """The squared length of each point in a metric."""
+    """Return the squared length of each point in a metric."""
     return np.einsum("ni,ij,nj->n", points, metric, points)
 
 
 def rotated(stiffness, rotations):
-    """A tensor of four axes in many rotated frames."""
+    """Return a tensor of four axes in many rotated frames."""
     return np.einsum("nai,nbj,nck,ndl,ijkl->nabcd", *[rotations] * 4, stiffness)
 
 
 def scores(queries, keys):
-    """Attention scores of each head."""
+    """Return the attention scores of each head."""
     return np.einsum("bqhd,bkhd->bhqk", queries, keys)
 
 
 def overlap(chain, other):
-    """The inner product of two chains of matrices, a site after the other."""
+    """Return the inner product of two chains of matrices, contracted site by site."""
     left = np.ones((1, 1))
     for lhs, rhs in zip(chain, other):
         left = np.einsum("ab,aic,bid->cd", left, lhs, rhs)
@@ -44,7 +44,7 @@ def overlap(chain, other):
 
 
 def gaps_filled(data, gaps):
-    """The sums over rows of data with gaps: a masked array, which einsumx leaves to NumPy."""
+    """Return the row sums of data with gaps: a masked array, which einsumx leaves to NumPy."""
     return np.einsum("ij->i", np.ma.masked_array(data * ~gaps, gaps))
 
 
@@ -52,7 +52,7 @@ def gaps_filled(data, gaps):
 
 
 def problems(full):
-    """Each function with its arguments."""
+    """Return each function with its arguments."""
     random = np.random.default_rng(0)
     many, wide, length, bond = (20_000, 300, 200, 120) if full else (200, 20, 12, 8)
     frames = np.linalg.qr(random.normal(size=(many // 20, 3, 3)))[0] if full else random.normal(size=(10, 3, 3))
@@ -70,34 +70,34 @@ def problems(full):
 
 
 def timed(function, arguments):
-    """What a function returns, and the least of its times in some calls after the first."""
-    found, times = function(*arguments), []
+    """Return the function's result, and the shortest time of three further calls."""
+    result, times = function(*arguments), []
     for _ in range(3):
         start = time.perf_counter()
         function(*arguments)
         times.append(time.perf_counter() - start)
-    return np.asarray(found), min(times)
+    return np.asarray(result), min(times)
 
 
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description="A user's np.einsum calls, before and after einsumx.patch.")
-    parser.add_argument("--full", action="store_true", help="sizes at which it pays")
+    parser.add_argument("--full", action="store_true", help="run sizes at which patching pays")
     full = parser.parse_args().full
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("einsumx").setLevel(logging.INFO)
 
-    own = np.einsum
+    original = np.einsum
     print(f"{'':14}{'np.einsum':>14}{'patched':>14}{'ratio':>8}{'difference':>12}")
     for function, arguments in problems(full):
         expected, before = timed(function, arguments)
         with einsumx.patch("numpy"):
-            found, after = timed(function, arguments)
-        apart = float(np.abs(found - expected).max() / np.abs(expected).max())
+            result, after = timed(function, arguments)
+        error = float(np.abs(result - expected).max() / np.abs(expected).max())
         name = function.__name__
-        print(f"{name:14}{before * 1e3:11.3f} ms{after * 1e3:11.3f} ms{before / after:7.1f}x{apart:12.1e}")
-        assert apart <= BOUND, f"{name}: results differ by more than rounding"
-    assert np.einsum is own, "NumPy has its own function back"
+        print(f"{name:14}{before * 1e3:11.3f} ms{after * 1e3:11.3f} ms{before / after:7.1f}x{error:12.1e}")
+        assert error <= BOUND, f"{name}: results differ by more than rounding"
+    assert np.einsum is original, "NumPy did not get its own function back"
 
 
 if __name__ == "__main__":
