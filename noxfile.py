@@ -1,7 +1,7 @@
 """Every check of the project. Each session makes its own environment.
 
-``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks that
-need no GPU. Timings and the pages on conformance have sessions of their own: ``nox -s bench``, ``nox -s conformance``.
+``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks
+that need no GPU. Timings and the conformance pages have their own sessions: ``nox -s bench``, ``nox -s conformance``.
 """
 
 from __future__ import annotations
