@@ -22,7 +22,6 @@ from einsumx.errors import (
     SublistError,
 )
 from einsumx.runtime.caches import cache_clear, cache_info
-from einsumx.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
+    from einsumx.runtime.threads import get_num_threads, set_num_threads
 else:
     from einsumx import backends  # the package of that name, which is callable
 
@@ -75,7 +75,9 @@ _LAZY = {
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
     "expression": "expressions",
+    "get_num_threads": "runtime.threads",
     "patch": "patching",
+    "set_num_threads": "runtime.threads",
 }
 """Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""
 
