@@ -14,6 +14,7 @@ from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, serving
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, shown
+from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize
 from einsumx.runtime.prepare import arrays_of, make_program, prepare, ready, result_dtype, sized_equation
 from einsumx.runtime.request import (
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, Plan
+    from einsumx.streaming import gradients
+else:
+    gradients = LazyModule("einsumx.streaming.gradients")
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
 
@@ -162,9 +166,7 @@ def einsum(
         if lazy_module is not None:
             return lazy_module.einsum(request)
         if memory_limit is not None:
-            from einsumx.streaming.gradients import recorded
-
-            return recorded(request)
+            return gradients.recorded(request)
         request.check_unlimited()
     order = as_order(order)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)

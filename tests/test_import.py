@@ -18,6 +18,7 @@ AT_IMPORT = {
     "einsumx.backends",
     "einsumx.dtypes",
     "einsumx.errors",
+    "einsumx.imports",
     "einsumx.planner",
     "einsumx.planner.path",
     "einsumx.runtime",

@@ -14,15 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.runtime.caches import cached
 from einsumx.runtime.request import DEFAULT, Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
+    from einsumx.ir import bind, cost, parse, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
+    from einsumx.planner import lower, path
+    from einsumx.runtime import calibration, execute, stored
+else:
+    bind, cost, parse, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "parse", "text")])
+    lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
+    calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
+    stored = LazyModule("einsumx.runtime.stored")
 
 __all__ = [
     "Prepared",
@@ -113,21 +122,21 @@ def _read_stored(operands: Mapping[int, Any], required: Adapter | None) -> tuple
         BackendError: no operand is stored, and they belong to no framework or to two; or some are stored, and the
             framework is not NumPy.
     """
-    from einsumx.runtime.stored import read_whole
-
-    stored = {number: operand for number, operand in operands.items() if is_stored(operand)}
-    others = {number: type(operand) for number, operand in operands.items() if number not in stored}
+    to_read = {number: operand for number, operand in operands.items() if is_stored(operand)}
+    others = {number: type(operand) for number, operand in operands.items() if number not in to_read}
     adapter, _ = backend_of(tuple([others.get(number, list) for number in range(max(operands) + 1)]))
     numpy = get_backend("numpy")
     framework = adapter or required or numpy
-    for number, operand in stored.items():
+    for number, operand in to_read.items():
         if framework is not numpy:
             kind = type(operand)
             raise BackendError(
                 f"operand {number} ({kind.__module__}.{kind.__qualname__}) is stored, and without a memory_limit= it "
                 f"is read for NumPy alone, not for {framework.name}; pass memory_limit=, or make an array of it first"
             )
-    return adapter, [read_whole(number, each) if number in stored else each for number, each in operands.items()]
+    return adapter, [
+        stored.read_whole(number, each) if number in to_read else each for number, each in operands.items()
+    ]
 
 
 def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
@@ -173,11 +182,8 @@ def _from_signatures(
     # An optimizer object may find another path next time, so its plan is not cached.
     by_layout = _by_layout if isinstance(options.optimize, str | bool | tuple) else _by_layout.__wrapped__
     prepared: Prepared = by_layout(contraction)
-    if options.casting == "no":
-        from einsumx.ir.cost import returns_view
-
-        if not returns_view(prepared.program):
-            check_byte_order([signature[2] for signature in signatures])
+    if options.casting == "no" and not cost.returns_view(prepared.program):
+        check_byte_order([signature[2] for signature in signatures])
     return prepared
 
 
@@ -223,61 +229,48 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 
 @cached("plans")
 def _by_layout(contraction: Contraction) -> Prepared:
-    from einsumx.runtime.execute import executable
-
     program = make_program(contraction)
-    return Prepared(program, executable(program, contraction.adapter))
+    return Prepared(program, execute.executable(program, contraction.adapter))
 
 
 def make_program(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
-    from einsumx.ir.text import tell_plan
-    from einsumx.planner.lower import lower
-    from einsumx.planner.path import find_path
-    from einsumx.runtime.calibration import calibrated
-
     adapter, written, operands, device, options = contraction
     sized = _sized(written, tuple(operand.shape for operand in operands))
-    traits = calibrated(adapter, device)
+    traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
-    program = lower(
+    program = lower.lower(
         sized,
         operands,
-        find_path(sized, options.optimize),
+        path.find_path(sized, options.optimize),
         backend=adapter.name,
         traits=traits,
         dtype=dtype,
         device=device,
     )
-    tell_plan(program, adapter)
+    text.tell_plan(program, adapter)
     return program
 
 
 @cached("sizes")
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
-    from einsumx.ir.bind import bind
-
     try:
-        return bind(parsed(written, len(shapes)), shapes)
+        return bind.bind(parsed(written, len(shapes)), shapes)
     except SizeError as error:
         if isinstance(written, str):
-            from einsumx.ir.parse import misread
-
             first, _, rest = str(error).partition("\n")
-            raise SizeError(f"{first}{misread(written)}\n{rest}") from None
+            raise SizeError(f"{first}{parse.misread(written)}\n{rest}") from None
         # Labels that are equal but print differently, such as 1 and True, share an entry of the cache.
-        bind(parsed.__wrapped__(written, len(shapes)), shapes)
+        bind.bind(parsed.__wrapped__(written, len(shapes)), shapes)
         raise
 
 
 @cached("equations")
 def parsed(written: Written, count: int) -> Equation:
     """The parsed equation for ``count`` operands, cached."""
-    from einsumx.ir.parse import parse_sublists, parse_text
-
     if isinstance(written, str):
-        return parse_text(written, count)
-    return parse_sublists(*written)
+        return parse.parse_text(written, count)
+    return parse.parse_sublists(*written)
 
 
 def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:

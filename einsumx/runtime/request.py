@@ -357,11 +357,10 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
 
 def _written_bytes(text: str) -> int:
     """The bytes of a memory limit such as ``"8GiB"``."""
-    from decimal import Decimal
-
-    parts = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{0,30})?)\s*([a-zA-Z]{0,3})\s*", text)
-    unit = parts and _UNITS.get(parts[2].lower())
-    bytes_ = int(Decimal(parts[1]) * unit) if parts and unit else 0
+    parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
+    unit = parts and _UNITS.get(parts[3].lower())
+    decimals = parts[2] or "" if parts else ""
+    bytes_ = int(parts[1] + decimals) * unit // 10 ** len(decimals) if parts and unit else 0
     if not bytes_:
         raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")
     return min(bytes_, _UNLIMITED)
