@@ -2,6 +2,7 @@
 
 from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from sys import modules as _modules
 from typing import TYPE_CHECKING
 
 # In a checkout, backends/ and conformance/ are next to this package and not in it; Python started there needs both.
@@ -84,7 +85,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
-        raise AttributeError(f"module 'einsumx' has no attribute {name!r}")
+        message = f"module 'einsumx' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=_modules["einsumx"])  # Python then suggests similar names
     value = getattr(_import_module(f"einsumx.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
