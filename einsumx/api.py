@@ -205,6 +205,8 @@ def plan(
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     memory_limit: None = None,
+    out: Any = None,
+    stored: bool = False,
 ) -> Plan: ...
 
 
@@ -221,21 +223,6 @@ def plan(
     out: Any = None,
     stored: bool = False,
 ) -> BlockedPlan: ...
-
-
-@overload
-def plan(
-    *operands: Any,
-    backend: str | None = None,
-    device: str = "",
-    dtypes: str | Sequence[str] = "float64",
-    dtype: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    memory_limit: MemoryLimit | None = None,
-    out: Any = None,
-    stored: bool = False,
-) -> Plan | BlockedPlan: ...
 
 
 def plan(
