@@ -1,16 +1,15 @@
 """einsumx: one einsum for every array library, always on that library's fast primitives."""
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from sys import modules as _modules
 from typing import TYPE_CHECKING
 
-# In a checkout, backends/ and conformance/ lie beside this package and not in it; Python started there finds them too.
+# In a checkout, backends/ and conformance/ are next to this package and not in it; Python started there needs both.
 if not _Path(__path__[0], "backends").is_dir():
     __path__.append(str(_Path(__path__[0]).parent))
 
-from einsumx.adapters.base import Adapter
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.registry import register
-from einsumx.adapters.traits import Traits
 from einsumx.api import einsum, einsum_path, plan
 from einsumx.errors import (
     BackendError,
@@ -23,15 +22,18 @@ from einsumx.errors import (
     SizeError,
     SublistError,
 )
-from einsumx.expressions import Expression, expression
-from einsumx.ir.program import Operand
-from einsumx.patching import Replacement, patch
-from einsumx.plans import Plan
 from einsumx.runtime.caches import cache_clear, cache_info
-from einsumx.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter
+    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.registry import backends
+    from einsumx.adapters.traits import Traits
+    from einsumx.expressions import Expression, expression
+    from einsumx.ir.program import Operand
+    from einsumx.patching import Replacement, patch
+    from einsumx.plans import Plan
+    from einsumx.runtime.threads import get_num_threads, set_num_threads
 else:
     from einsumx import backends  # the package of that name, which is callable
 
@@ -64,3 +66,31 @@ __all__ = [
     "register",
     "set_num_threads",
 ]
+
+_LAZY = {
+    "Adapter": "adapters.base",
+    "Expression": "expressions",
+    "Operand": "ir.program",
+    "Plan": "plans",
+    "Replacement": "patching",
+    "Spelling": "adapters.dialect",
+    "Traits": "adapters.traits",
+    "expression": "expressions",
+    "get_num_threads": "runtime.threads",
+    "patch": "patching",
+    "set_num_threads": "runtime.threads",
+}
+"""Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        message = f"module 'einsumx' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=_modules["einsumx"])  # Python then suggests similar names
+    value = getattr(_import_module(f"einsumx.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

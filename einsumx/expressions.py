@@ -1,45 +1,49 @@
-"""A contraction compiled once for its shapes, to be called many times; constant operands are folded in."""
+"""Expressions: contractions compiled once for their shapes, with constant operands folded in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.registry import backend_of, is_stored, serving
-from einsumx.api import as_shapes, deliver, einsum
+from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
-from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
     described,
-    make_plan,
+    make_program,
     one_device,
     sized_equation,
 )
 from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
+from einsumx.runtime.results import deliver
+from einsumx.runtime.shapes import as_shapes
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.plans import Plan
 
 __all__ = ["Expression", "expression"]
 
 
 class Expression:
-    """What :func:`expression` returns: call it with the operands that are not constant.
+    """A compiled contraction, which :func:`expression` returns. Call it with the operands that are not constant.
 
-    The path is found once. What depends on dtypes, layouts or the framework is made ready at the first call that
-    shows them, and kept. Safe to call from several threads.
+    The path is found once. The rest is compiled on the first call with new dtypes, layouts or another framework, and
+    cached. Thread-safe.
     """
 
     def __init__(self, request: Request) -> None:
-        self._written, given = request.written, request.operands
-        shapes = as_shapes(self._written, given)
-        self._constants = {slot: array for slot, (array, shape) in enumerate(zip(given, shapes)) if shape is None}
-        self._adapter = request.wanted
+        self._written, inputs = request.written, request.operands
+        shapes = as_shapes(self._written, inputs)
+        self._constants = {slot: array for slot, (array, shape) in enumerate(zip(inputs, shapes)) if shape is None}
+        self._adapter = request.adapter
         if self._constants:
             self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
@@ -49,13 +53,13 @@ class Expression:
                         f"operand {slot} is constant in this expression, but asks for a gradient; "
                         "detach it, or pass it with each call"
                     )
-        if len(self._constants) == len(given):
+        if len(self._constants) == len(inputs):
             raise EquationError(
                 "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
                 "which are tuples such as (2, 3)"
             )
         self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
-        self._given = [slot for slot in range(len(given)) if slot not in self._constants]
+        self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
         casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
         self.path = find_path(self._sized, as_optimize(request.optimize))
@@ -70,18 +74,18 @@ class Expression:
         return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
 
     def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
-        """The result for these operands; ``out`` and ``order`` as for :func:`einsumx.einsum`.
+        """Compute the result for these operands; ``out`` and ``order`` are as for :func:`einsumx.einsum`.
 
         Raises:
-            SizeError: another number of operands, or other shapes, than the expression was made for.
-            BackendError: as :func:`einsumx.einsum`, or arrays of another framework than the constants.
+            SizeError: the number of operands or their shapes are not the expression's.
+            BackendError: as :func:`einsumx.einsum` raises, or the operands and the constants are of two frameworks.
         """
         if out is None and order == "K":
             try:
                 first: Any = type(operands[0])
                 adapter = serving(first)
                 run = self._ready(adapter, *map(adapter.signature, operands))
-            except (LookupError, AttributeError, TypeError):  # other things than plain arrays, or wrong ones
+            except (LookupError, AttributeError, TypeError):  # other operands, or wrong ones
                 pass
             else:
                 return run(*operands)
@@ -93,60 +97,62 @@ class Expression:
         return deliver(adapter, prepared, arrays, out, order, self._request.casting)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
-        """What torch.compile traces in the place of a call: ``einsum``, which it records as one node."""
-        if [tuple(operand.shape) for operand in operands] != [self._shapes[slot] for slot in self._given]:
+        """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
+        if [tuple(operand.shape) for operand in operands] != [self._shapes[slot] for slot in self._variables]:
             raise SizeError(f"{self!r} takes other operands than these")
-        arrays = {**dict(zip(self._given, operands)), **self._constants}
+        arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
-        given: list[Any] = [self._written, *ordered]
+        arguments: list[Any] = [self._written, *ordered]
         if not isinstance(self._written, str):
             sublists, output = self._written
-            given = [item for pair in zip(ordered, sublists) for item in pair]
-            given += [] if output is None else [output]
-        asked = self._request
-        return einsum(*given, dtype=asked.dtype, casting=asked.casting, optimize=asked.optimize, **options)
+            arguments = [item for pair in zip(ordered, sublists) for item in pair]
+            arguments += [] if output is None else [output]
+        request = self._request
+        return einsum(*arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
 
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included."""
+        from einsumx.plans import as_plan
+
         adapter, arrays = self._arrays(operands)
-        return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).plan)
+        return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)
-        arrays = {**self._constants, **dict(zip(self._given, operands))}
-        # Raises where the constants and the operands are of two frameworks; what is stored is read for theirs.
+        arrays = {**self._constants, **dict(zip(self._variables, operands))}
+        # Raises if the constants and the operands are of two frameworks; stored operands go with either.
         backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
-        return arrays_of(list(operands), self._adapter, self._given)
+        return arrays_of(list(operands), self._adapter, self._variables)
 
     def _check_count(self, operands: Sequence[Any]) -> None:
-        if len(operands) != len(self._given):
-            raise SizeError(f"{self!r} takes {len(self._given)} operands, not {len(operands)}")
+        if len(operands) != len(self._variables):
+            raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
     def _run_of(self, adapter: Adapter, *signatures: Signature) -> Run:
-        """What runs on plain arrays of these signatures, the first of which ``adapter`` serves."""
+        """The function for plain arrays of these signatures; ``adapter`` serves the first."""
         if backend_of(tuple([signature[0] for signature in signatures])) != (self._adapter or adapter, True):
             raise BackendError("the operands are not all plain arrays of the expression's own framework")
         return self._prepared(adapter, signatures).run
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
         self._check_count(signatures)
-        for slot, signature in zip(self._given, signatures):
+        for slot, signature in zip(self._variables, signatures):
             shape = tuple(signature[1])
             if shape != self._shapes[slot]:
                 raise SizeError(
                     f"operand {slot} has shape {shown(shape)}, but the expression was made for "
                     f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
                 )
-        all_signatures = dict(zip(self._given, signatures))
+        all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
         options = self._request.options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
-        plan = make_plan(Contraction(adapter, self._written, operands, device, options))
-        return Prepared(plan, executable(plan, adapter, self._constants))
+        program = make_program(Contraction(adapter, self._written, operands, device, options))
+        return Prepared(program, executable(program, adapter, self._constants))
 
 
 def expression(
@@ -157,20 +163,20 @@ def expression(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
 ) -> Expression:
-    """Compile a contraction for given shapes, to be called many times.
+    """Compile a contraction for fixed shapes, to call it many times.
 
     Args:
-        *operands: as for :func:`einsumx.einsum`, with a shape (a tuple of sizes) for each operand that a call
-            will bring, and an array for each that is constant. What depends on constants alone is computed once.
-        dtype: as for :func:`einsumx.einsum`.
-        casting: as for :func:`einsumx.einsum`.
-        optimize: as for :func:`einsumx.einsum`.
-        backend: as for :func:`einsumx.einsum`.
-        memory_limit: refused.
+        *operands: as for :func:`einsumx.einsum`, with a shape, a tuple of sizes, in place of each operand that calls
+            will pass. Arrays are constants, and everything that depends only on constants is computed once.
+        dtype, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        memory_limit: not supported, because blocks depend on where the operands of each call are.
+
+    Returns:
+        An :class:`Expression`. It is called with the operands that are not constant.
 
     Raises:
-        EinsumxError: as :func:`einsumx.einsum` does; equation, sizes and path are checked here, not at the call.
-        ValueError: a ``memory_limit`` is given: how a contraction is cut depends on where each call's operands lie.
+        EinsumxError: as :func:`einsumx.einsum` does. Equation, sizes and path are checked now, not when it is called.
+        ValueError: a ``memory_limit``.
 
     >>> import numpy as np
     >>> weights = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -182,8 +188,8 @@ def expression(
     """
     if memory_limit is not None:
         raise ValueError(
-            "an expression keeps no memory_limit=, as how it is cut into blocks depends on where the operands of each "
-            f"call lie; call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
+            "an expression takes no memory_limit=, because its blocks depend on where the operands of each call are; "
+            f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
-    written, given = split(operands)
-    return Expression(Request(written, given, None, dtype, "K", casting, optimize, backend))
+    written, inputs = split(operands)
+    return Expression(Request(written, inputs, None, dtype, "K", casting, optimize, backend))

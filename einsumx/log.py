@@ -1,16 +1,13 @@
-"""What einsumx tells of its work, through Python's ``logging``: silent unless somebody listens.
-
-All of it goes to the logger ``"einsumx"``:
+"""The logger ``"einsumx"`` of Python's ``logging``, silent by default.
 
 ========  ==========================================================================================================
-DEBUG     a plan that was made: equation, shapes, path, number of ops, arithmetic, bytes copied, peak memory
-INFO      a fallback: the framework's own einsum kernel in a plan; a call that :func:`einsumx.patch` leaves to the
-          framework, and why, once while it holds; a contraction that goes on by a smaller plan after memory ran out
-INFO      blocks: how a contraction under a memory limit is cut, each tenth of its blocks, and its end
+DEBUG     each new plan: equation, shapes, path, number of ops, arithmetic, bytes copied, peak memory
+INFO      fallbacks: the framework's own einsum kernel in a plan; calls that :func:`einsumx.patch` leaves to the
+          framework, with the reason, once per replacement; smaller blocks after memory ran out
+INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end
 ========  ==========================================================================================================
 
-A call that is answered from the caches logs nothing: a plan is told of when it is made. ``einsumx.cache_clear()`` has
-the next call make it anew.
+A call that finds its plan in the caches logs nothing. After ``einsumx.cache_clear()`` plans are made and logged again.
 
 >>> import logging
 >>> logging.getLogger("einsumx").setLevel(logging.DEBUG)

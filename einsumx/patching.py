@@ -1,9 +1,9 @@
-"""``patch``: code that calls a framework's own einsum gets einsumx, under the name that it calls it by."""
+"""``patch``: existing calls to a framework's own einsum run einsumx instead."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache, wraps
 from inspect import Parameter, currentframe, signature
 from threading import RLock, get_ident
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Name", "Names", "Replacement", "behind", "patch", "replacement"]
 
 _EVERYWHERE = 0
-"""In the place of a thread's number, which is never 0: all threads."""
+"""Stands for all threads in place of a thread's identifier, which is never 0."""
 
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
@@ -34,13 +34,13 @@ _lock = RLock()
 
 
 class _Place(NamedTuple):
-    """A name, and what can stand under it.
+    """An attribute to replace, and the functions that it can refer to.
 
     Attributes:
-        owner, name: the module or class, and the attribute of it.
-        native: what was there.
-        ours: what replaces it.
-        chosen: calls ``ours`` in the threads that asked for it, and ``native`` in the others.
+        owner, name: the module or class, and the attribute's name.
+        native: the framework's function.
+        ours: its replacement for all threads.
+        chosen: its replacement for some threads: calls ``ours`` in these, and ``native`` in the others.
     """
 
     owner: Any
@@ -51,123 +51,122 @@ class _Place(NamedTuple):
 
 
 class Names:
-    """The names of one framework's einsum functions, and where replacements of them hold.
+    """The names of one framework's einsum functions, and the threads in which they are replaced.
 
     Args:
-        adapter: gives the names; asked when a replacement begins to hold and there is none.
+        adapter: provides the names, when the first replacement starts.
     """
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
-        self._held: dict[int, int] = {}  # how many replacements hold in each thread, by its number, and everywhere
-        self._places: list[_Place] = []  # kept when the last has ended, as what stands there has caches
+        self._counts: dict[int, int] = {}  # of active replacements in each thread, or everywhere
+        self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
 
-    def hold(self, where: int) -> None:
-        """One replacement more holds in a thread, or everywhere."""
+    def hold(self, thread: int) -> None:
+        """Start one more replacement in a thread, or everywhere."""
         say_anew()
-        if not self._held and not (self._places and all(map(_is_native, self._places))):
-            self._places = self._found()
-        self._held[where] = self._held.get(where, 0) + 1
-        self._put()
+        if not self._counts and not (self._places and all(map(_is_native, self._places))):
+            self._places = self._current_places()
+        self._counts[thread] = self._counts.get(thread, 0) + 1
+        self._assign()
 
-    def release(self, where: int) -> None:
-        """One holds less."""
-        if where not in self._held:  # it was another thread's before a fork
+    def release(self, thread: int) -> None:
+        """End one replacement."""
+        if thread not in self._counts:  # another thread's, before a fork
             return
-        self._held[where] -= 1
-        if not self._held[where]:
-            del self._held[where]
-        self._put()
+        self._counts[thread] -= 1
+        if not self._counts[thread]:
+            del self._counts[thread]
+        self._assign()
 
     def keep_own(self) -> None:
-        """Nothing holds any more in other threads than this one, which a process has alone after a fork."""
-        others = self._held.keys() - {_EVERYWHERE, get_ident()}
-        for where in others:
-            del self._held[where]
+        """End the replacements of all other threads, which do not exist after a fork."""
+        others = self._counts.keys() - {_EVERYWHERE, get_ident()}
+        for thread in others:
+            del self._counts[thread]
         if others:
-            self._put()
+            self._assign()
 
-    def _put(self) -> None:
-        """Put under each name what belongs there now."""
+    def _assign(self) -> None:
+        """Make each name refer to the function that the active replacements call for."""
         for place in self._places:
-            function = place.ours if _EVERYWHERE in self._held else place.chosen if self._held else place.native
+            function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
             setattr(place.owner, place.name, function)
 
-    def _found(self) -> list[_Place]:
-        """The names with what is there now; what is one function under two names stays one."""
-        places: dict[tuple[Function, Function], _Place] = {}
-        made: dict[tuple[Function, Any], Function] = {}
-        found = []
+    def _current_places(self) -> list[_Place]:
+        """The names with their current functions; two names for one function get the same replacement."""
+        by_functions: dict[tuple[Function, Function], _Place] = {}
+        replacements: dict[tuple[Function, Any], Function] = {}
+        places = []
         for name in self._adapter.names():
             native = getattr(name.owner, name.name)
             if name.ours is not None:
                 ours = name.ours(native)
+            elif (native, name.around) in replacements:
+                ours = replacements[native, name.around]
             else:
-                ours = made.get((native, name.around)) or self._behind(native, name.around)
-                made[native, name.around] = ours
-            place = places.get((native, ours)) or _Place(
-                name.owner, name.name, native, ours, self._chosen(native, ours)
-            )
-            if (native, ours) not in places:
-                places[native, ours] = place
-                for function in (ours, place.chosen):
+                ours = behind(self._adapter, native)
+                if name.around is not None:
+                    ours = name.around(native, ours)
+                replacements[native, name.around] = ours
+            if (native, ours) not in by_functions:
+                chosen = _in_threads(self._counts, native, ours)
+                by_functions[native, ours] = _Place(name.owner, name.name, native, ours, chosen)
+                for function in (ours, chosen):
                     setattr(function, OWN, native)
                     if name.tell is not None:
                         name.tell(function)
-            found.append(place._replace(owner=name.owner, name=name.name))
-        return found
+            places.append(by_functions[native, ours]._replace(owner=name.owner, name=name.name))
+        return places
 
-    def _behind(self, native: Function, around: Callable[[Function, Function], Function] | None) -> Function:
-        function = behind(self._adapter, native)
-        return function if around is None else around(native, function)
 
-    def _chosen(self, native: Function, ours: Function) -> Function:
-        held = self._held
+def _in_threads(threads: Container[int], native: Function, ours: Function) -> Function:
+    """A function that calls ``ours`` in some threads, and ``native`` in the others."""
 
-        @wraps(native)
-        def function(*operands: Any, **options: Any) -> Any:
-            return ours(*operands, **options) if get_ident() in held else native(*operands, **options)
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
+        return ours(*operands, **options) if get_ident() in threads else native(*operands, **options)
 
-        return function
+    return function
 
 
 class Replacement:
-    """What :func:`patch` returns: undoes it, at the end of a ``with`` block or when told to.
+    """An active replacement, which :func:`patch` returns. :meth:`undo` or the end of a ``with`` block ends it.
 
     Args:
-        names: the names that it replaces.
-        begins: whether it holds from now on, everywhere; if not, only in the block that enters it.
+        names: the names to replace.
+        begins: whether it starts now, in all threads; if not, it starts in the ``with`` block that enters it.
     """
 
     def __init__(self, names: Names, begins: bool) -> None:
         self._names = names
-        self._where: int | None = None
+        self._thread: int | None = None
         self._is_spent = False
         if begins:
             with _lock:
                 names.hold(_EVERYWHERE)
-                self._where = _EVERYWHERE
+                self._thread = _EVERYWHERE
 
     def undo(self) -> None:
-        """End this replacement; the framework has its own functions back when every other has ended too."""
+        """End this replacement. The framework's own functions are back when all replacements have ended."""
         with _lock:
             self._is_spent = True
-            self._leave()
+            self._release()
 
-    def _leave(self) -> None:
-        where, self._where = self._where, None
-        if where is not None:
-            self._names.release(where)
+    def _release(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._names.release(thread)
 
     def __enter__(self) -> Self:
         with _lock:
             if self._is_spent:
                 raise RuntimeError("this replacement was entered or undone before; make another one")
             self._is_spent = True
-            here = get_ident()
-            self._names.hold(here)
-            self._leave()
-            self._where = here
+            thread = get_ident()
+            self._names.hold(thread)
+            self._release()
+            self._thread = thread
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,29 +174,29 @@ class Replacement:
 
 
 def patch(framework: str) -> Replacement:
-    """From now on the framework's own ``einsum`` is einsumx, in code that stays as it is.
+    """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
 
-    ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``, and that of any
-    registered backend whose framework has one. It takes what the framework's own takes, and what
-    :func:`einsumx.einsum` takes beyond that. ``optimize=`` True, False and None ask for no path: the best is taken.
-    Errors are einsumx's.
+    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum`` or ``mx.np.einsum``, or the
+    einsum of any registered backend. It accepts the arguments of the original and of :func:`einsumx.einsum`.
+    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's.
 
-    What einsumx cannot honour goes on to the framework's own function, and is logged: keywords that einsumx does not
-    have (JAX's ``precision=``), operands that it does not serve (masked arrays, sparse tensors, and for
-    ``numpy.einsum`` whatever is not NumPy's), a limit of elements in NumPy's ``optimize=`` that no path keeps.
+    Unsupported calls fall back to the framework's own function and are logged: unknown keywords (JAX's
+    ``precision=``), operands that einsumx does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array
+    but NumPy's), and a limit of elements in NumPy's ``optimize=`` that no path keeps.
 
-    The plain call holds in all threads until ``undo()`` of what it returns. ``with patch("numpy"):`` holds in that
-    block, for the thread that entered it; other threads never see it. A replacement that reaches a ``with`` block by
-    way of a variable, a function of yours or an ``ExitStack`` is a plain call until it is entered. Replacements nest,
-    in any order; when the last has ended, the framework has the very functions back that it had. Names bound before
-    (``from numpy import einsum``) stay what they are, but for MXNet's. What ``jax.jit`` compiled keeps what it
-    recorded.
+    A plain call applies to all threads until ``undo()`` of the returned object. ``with patch("numpy"):`` applies only
+    inside the block, in the thread that entered it. A replacement that reaches ``with`` through a variable, a function
+    of yours or an ``ExitStack`` is a plain call until it is entered. Replacements nest in any order; after the last one
+    ends, the framework has its original functions.
+
+    Names bound before (``from numpy import einsum``) keep the original, except with MXNet. Functions that ``jax.jit``
+    has compiled keep what they recorded.
 
     Args:
         framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``.
 
     Raises:
-        BackendError: there is no such backend, its framework cannot be imported, or has no einsum.
+        BackendError: an unknown backend, or a framework that cannot be imported or has no einsum.
 
     >>> import numpy as np
     >>> with patch("numpy"):
@@ -208,7 +207,7 @@ def patch(framework: str) -> Replacement:
 
 
 def replacement(framework: str, opens: bool) -> Replacement:
-    """As :func:`patch`; where the call opens a ``with`` block, nothing holds before the block does."""
+    """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
     return Replacement(names_of(get_backend(framework)), begins=not opens)
 
 
@@ -224,17 +223,17 @@ def names_of(adapter: Adapter) -> Names:
     with _lock:
         if adapter not in _known:
             try:
-                there = any(True for _ in adapter.names())
+                has_names = any(True for _ in adapter.names())
             except ImportError as error:
                 raise BackendError(f"{adapter.name} cannot be imported: {error}; {adapter.install}") from error
-            if not there:
+            if not has_names:
                 raise BackendError(f"{adapter.name} has no einsum of its own to be replaced; call einsumx.einsum")
             _known[adapter] = Names(adapter)
         return _known[adapter]
 
 
 def _after_fork() -> None:
-    """In the child of a fork, nobody releases a lock that another thread held, or ends its replacements."""
+    """The child of a fork has no other threads to release the lock or end their replacements."""
     global _lock  # noqa: PLW0603
     _lock = RLock()
     for names in _known.values():
@@ -246,49 +245,49 @@ if hasattr(os, "register_at_fork"):
 
 
 def behind(adapter: Adapter, native: Function) -> Function:
-    """What replaces ``native``, the einsum function of the adapter's framework: einsumx, wherever it can."""
-    called = f"{native.__module__}.{native.__qualname__}"
+    """The replacement of ``native``, an einsum function of the adapter's framework, to which it falls back."""
+    name = f"{native.__module__}.{native.__qualname__}"
     keywords = _Keywords(native)
 
     @lru_cache(maxsize=1024)
     def described(kinds: tuple[type, ...]) -> tuple[str, bool]:
-        """Why a call with these types is the framework's own affair; and whether one is of an array of it."""
-        found = False
+        """Why a call with arguments of these types falls back, or ""; and whether one is an array."""
+        has_array = False
         is_text = bool(kinds) and issubclass(kinds[0], str)
         for kind in kinds[1:] if is_text else kinds[: len(kinds) // 2 * 2 : 2]:
             if is_builtin(kind):
                 continue
             if not _serves(adapter, kind):
                 return f"it has an operand of type {kind.__module__}.{kind.__qualname__}", False
-            found = True
-        return "", found
+            has_array = True
+        return "", has_array
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
-        why, has_array = described(tuple(map(type, operands)))
-        if not why:
+        reason, has_array = described(tuple(map(type, operands)))
+        if not reason:
             try:
                 if has_array and not options:
                     return einsum(*operands)
-                asked, why = _asked(adapter, options, keywords)
-                if not why:
-                    return einsum(*operands, **{"backend": adapter.name, **asked})
+                accepted, reason = _accepted(adapter, options, keywords)
+                if not reason:
+                    return einsum(*operands, **{"backend": adapter.name, **accepted})
             except MemoryLimitError as error:
                 if "memory_limit" in options or "optimize" not in keywords:
                     raise
-                why = str(error).partition("\n")[0]
+                reason = str(error).partition("\n")[0]
             except BackendError:
-                why = _unserved(adapter, operands)
-                if not why:
+                reason = _unserved(adapter, operands)
+                if not reason:
                     raise
-        say_native(called, operands, why)
+        say_native(name, operands, reason)
         return native(*operands, **options)
 
     return function
 
 
 def _serves(adapter: Adapter, kind: type) -> bool:
-    """Whether arrays of this type are the adapter's."""
+    """Whether the adapter serves arrays of this type."""
     try:
         return serving(kind) is adapter
     except BackendError:
@@ -301,57 +300,57 @@ class _Keywords:
     def __init__(self, native: Function) -> None:
         try:
             parameters: Sequence[Parameter] = tuple(signature(native).parameters.values())
-        except (TypeError, ValueError):  # a function of C may have no signature
+        except (TypeError, ValueError):  # a function in C may have no signature
             self._defaults, self._any = dict[str, Any](), True
         else:
-            self._defaults = {found.name: found.default for found in parameters if found.kind is Parameter.KEYWORD_ONLY}
-            self._any = any(found.kind is Parameter.VAR_KEYWORD for found in parameters)
+            self._defaults = {each.name: each.default for each in parameters if each.kind is Parameter.KEYWORD_ONLY}
+            self._any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
 
     def __contains__(self, name: str) -> bool:
         return self._any or name in self._defaults
 
-    def ask_nothing(self, name: str, value: Any) -> bool:
-        """Whether a keyword has its default."""
+    def is_default(self, name: str, value: Any) -> bool:
+        """Whether a keyword has its default value."""
         return name in self._defaults and value is self._defaults[name]
 
 
-def _asked(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) -> tuple[dict[str, Any], str]:
-    """What a framework's keywords ask of einsumx; or why they are the framework's own affair."""
-    asked = dict(options)
+def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) -> tuple[dict[str, Any], str]:
+    """The keywords for einsumx that correspond to the framework's; or why the call falls back."""
+    accepted = dict(options)
     for name, value in options.items():
         if name not in _KEYWORDS and name in keywords:
-            if not keywords.ask_nothing(name, value):
+            if not keywords.is_default(name, value):
                 return {}, f"einsumx has no keyword {name}="
-            del asked[name]
-    if asked.get("optimize") in (True, False, None):
-        asked.pop("optimize", None)
-    out = asked.get("out")
+            del accepted[name]
+    if accepted.get("optimize") in (True, False, None):
+        accepted.pop("optimize", None)
+    out = accepted.get("out")
     if out is None or "out" not in keywords:
-        return asked, ""
+        return accepted, ""
     if not _serves(adapter, type(out)):
         return {}, f"out= is of type {type(out).__module__}.{type(out).__qualname__}"
-    if asked.get("order") not in (None, "K", "k"):
+    if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
-    return asked, ""
+    return accepted, ""
 
 
 def _unserved(adapter: Adapter, operands: Sequence[Any]) -> str:
-    """Why an array among operands of the framework's types is none that einsumx computes with; empty if all are."""
+    """Why einsumx does not compute with one of the framework's arrays; empty if it does with all."""
     try:
-        _, given = split(operands)
+        _, arrays = split(operands)
     except (EinsumxError, TypeError):
         return ""
-    for operand in given:
+    for operand in arrays:
         if not is_builtin(type(operand)):
             try:
                 adapter.operand(adapter.signature(adapter.plain(operand)))
             except BackendError as error:
                 return str(error)
-            except (AttributeError, TypeError):  # no array
+            except (AttributeError, TypeError):  # not an array
                 return ""
     return ""
 
 
 def _is_native(place: _Place) -> bool:
-    """Whether what stands under the name is what was there when it was found."""
+    """Whether the name refers to the framework's function again."""
     return getattr(place.owner, place.name) is place.native

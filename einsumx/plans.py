@@ -1,8 +1,7 @@
-"""Plans as users get them: the data of a contraction, with all that is done with it.
+"""Plans, as users get them: programs with methods to call, print, draw, store and retarget them.
 
-What is planned is a :class:`~einsumx.ir.program.Program`, or a
-:class:`~einsumx.blocked.program.BlockedProgram` where a memory limit cuts it into blocks. The floors below know these
-alone. Here each becomes something to call, print, draw, store and retarget.
+Lower layers know only the data, :class:`~einsumx.ir.program.Program` and, with a memory limit,
+:class:`~einsumx.blocked.program.BlockedProgram`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.text import blocked_text
 from einsumx.errors import BackendError, EinsumxError, excerpt, shown
-from einsumx.ir import ops as _ops
 from einsumx.ir.cost import Kernels, PlanCost, program_cost
 from einsumx.ir.meaning import check_meaning
 from einsumx.ir.ops import Op
@@ -26,8 +24,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
 from einsumx.runtime.checks import computed_in
-from einsumx.runtime.prepare import retarget, run_program
-from einsumx.streaming.run import run_blocked
+from einsumx.runtime.programs import retarget, run_program
 
 if TYPE_CHECKING:
     from einsumx.render.svg import Drawing
@@ -39,18 +36,10 @@ FORMAT = 1  # of the JSON form; raised when an old reader would misread a new pl
 
 @dataclass(frozen=True, slots=True)
 class Plan(Program):
-    """A contraction as straight-line array calls over numbered slots.
+    """A contraction as straight-line array calls over numbered slots; :func:`einsumx.plan` returns it.
 
-    Attributes:
-        equation: in text form with an explicit output; sublist labels are written as letters.
-        backend: the name of the backend that it was lowered for.
-        device: the kind of device that it was lowered for (empty: the backend's default).
-        operands: shape, dtype and layout of each operand; operand ``k`` is slot ``k``.
-        path: which operands each pairwise contraction takes, positions as in NumPy and opt_einsum.
-        ops: what runs, in order.
-        result: the slot that holds the result.
-        shape: the result's shape.
-        dtype: the result's dtype.
+    Its attributes are those of :class:`~einsumx.ir.program.Program`: ``equation``, ``backend``, ``device``,
+    ``operands``, ``path``, ``ops``, ``result``, ``shape`` and ``dtype``.
     """
 
     def __str__(self) -> str:
@@ -58,12 +47,11 @@ class Plan(Program):
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes alive at once while it runs: operands, intermediates, result, and what kernels take.
+        """The most bytes allocated at once while the plan runs: operands, intermediates, result, and kernels' buffers.
 
-        That is what the framework allocates, but for buffers of some thousand elements and Python's own objects; what
-        BLAS and compilers hold of their own is not known. Where the numbers decide how integers are multiplied, it is
-        the most that it can take. On the CPU, the tests see NumPy and PyTorch take no more, and at least 85 % of it.
-        What other frameworks' kernels take for themselves is not known, and not counted.
+        This is an upper bound on what the framework allocates, except for buffers of some thousand elements, Python
+        objects, and the internal memory of BLAS and compilers. Tests on the CPU check that NumPy and PyTorch take no
+        more, and at least 85 % of it. Buffers of other frameworks' kernels are unknown and not counted.
 
         >>> import einsumx
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).peak_bytes
@@ -72,13 +60,12 @@ class Plan(Program):
         return plan_cost(self).peak_bytes
 
     def __call__(self, *operands: Any) -> Any:
-        """Run the plan on arrays of the shapes and dtypes that it was made for, in any layout.
+        """Run the plan on arrays of its shapes and dtypes, in any layout.
 
-        Arrays of another framework than the plan's run on a plan for theirs, with the same path
-        (:meth:`retarget`).
+        On arrays of another framework, the plan is retargeted to it first (:meth:`retarget`).
 
         Raises:
-            SizeError, BackendError: the operands are not what the plan was made for.
+            SizeError, BackendError: the operands do not fit the plan.
 
         >>> import einsumx, numpy as np
         >>> einsumx.plan("ij->i", (2, 3), dtypes="int64")(np.arange(6).reshape(2, 3))
@@ -87,9 +74,9 @@ class Plan(Program):
         return run_program(self, operands)
 
     def draw(self) -> Drawing:
-        """The plan as a picture: the contraction tree, what each op takes and copies, and memory over time.
+        """A picture of the plan: the contraction tree, each op's time and copies, and memory over time.
 
-        ``.svg`` is its text, ``.save("plan.svg")`` and ``.save("plan.html")`` write it, notebooks show it.
+        ``.svg`` is its source, ``.save("plan.svg")`` and ``.save("plan.html")`` write a file, and notebooks show it.
 
         >>> import einsumx
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).draw().svg.count("matmul %0 %1") > 0
@@ -115,23 +102,22 @@ class Plan(Program):
         return as_plan(retarget(self, backend, device))
 
     def source(self, backend: str | None = None, name: str = "contraction") -> str:
-        """The plan as a function in plain code of its framework, to paste where einsumx is not to be imported.
+        """The plan as source code: a function that calls the framework directly and does not need einsumx.
 
-        It has the same calls in the same order, and gives what :func:`einsumx.einsum` gives on operands of these shapes
-        and dtypes; how the result lies in memory, warnings and speed are those of the framework's own functions. What
-        einsumx adds to these for speed is not in it: threads for NumPy, BLAS for integers, ``jax.jit``.
+        It makes the same calls in the same order, and returns what :func:`einsumx.einsum` returns for operands of these
+        shapes and dtypes. The result's memory order, warnings and speed are those of the framework's functions: the
+        code has no threads for NumPy, no BLAS for integers and no ``jax.jit``.
 
-        MXNet's code is for arrays, and is hybridized as such by MXNet 2; the symbols that blocks of MXNet 1 are traced
-        with are for :func:`einsumx.einsum` itself.
+        MXNet code takes arrays, and MXNet 2 can hybridize it. It does not take the symbols of MXNet 1's traced blocks;
+        use :func:`einsumx.einsum` there.
 
         Args:
-            backend: whose code, where it is not the plan's own: the contraction is lowered anew for it
-                (:meth:`retarget`).
-            name: of the function.
+            backend: the framework of the code, if not the plan's own; the plan is retargeted to it.
+            name: the function's name.
 
         Raises:
-            ValueError: ``name`` is no name that a function can have.
-            BackendError: there is no such backend, or it does not say how its calls are spelled.
+            ValueError: ``name`` is not a valid function name.
+            BackendError: an unknown backend, or one that cannot generate code.
 
         >>> import einsumx
         >>> print(einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30)).source("torch").splitlines()[-1].strip())
@@ -143,7 +129,7 @@ class Plan(Program):
         return plan_source(plan, get_backend(plan.backend), name)
 
     def to_json(self) -> str:
-        """The plan as JSON text, for storing; :meth:`from_json` reads it back.
+        """The plan as JSON text, which :meth:`from_json` reads.
 
         >>> import einsumx
         >>> plan = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
@@ -156,12 +142,11 @@ class Plan(Program):
     def from_json(text: str) -> Plan:
         """The plan that :meth:`to_json` wrote.
 
-        It may come from anyone: every field is checked, and the ops are replayed on labels, so that a plan that does
-        not compute its equation is refused. Nothing of it is run. A pickle of a plan, as of anything, can run code when
-        it is read: take those of people whom you trust.
+        The text need not be trusted. Every field is checked, the ops are replayed on labels to prove that they compute
+        the equation, and nothing is run. Pickles, in contrast, can run code: load only those that you trust.
 
         Raises:
-            EinsumxError: the text is not such a plan, or the plan does not compute its equation.
+            EinsumxError: the text is no plan of this format, or the plan does not compute its equation.
         """
         if isinstance(text, PathLike):
             raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass its read_text()")
@@ -173,9 +158,9 @@ class Plan(Program):
                 raise ValueError("it is not a JSON object")
             if "format" not in data:
                 raise ValueError("it has no 'format'")
-            found = data.pop("format")
-            if type(found) is not int or found != FORMAT:
-                raise ValueError(f"it has format {shown(found)}, and this version reads format {FORMAT}")
+            version = data.pop("format")
+            if type(version) is not int or version != FORMAT:
+                raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
             plan = made(Plan, data, {"operands": lambda item: made(Operand, item), "ops": _op_from_data})
             PLAN.check(plan)
         except (ValueError, RecursionError) as error:
@@ -186,39 +171,32 @@ class Plan(Program):
 
 @dataclass(frozen=True, slots=True)
 class BlockedPlan(BlockedProgram):
-    """A contraction cut into blocks, as it runs under a memory limit.
+    """A contraction in blocks that keep a memory limit; :func:`einsumx.plan` returns it.
 
-    Attributes:
-        equation: the labels, their sizes and the operands' shapes.
-        backend, device: where it is computed.
-        operands: shape, dtype and layout of each operand.
-        dtype: the result's dtype.
-        compute_dtype: in which blocks are computed and partial sums are added up.
-        limit: bytes that must not be exceeded.
-        in_place: of each operand, whether it lies on the device, so that its blocks are views and count nothing.
-        landing: the memory that it takes to bring the result where it belongs.
-        blocking: which labels are cut, and what it costs.
+    Its attributes are those of :class:`~einsumx.blocked.program.BlockedProgram`.
     """
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
-        """Run the plan on operands of the shapes and dtypes that it was made for, which lie where it says.
+        """Run the plan on operands of its shapes and dtypes, on its device.
 
         Args:
-            *operands: arrays, or whatever :func:`einsumx.einsum` reads block by block under a limit.
-            out: is written block by block; needed where the plan was made for one.
+            *operands: arrays, or anything that :func:`einsumx.einsum` reads block by block.
+            out: written block by block; required if the plan was made with ``out=``.
 
         Raises:
-            SizeError, BackendError: the operands are not what the plan was made for, or ask for gradients.
-            ValueError: the plan counts on an ``out=`` for the result.
+            SizeError, BackendError: the operands do not fit the plan, or require gradients.
+            ValueError: ``out`` is missing.
 
         >>> import einsumx, numpy as np
         >>> einsumx.plan("ij->i", (2, 3), dtypes="int64", memory_limit=40)(np.arange(6).reshape(2, 3))
         array([ 3, 12])
         """
+        from einsumx.streaming.run import run_blocked
+
         return run_blocked(self, operands, out)
 
     def __str__(self) -> str:
-        """What runs, and how often.
+        """The blocks, how often each operand is read, peak memory and expected time.
 
         >>> import einsumx
         >>> print(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
@@ -232,12 +210,14 @@ class BlockedPlan(BlockedProgram):
           peak memory  8.98 MB of the limit of 9 MB
           time         15.4 ms expected
         """
+        from einsumx.blocked.text import blocked_text
+
         return blocked_text(self)
 
     def draw(self) -> Drawing:
-        """What is done for a block and how often, as a picture, with memory over time against the limit.
+        """A picture of the work for each block and how often it runs, and of memory over time against the limit.
 
-        It is saved and shown as that of :meth:`einsumx.Plan.draw`.
+        Save or show it as that of :meth:`einsumx.Plan.draw`.
         """
         from einsumx.render.svg import Drawing
         from einsumx.render.timeline import blocked_timeline
@@ -248,10 +228,10 @@ class BlockedPlan(BlockedProgram):
         return self.draw()._repr_html_()
 
     def source(self, backend: str | None = None, name: str = "contraction") -> NoReturn:
-        """There is none, unlike that of a :class:`~einsumx.Plan`: what reads and keeps blocks is einsumx's own.
+        """Not available, unlike :meth:`einsumx.Plan.source`: einsumx itself reads, keeps and writes the blocks.
 
         Raises:
-            EinsumxError: always; it says what has a source.
+            EinsumxError: always; it names plans that have source code.
         """
         raise EinsumxError(
             "a contraction in blocks has no source, as what reads, keeps and writes blocks is einsumx itself; a plan "
@@ -264,37 +244,37 @@ _program_values = attrgetter(*(field.name for field in fields(Program)))
 _blocked_values = attrgetter(*(field.name for field in fields(BlockedProgram)))
 
 
+@lru_cache(maxsize=256)
 def as_plan(program: Program) -> Plan:
-    """What users get of a program: a plan with the same data."""
+    """The plan with a program's data; the same object for equal programs while it is cached."""
     return Plan(*_program_values(program))
 
 
+@lru_cache(maxsize=256)
 def as_blocked_plan(program: BlockedProgram) -> BlockedPlan:
-    """What users get of a contraction in blocks: a plan with the same data."""
+    """The plan with a blocked program's data; the same object for equal programs while it is cached."""
     return BlockedPlan(*_blocked_values(program))
 
 
-def plan_cost(plan: Program) -> PlanCost:
-    """The cost of a plan, with what the kernels of its backend take.
-
-    Of a backend that is not here, such as that of a plan which was stored elsewhere, nothing is known of its kernels.
+def plan_cost(program: Program) -> PlanCost:
+    """Multiply-adds, bytes copied and peak memory of a program, including its backend's kernels if that is installed.
 
     >>> import einsumx
     >>> cost = plan_cost(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float64"))
     >>> cost.multiply_adds, cost.copied, cost.peak_bytes
     (24, 0, 208)
     """
-    return program_cost(plan, _kernels(plan))
+    return program_cost(program, _kernels(program))
 
 
-def _kernels(plan: Program) -> Kernels | None:
-    with suppress(BackendError):
-        return get_backend(plan.backend)
+def _kernels(program: Program) -> Kernels | None:
+    with suppress(BackendError):  # a plan may come from a machine with another backend
+        return get_backend(program.backend)
     return None
 
 
 def _to_data(value: Any) -> Any:
-    """Dataclasses to dicts, ops with their class's name; tuples stay for json to write as lists."""
+    """Convert dataclasses to dicts, ops with their class name as ``"op"``, and tuples to lists."""
     match value:
         case Program() | Operand():
             return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
@@ -309,24 +289,7 @@ def _to_data(value: Any) -> Any:
             }
 
 
-_OPS: dict[str, type[Op]] = {
-    cls.__name__: cls
-    for cls in (
-        _ops.Transpose,
-        _ops.Reshape,
-        _ops.Expand,
-        _ops.First,
-        _ops.Diagonal,
-        _ops.Copy,
-        _ops.Cast,
-        _ops.Sum,
-        _ops.Multiply,
-        _ops.Matmul,
-        _ops.Native,
-        _ops.Scale,
-        _ops.Zeros,
-    )
-}
+_OPS: dict[str, type[Op]] = {cls.__name__: cls for cls in get_args(Op)}
 
 
 def _op_from_data(data: Any) -> Op:

@@ -1,4 +1,4 @@
-"""What commands and benchmarks print on a terminal: its width, and durations in words."""
+"""Formatting for terminals: their width, and durations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["terminal_width", "three_digits", "timing"]
 
 
 def timing(seconds: float) -> str:
-    """Three digits and a unit.
+    """A duration with three digits and a unit.
 
     >>> timing(2.2519), timing(0.01499), timing(3.2e-6)
     ('2.25 s', '15.0 ms', '3.20 µs')
@@ -22,7 +22,7 @@ def timing(seconds: float) -> str:
 
 
 def three_digits(number: float) -> str:
-    """At least three digits, never an exponent.
+    """A number with at least three digits, without an exponent.
 
     >>> three_digits(2.2519), three_digits(14.99), three_digits(1234.5)
     ('2.25', '15.0', '1234')
@@ -31,5 +31,5 @@ def three_digits(number: float) -> str:
 
 
 def terminal_width() -> int:
-    """The terminal's columns; where the output goes elsewhere, enough for everything."""
+    """The terminal's columns, or 120 if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 120

@@ -210,7 +210,7 @@ def test_a_plan_records_no_gradients():
 
 
 def test_stored_shapes_without_a_limit_are_refused():
-    with pytest.raises(ValueError, match="stored=True says how shapes are read"):
+    with pytest.raises(ValueError, match="stored=True changes a plan only with shapes"):
         einsumx.plan("ij->i", (3, 4), stored=True)
 
 

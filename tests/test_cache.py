@@ -120,3 +120,9 @@ def test_a_blocked_plan_is_found_once():
     assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=10**6) == first
     assert einsumx.plan("ij,jk->ik", (300, 400), (400, 300), memory_limit=2 * 10**6) != first
     assert einsumx.cache_info()["blocks"].hits == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 10**6}])
+@pytest.mark.parametrize("operands", [((300, 400), (400, 300)), (np.ones((300, 400)), np.ones((400, 300)))])
+def test_a_plan_is_the_same_object_when_it_is_asked_for_again(operands, options):
+    assert einsumx.plan("ij,jk->ik", *operands, **options) is einsumx.plan("ij,jk->ik", *operands, **options)

@@ -20,6 +20,7 @@ from einsumx.cli.calibrate import calibrate, measure_rates
 from einsumx.cli.main import main
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
+from einsumx.planner.lower import lower
 from einsumx.runtime import calibration
 from einsumx.runtime.calibration import cache_folder, calibrated, key_of, path_of, store_rates
 
@@ -175,9 +176,8 @@ def test_a_process_keeps_the_rates_that_it_first_read():
 def test_plans_follow_stored_rates(monkeypatch):
     """Where calls cost a second, none is made that can be avoided."""
     seen = []
-    lower = einsumx.runtime.prepare.lower
     monkeypatch.setattr(
-        "einsumx.runtime.prepare.lower",
+        "einsumx.planner.lower.lower",
         lambda *args, **more: seen.append(more["traits"].rates.call) or lower(*args, **more),
     )
     stored(call=1.0)
@@ -228,9 +228,9 @@ def test_a_calibration_for_something_else_is_not_read(field, value):
         ({"device": ["cpu"]}, "device: ['cpu'] is not text"),
         ({"rates": {"gemm": "fast"}}, "'fast' is no value for 'gemm'"),
         ({"rates": {"speed": 1.0}}, "1.0 is no value for 'speed'"),
-        ({"threads": 1000}, "something else than its name says"),
+        ({"threads": 1000}, "its content does not match its name"),
         ({"backend": None}, "backend: None is not text"),
-        ({"backend": "torch"}, "something else than its name says"),
+        ({"backend": "torch"}, "its content does not match its name"),
     ],
     ids=lambda value: str(value)[:40],
 )

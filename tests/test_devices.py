@@ -253,12 +253,12 @@ def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatc
         ({"devices": ["cpu:0", "nix"]}, BackendError, "jax finds no device 'nix'"),
         ({"device": "cpu:7"}, BackendError, "jax finds no device 'cpu:7'"),
         ({"devices": ["cpu", "cpu:1", "cpu:0"]}, ValueError, "has 'cpu' and 'cpu:0', which are one device of jax"),
-        ({"devices": "cpu:0"}, TypeError, r"devices= is a list of names of devices.*not 'cpu:0'"),
-        ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of names"),
-        ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of names"),
+        ({"devices": "cpu:0"}, TypeError, r"devices= is a list of device names.*not 'cpu:0'"),
+        ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of device names"),
+        ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of device names"),
         ({"devices": ["cpu:0", "cpu:1"], "device": "cpu:0"}, ValueError, "leave device= away"),
         ({"devices": ["cuda:0", "cuda:1"], "backend": "numpy"}, BackendError, "numpy finds no device 'cuda:0'"),
-        ({"devices": ["cpu:0", "cpu:1"], "memory_limit": None}, ValueError, "for a contraction under memory_limit="),
+        ({"devices": ["cpu:0", "cpu:1"], "memory_limit": None}, ValueError, "needs a memory_limit="),
     ],
 )
 def test_devices_that_make_no_sense_are_errors_that_say_why(

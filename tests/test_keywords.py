@@ -131,7 +131,7 @@ def test_a_value_that_is_equal_to_another_gets_no_result_of_its():
      ("executor", ThreadPoolExecutor(1))],
 )  # fmt: skip
 def test_what_is_for_limits_is_refused_without_one(name, value):
-    with pytest.raises(ValueError, match=f"{name}=.* is for a contraction under memory_limit="):
+    with pytest.raises(ValueError, match=f"{name}=.* needs a memory_limit="):
         einsum(EQUATION, a, b, **{name: value})
 
 
@@ -340,7 +340,7 @@ def test_a_request_is_refused_where_a_keyword_is_wrong(name, value, error):
     [("device", "cpu"), ("devices", ["cpu"]), ("executor", ThreadPoolExecutor(1)), ("progress", True), ("resume", "x")],
 )
 def test_what_goes_with_a_limit_is_refused_without_one(name, value):
-    with pytest.raises(ValueError, match=f"^{name}=.* is for a contraction under memory_limit="):
+    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
         einsum(EQUATION, a, b, **{name: value})
-    with pytest.raises(ValueError, match=f"^{name}=.* is for a contraction under memory_limit="):
+    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
         einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})

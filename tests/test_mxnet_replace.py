@@ -49,7 +49,7 @@ def undone():
     yield
     was_native = is_native()
     names = names_of(get_backend("mxnet"))
-    for where, count in list(names._held.items()):
+    for where, count in list(names._counts.items()):
         for _ in range(count):
             names.release(where)
     assert was_native

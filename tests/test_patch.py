@@ -47,7 +47,7 @@ def undone():
     was_native = is_native()
     for name in INSTALLED:
         names = patching.names_of(get_backend(name))
-        for where, count in list(names._held.items()):
+        for where, count in list(names._counts.items()):
             for _ in range(count):
                 names.release(where)
     assert was_native
@@ -351,7 +351,7 @@ def test_a_plain_call_holds_in_other_threads_at_once(way, calls):
         assert is_einsumx("numpy", calls)
     finally:
         names = patching.names_of(get_backend("numpy"))
-        while 0 in names._held:
+        while 0 in names._counts:
             names.release(0)
 
 

@@ -219,7 +219,7 @@ def checked():
         assert np.einsum is not native
     assert np.einsum is native
     outer.undo()
-    assert patching.names_of(einsumx.adapters.registry.get_backend("numpy"))._held == {}
+    assert patching.names_of(einsumx.adapters.registry.get_backend("numpy"))._counts == {}
 held = threading.Event()
 outer = einsumx.patch("numpy")
 outer.undo()

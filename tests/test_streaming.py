@@ -136,7 +136,7 @@ def test_progress_true_without_tqdm_says_how_to_get_it(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("keywords", [{"progress": True}, {"resume": "journal"}, {"device": "cpu"}])
 def test_keywords_that_need_a_limit_are_errors_without_one(keywords: Any) -> None:
-    with pytest.raises(ValueError, match="under memory_limit="):
+    with pytest.raises(ValueError, match="needs a memory_limit="):
         einsumx.einsum(EQUATION, *operands(), **keywords)
 
 

@@ -174,7 +174,7 @@ class PerThread:
 
 def test_libraries_that_count_by_thread_have_one_in_every_thread_of_a_call(monkeypatch):
     library = PerThread()
-    blas = threads._Blas([library], 8)
+    blas = threads.Blas([library], 8)
     monkeypatch.setattr(threads, "_blas", lambda: blas)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
     threads.set_num_threads(3)

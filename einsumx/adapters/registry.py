@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from einsumx.adapters.base import Adapter
 from einsumx.errors import BackendError, shown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from einsumx.adapters.base import Adapter
 
 __all__ = ["Stored", "backend_of", "backends", "get_backend", "is_known", "is_stored", "owner", "register", "serving"]
 
@@ -42,6 +45,8 @@ def register(adapter: Adapter) -> None:
     Raises:
         BackendError: ``adapter`` is not an instance of :class:`~einsumx.adapters.base.Adapter`.
     """
+    from einsumx.adapters.base import Adapter
+
     if not isinstance(adapter, Adapter):
         raise BackendError(f"a backend is an instance of einsumx.Adapter, not {shown(adapter)}")
     _registered.pop(adapter.name, None)
@@ -277,11 +282,15 @@ def _of_package(package: str) -> Adapter | None:
 
 @lru_cache(maxsize=1)
 def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group="einsumx.backends")}
 
 
 def _load(entry: EntryPoint) -> Adapter:
     """What an entry point names, checked to be what the entry point promises."""
+    from einsumx.adapters.base import Adapter
+
     try:
         adapter = entry.load()
     except (ImportError, AttributeError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from einsumx.blocked.cost import Blocking, ResultFootprint
@@ -14,7 +13,7 @@ from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
-from einsumx.runtime.caches import register_cache
+from einsumx.runtime.caches import cached
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
@@ -79,7 +78,7 @@ def _of_result(smallest: int, fresh: int) -> str:
     return f", of which {quantity(fresh, 'B')} hold the result, and do not count with out="
 
 
-@lru_cache(maxsize=256)
+@cached("blocks")
 def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
     limit, in_place, landing, together, pieces = (
         asked.limit, asked.in_place, asked.landing, asked.together, asked.pieces
@@ -107,7 +106,7 @@ def _blocked_program(asked: BlockedContraction) -> BlockedProgram:
     return BlockedProgram(sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, found)
 
 
-@lru_cache(maxsize=256)
+@cached("limits")
 def least_limit(asked: BlockedContraction) -> int:
     """The smallest limit for which :func:`blocked_program` finds something; any that is enough, where ``limit`` is.
 
@@ -143,7 +142,3 @@ def _model(asked: BlockedContraction) -> StageCostModel:
     rates = asked.read_rates or (traits.rates.copy,) * len(operands)
     computed = dict(traits.widen).get(dtype, dtype)
     return StageCostModel(sized, operands, asked.in_place, rates, adapter, traits, device, computed)
-
-
-register_cache("blocks", _blocked_program)
-register_cache("limits", least_limit)

@@ -155,7 +155,7 @@ def profile(
         raise BackendError(f"{backend} cannot be profiled here: {absent.reason}{how}")
     adapter, arrays = arrays_of(list(_operands(adapter, problem, device)), None)
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
-    plan = prepared.plan
+    plan = prepared.program
     traits = calibrated(adapter, plan.device)
     timer = _OpTimer(adapter, seconds, clock)
     announce(sized.text)

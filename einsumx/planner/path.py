@@ -7,13 +7,14 @@ from functools import lru_cache
 from importlib import import_module
 from math import prod
 from operator import index
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
-from einsumx.ir.bind import SizedEquation
-from einsumx.ir.parse import symbol
-from einsumx.ir.program import Path
 from einsumx.scalars import as_python
+
+if TYPE_CHECKING:
+    from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.program import Path
 
 __all__ = ["Optimize", "as_optimize", "find_path", "step_outputs"]
 
@@ -130,6 +131,8 @@ def _optimized(
         return [(0, 1), *((0, last) for last in range(count - 2, 0, -1))]
     sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
     if _is_cotengra(optimizer):  # expects labels that are text, and takes no memory limit
+        from einsumx.ir.parse import symbol
+
         letters = [frozenset(map(symbol, term)) for term in inputs]
         named = {symbol(label): size for label, size in sizes.items()}
         steps = optimizer(letters, frozenset(map(symbol, equation.output)), named)

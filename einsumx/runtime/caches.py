@@ -1,29 +1,38 @@
-"""The caches of plans and of what leads to them: each registers itself here; all of them are counted and cleared here.
+"""The caches of plans and of the steps towards them, which are counted and cleared together.
 
-Caches that plans do not come from, such as that of calibrations, are not among them.
+Other caches, such as that of calibrations, are not among them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-__all__ = ["Cache", "CacheInfo", "cache_clear", "cache_info", "register_cache"]
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
+
+__all__ = ["CacheInfo", "cache_clear", "cache_info", "cached"]
+
+Value = TypeVar("Value")
+
+_BOUNDS = {
+    "calls": 4096,
+    "options": 4096,
+    "plans": 1024,
+    "sizes": 1024,
+    "equations": 1024,
+    "stored": 256,
+    "blocks": 256,
+    "limits": 256,
+}
+"""The most entries of each cache. One whose module is not imported yet is empty."""
+
+_caches: dict[str, _lru_cache_wrapper[Any]] = {}
 
 
-class Cache(Protocol):
-    """What ``functools.lru_cache`` makes."""
-
-    def cache_info(self) -> Any:
-        """Its hits, misses, bound and size."""
-
-    def cache_clear(self) -> None:
-        """Forget everything in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
-    """How one cache fares: calls answered from it, calls that were not, its bound and its size."""
+class CacheInfo(NamedTuple):
+    """Statistics of one cache, as ``functools.lru_cache`` counts them."""
 
     hits: int
     misses: int
@@ -31,31 +40,36 @@ class CacheInfo:
     currsize: int
 
 
-_caches: dict[str, Cache] = {}
+def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
+    """A decorator that keeps a function's results in the cache of that name."""
 
+    def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
+        wrapper = lru_cache(_BOUNDS[name])(function)
+        _caches[name] = wrapper
+        return wrapper
 
-def register_cache(name: str, cache: Cache) -> None:
-    """Make a cache known by a name to :func:`cache_info`, and have :func:`cache_clear` clear it."""
-    _caches[name] = cache
+    return decorate
 
 
 def cache_info() -> dict[str, CacheInfo]:
-    """How einsumx's caches fare, from the one that a repeated call hits to the one that new shapes hit.
+    """Hits, misses, bound and size of each cache.
 
-    ``calls`` has the calls of an equation as text and arrays alone, ``options`` those with keywords, sublists or lists.
+    A call of an equation as text with plain arrays is looked up in ``calls``; one with keywords, sublists or lists in
+    ``options``. On a miss there, ``plans`` is searched by the operands' layouts, and ``sizes`` and ``equations`` when a
+    new plan is made. ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
     ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored']
     """
-    found = {}
+    statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name, cache in _caches.items():
-        info = cache.cache_info()
-        found[name] = CacheInfo(info.hits, info.misses, info.maxsize or 0, info.currsize)
-    return found
+        hits, misses, _, size = cache.cache_info()
+        statistics[name] = CacheInfo(hits, misses, _BOUNDS[name], size)
+    return statistics
 
 
 def cache_clear() -> None:
-    """Forget every plan and equation; the next call of each kind plans anew."""
+    """Forget every plan and equation."""
     for cache in _caches.values():
         cache.cache_clear()

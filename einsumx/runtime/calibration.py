@@ -1,12 +1,11 @@
-"""Rates that were measured on this machine, and stored: the files, and the traits that planning reads for them.
+"""Rates measured on this machine: the files that store them, and the traits that planning uses.
 
-``einsumx calibrate`` measures (:mod:`einsumx.cli.calibrate`); this module keeps the files and reads them. A file holds
-for one backend, kind of device, version of the framework and number of threads, which are its name.
+``einsumx calibrate`` (:mod:`einsumx.cli.calibrate`) measures them. A file applies to one backend, kind of device,
+framework version and number of threads; its name says which.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -14,15 +13,12 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Key, Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import shown
-from einsumx.ir.strict import Fields, parse
-from einsumx.runtime.files import read_text, write_text
 from einsumx.runtime.threads import get_num_threads
 
 __all__ = [
@@ -39,6 +35,9 @@ __all__ = [
 _SUFFIX = "_threads.json"
 _UNNAMED = "default"
 
+_MOST_BYTES = 1 << 16
+"""The largest file that is read; one of einsumx's own is a hundred times smaller."""
+
 
 def _word(text: str) -> str:
     """A part of a file's name."""
@@ -46,30 +45,32 @@ def _word(text: str) -> str:
 
 
 def path_of(key: Key) -> Path:
-    """The file for a key, whether or not it is there."""
+    """The file for a key; it need not exist."""
     words = map(_word, (key.backend, key.framework, key.device))
     return cache_folder() / f"{'-'.join(words)}-{key.threads}{_SUFFIX}"
 
 
 def key_of(adapter: Adapter, device: str) -> Key:
-    """What a calibration must be for, to hold for ``adapter`` on ``device`` in this process."""
+    """The key of calibrations that apply to ``adapter`` on ``device`` in this process."""
+    from importlib.metadata import PackageNotFoundError, version
+
     package = adapter.module.partition(".")[0]
     try:
         framework = version(package) if package else ""
-    except (PackageNotFoundError, ValueError):  # its distribution has another name, or it is not installed
+    except (PackageNotFoundError, ValueError):  # the distribution has another name, or is not installed
         framework = str(getattr(sys.modules.get(package), "__version__", ""))
     return Key(adapter.name, device.partition(":")[0] or _UNNAMED, framework or "unknown", get_num_threads())
 
 
 def cache_folder() -> Path:
-    """Where calibrations are stored: ``EINSUMX_CACHE``, or a folder where the platform has caches.
+    """The folder of calibrations: ``EINSUMX_CACHE``, or one in the platform's cache folder.
 
     Raises:
-        RuntimeError: the user has no home, and so the platform no such folder.
+        RuntimeError: the platform has no cache folder, because the user has no home.
     """
-    own = os.environ.get("EINSUMX_CACHE")
-    if own:
-        return Path(own)
+    configured = os.environ.get("EINSUMX_CACHE")
+    if configured:
+        return Path(configured)
     from platformdirs import user_cache_path
 
     folder = user_cache_path("einsumx", appauthor=False, opinion=False)
@@ -79,19 +80,18 @@ def cache_folder() -> Path:
 
 
 def declared_rates(adapter: Adapter, device: str) -> Rates:
-    """What an adapter declares for a key's kind of device."""
+    """The rates that an adapter declares for a key's kind of device."""
     return adapter.traits("" if device == _UNNAMED else device).rates
 
 
 @lru_cache(maxsize=256)
 def calibrated(adapter: Adapter, device: str) -> Traits:
-    """The traits that the planner reads: the adapter's, with the rates that were measured here where some are stored.
+    """The traits that the planner uses: the adapter's, with the stored rates of this machine if there are any.
 
-    Files are looked for once in a process, so that its plans do not change on the way. One that cannot be used is
-    ignored with a warning.
+    Files are read once per process, so that its plans do not change. An unusable file is ignored with a warning.
     """
     declared = adapter.traits(device)
-    # An array whose device is not named is where the framework puts arrays by default, the CPU for most.
+    # An array without a device name is on the framework's default device, for most the CPU.
     for kind in (device,) if device else ("", "cpu"):
         path = None
         try:
@@ -99,13 +99,12 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
                 return declared
             key = key_of(adapter, kind)
             path = path_of(key)
-            found, rates = read_rates(path)
-            if found != key:
-                raise ValueError("it was measured for something else than its name says")
-            # What a framework's own einsum must not be used for, no speed changes.
-            unused = {name: 0.0 for name in ("native", "sweep") if not getattr(declared.rates, name)}
-            own = {**rates, **unused}
-            return replace(declared, rates=replace(declared.rates, **own))
+            stored_key, rates = read_rates(path)
+            if stored_key != key:
+                raise ValueError("its content does not match its name")
+            # A rate of 0 forbids the framework's own einsum, however fast it is.
+            forbidden = {name: 0.0 for name in ("native", "sweep") if not getattr(declared.rates, name)}
+            return replace(declared, rates=replace(declared.rates, **{**rates, **forbidden}))
         except FileNotFoundError:
             continue
         except (OSError, RuntimeError, ValueError) as error:
@@ -120,12 +119,17 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
 
 
 def read_rates(path: Path) -> tuple[Key, dict[str, float]]:
-    """What a file holds for, and the rates in it by name.
+    """The key and the rates, by name, in a file.
 
     Raises:
-        OSError: it is not there, or cannot be read.
-        ValueError: it is none that this version of einsumx stored.
+        OSError: it does not exist, or cannot be read.
+        ValueError: this version of einsumx did not write it.
     """
+    from importlib.metadata import version
+
+    from einsumx.ir.strict import Fields, parse
+    from einsumx.runtime.files import read_text
+
     data = parse(read_text(path, _MOST_BYTES))
     if not isinstance(data, dict) or not isinstance(data.get("rates"), dict):
         raise ValueError("it has no rates in it")
@@ -133,23 +137,29 @@ def read_rates(path: Path) -> tuple[Key, dict[str, float]]:
         other = shown(data.get("einsumx")).strip("'")
         raise ValueError(f"einsumx {other} measured it, and this is {version('einsumx')}")
     rates: dict[str, float] = data["rates"]
+    names = {field.name for field in fields(Rates)}
     for name, value in rates.items():
-        if name not in _NAMES or not is_rate(value):
+        if name not in names or not is_rate(value):
             raise ValueError(f"{shown(value)} is no value for {shown(name)}")
     for field in fields(Key):
         if field.name not in data:
             raise ValueError(f"it does not say for which {field.name} it is")
     key = Key(**{field.name: data[field.name] for field in fields(Key)})
-    _KEYS.check(key)
+    Fields({}).check(key)
     return key, rates
 
 
 def store_rates(key: Key, rates: Mapping[str, float]) -> Path:
-    """Store rates, in one step, so that no other process reads half a file; returns where.
+    """Store rates, and return the file. It is written atomically, so that other processes never read half of it.
 
     Raises:
         OSError: the cache folder cannot be written.
     """
+    import json
+    from importlib.metadata import version
+
+    from einsumx.runtime.files import write_text
+
     path = path_of(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"einsumx": version("einsumx"), **asdict(key), "rates": dict(rates)}
@@ -158,19 +168,11 @@ def store_rates(key: Key, rates: Mapping[str, float]) -> Path:
 
 
 def stored_files(backends: Collection[str] = (), device: str = "") -> list[Path]:
-    """The files in the cache folder, all or those of some backends or of one kind of device, in order."""
-    asked = {_word(name) for name in backends}
-    found = []
+    """The files in the cache folder, sorted; all, or only those of some backends or of one kind of device."""
+    selected = {_word(name) for name in backends}
+    files = []
     for path in sorted(cache_folder().glob(f"*{_SUFFIX}")):
         words = path.name.split("-")
-        if len(words) == 4 and words[0] in (asked or words) and words[2] in ([_word(device)] if device else words):
-            found.append(path)
-    return found
-
-
-_NAMES = frozenset(field.name for field in fields(Rates))
-
-_MOST_BYTES = 1 << 16
-"""Of a file of rates: a hundred times what one has."""
-
-_KEYS = Fields({})
+        if len(words) == 4 and words[0] in (selected or words) and words[2] in ([_word(device)] if device else words):
+            files.append(path)
+    return files

@@ -1,8 +1,7 @@
-"""Whether a call is the context manager of a ``with`` statement, which the code of its caller shows.
+"""Detect from the caller's bytecode whether a call is the context manager of a ``with`` statement.
 
-A call cannot ask what is done with the value that it returns. The compiler, however, writes the same instructions at
-the beginning of every ``with`` block, and they follow the call immediately. Which ones they are differs between
-versions of Python, and so they are read from a block in this file rather than listed.
+A function cannot know what becomes of its return value. But the compiler starts every ``with`` block with the same
+instructions, right after the call. They differ between versions of Python, so they are read from a block in this file.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from types import FrameType
 __all__ = ["opens_block"]
 
 _ENOUGH = 8
-"""Instructions after a call that are compared, at most."""
+"""The most instructions to compare."""
 
 _CACHE = 0
-"""What stands in the place of an instruction where Python keeps what it learned about the one before."""
+"""The operation code of inline cache entries, which follow many instructions."""
 
 
 def opens_block(frame: FrameType | None) -> bool:
-    """Whether the value of a function is entered at once, as in ``with call():``.
+    """Whether a function's return value is entered at once, as in ``with call():``.
 
     Args:
-        frame: of the function; None where the interpreter has no frames.
+        frame: the function's; None if the interpreter has no frames.
 
     Returns:
-        False also where the interpreter has no bytecode to tell it by.
+        False also if the interpreter's bytecode does not tell.
 
     >>> def call():
     ...     print(opens_block(currentframe()))
@@ -47,11 +46,11 @@ def opens_block(frame: FrameType | None) -> bool:
 
 @lru_cache(maxsize=1)
 def _opening() -> list[int]:
-    """The instructions with which blocks begin; none where other code has the same after a call."""
-    found: list[list[int]] = []
+    """The instructions at the start of a ``with`` block; none if other code has the same after a call."""
+    samples: list[list[int]] = []
 
     def call() -> nullcontext[None]:
-        found.append(_following(currentframe()))
+        samples.append(_following(currentframe()))
         return nullcontext()
 
     with call():
@@ -60,24 +59,24 @@ def _opening() -> list[int]:
         pass
     call()
     _ = __ = call()
-    first, second, *others = found
+    first, second, *others = samples
     opening = [code for code, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second))]
     return [] if opening in [other[: len(opening)] for other in others] else opening
 
 
 def _following(frame: FrameType | None) -> list[int]:
-    """The operation codes after the call of a function, also past the jump of ``call() if this else that``."""
+    """The operation codes after a function's call; a jump, as in ``call() if condition else other``, is followed."""
     caller = frame.f_back if frame is not None else None
     if caller is None:
         return []
     codes = caller.f_code.co_code
-    found: list[int] = []
+    following: list[int] = []
     at = caller.f_lasti + 2
-    while at < len(codes) and len(found) < _ENOUGH:
+    while at < len(codes) and len(following) < _ENOUGH:
         code, argument = codes[at : at + 2]
         at += 2
         if code == opmap["JUMP_FORWARD"]:
             at += 2 * argument
         elif code not in (_CACHE, EXTENDED_ARG):
-            found.append(code)
-    return found
+            following.append(code)
+    return following

@@ -1,4 +1,4 @@
-"""Plans that may come from anywhere, checked before a framework runs them, beside what their backend declares."""
+"""Checks of programs that may come from anywhere, against their backend's traits, before a framework runs them."""
 
 from __future__ import annotations
 
@@ -33,47 +33,44 @@ from einsumx.ir.verify import replay
 __all__ = ["check_fits", "check_plan", "computed_in"]
 
 
-def check_plan(plan: Program) -> None:
-    """Check a plan that may come from anywhere: its fields, and that it computes its equation.
-
-    The planner's own plans are not checked when they are made; they are when they are called or stored and read.
+def check_plan(program: Program) -> None:
+    """Check a program's fields, and that it computes its equation.
 
     Raises:
-        EinsumxError: a field has a value that it must not have, or the ops do not compute the equation.
+        EinsumxError: a field has an invalid value, or the ops do not compute the equation.
     """
-    check_fields(plan)
-    check_meaning(plan, computed_in(plan))
+    check_fields(program)
+    check_meaning(program, computed_in(program))
 
 
-def computed_in(plan: Program) -> set[str]:
-    """The dtypes in which the backend of a plan computes what has the dtype of its result, by its traits.
-
-    There are none where the backend is not here.
-    """
+def computed_in(program: Program) -> set[str]:
+    """The wider dtypes in which a program's backend computes its result's dtype; empty for an unknown backend."""
     with suppress(BackendError):
-        traits = get_backend(plan.backend).traits(plan.device)
-        return {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == plan.dtype}
+        traits = get_backend(program.backend).traits(program.device)
+        return {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == program.dtype}
     return set()
 
 
-def check_fits(plan: Program, traits: Traits) -> None:
-    """Check that the backend of a plan that may come from anywhere has what its ops ask for.
+def check_fits(program: Program, traits: Traits) -> None:
+    """Check that a backend with these traits can run a program's ops.
 
-    An adapter does not look at what its traits rule out, such as the flags of a product.
+    Adapters rely on it: they ignore, for example, flags of a product that their traits exclude.
 
     Raises:
-        EinsumxError: it has not.
+        EinsumxError: it cannot run one.
     """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    lies = layouts(plan, shapes, slot_dtypes(plan))
-    for op in plan.ops:
-        if not _fits(op, [lies[slot] for slot in op.sources], traits):
-            raise EinsumxError(f"{plan.backend} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    slots = layouts(program, shapes, slot_dtypes(program))
+    for op in program.ops:
+        if not _fits(op, [slots[slot] for slot in op.sources], traits):
+            raise EinsumxError(
+                f"{program.backend} cannot run {excerpt(str(op))}, an op of this plan; make the plan again"
+            )
 
 
-def _fits(op: Op, read: Sequence[Operand], traits: Traits) -> bool:
-    """Whether a backend with these traits runs an op, and takes for a view what the plan takes for one."""
-    shapes, dtype, strides = [each.shape for each in read], read[0].dtype, read[0].strides
+def _fits(op: Op, sources: Sequence[Operand], traits: Traits) -> bool:
+    """Whether a backend can run an op on such sources, and returns a view exactly where the op says so."""
+    shapes, dtype, strides = [source.shape for source in sources], sources[0].dtype, sources[0].strides
     match op:
         case Expand() | First():
             return traits.strided

@@ -1,4 +1,4 @@
-"""``execute``: a plan and an adapter become one Python function of the operands, a line an op."""
+"""``executable``: compile a program into one Python function of its operands, one line per op."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ from einsumx.ir.verify import replay
 __all__ = ["executable"]
 
 
-def executable(plan: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
-    """A function that runs ``plan`` on operands which fit it; it checks nothing.
+def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+    """A function that runs ``program``; it does not check its operands.
 
     Args:
-        plan: lowered for the adapter's framework.
+        program: lowered for the adapter's framework.
         adapter: executes the ops.
-        constants: operands that are known already, by position. What depends on them alone is computed here,
-            once, and the function takes the other operands only.
+        constants: operands that are known already, by position. Ops that depend only on them run now, and the function
+            takes the other operands.
+
+    Raises:
+        EinsumxError: the adapter cannot run an op.
     """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    dtypes = slot_dtypes(plan)
-    kernels: dict[int, Callable[..., Array]] = {
-        op.out: _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in plan.ops
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    dtypes = slot_dtypes(program)
+    kernels = {
+        op.out: _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in program.ops
     }
-    known: dict[int, Array] = {}
-    late: Sequence[Op] = plan.ops
+    values: dict[int, Array] = {}
+    late: Sequence[Op] = program.ops
     if constants:
-        late, known = _fold(plan, adapter, constants, kernels)
-    given = [slot for slot in range(len(plan.operands)) if slot not in (constants or {})]
-    # A single op reads the operands alone and in their order, and its result is the plan's.
-    if len(late) == 1 and list(late[0].sources) == given and plan.shape:
+        late, values = _fold(program, adapter, constants, kernels)
+    arguments = [slot for slot in range(len(program.operands)) if slot not in (constants or {})]
+    # If one op takes all arguments in order, its kernel is the function.
+    if len(late) == 1 and list(late[0].sources) == arguments and program.shape:
         run = kernels[late[0].out]
     else:
-        finish = None if plan.shape else adapter.element
-        run = _function(given, late, [plan.result], last_uses(plan), kernels, known, finish)
-    return adapter.prepare(run, plan)
+        names = {_named("k", op.out): kernels[op.out] for op in late}
+        names.update((_named("x", slot), value) for slot, value in values.items())
+        finish = None if program.shape else adapter.element
+        run = _function(arguments, _lines(late, last_uses(program)), [program.result], names, finish)
+    return adapter.prepare(run, program)
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-    """What executes ``op``.
-
-    Raises:
-        EinsumxError: the adapter lacks it.
-    """
-    found: Callable[..., Array] | None = None
+    kernel: Callable[..., Array] | None = None
     with suppress(NotImplementedError):
-        found = adapter.kernel(op, shapes, dtype)
-    if found is None:
+        kernel = adapter.kernel(op, shapes, dtype)
+    if kernel is None:
         raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
-    return found
+    return kernel
 
 
 def _fold(
-    plan: Program, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
+    program: Program, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
 ) -> tuple[list[Op], dict[int, Array]]:
-    """The ops that are left, and by slot what they read of that which depends on constants alone."""
+    """Run the ops that depend only on constants; returns the other ops, and the values that these read by slot."""
     ready = set(constants)
     early: list[Op] = []
     late: list[Op] = []
-    for op in plan.ops:
+    for op in program.ops:
         if ready.issuperset(op.sources):
             ready.add(op.out)
             early.append(op)
@@ -78,40 +78,41 @@ def _fold(
             late.append(op)
     kept = sorted(ready & {slot for op in late for slot in op.sources})
     slots = sorted(constants)
-    fold = adapter.prepare(_function(slots, early, kept, {}, kernels, {}), plan)
+    names = {_named("k", op.out): kernels[op.out] for op in early}
+    fold = adapter.prepare(_function(slots, _lines(early, {}), kept, names), program)
     values = fold(*(constants[slot] for slot in slots))
     return late, dict(zip(kept, values if len(kept) > 1 else [values]))
 
 
-def _function(
-    given: Iterable[int],
-    ops: Sequence[Op],
-    results: Sequence[int],
-    dead: Mapping[int, Sequence[int]],
-    kernels: Mapping[int, Callable[..., Array]],
-    known: Mapping[int, Array],
-    finish: Callable[[Array], Array] | None = None,
-) -> Run:
-    """Straight-line code of ``ops``: a call each, and each slot that an op made let go after its last use.
-
-    What it returns goes through ``finish``, where one is given.
-    """
+def _lines(ops: Iterable[Op], last_uses: Mapping[int, Sequence[int]]) -> list[str]:
+    """One line of code per op, and one that frees the slots that the op uses last; operands are the caller's."""
     lines = []
-    made = {op.out for op in ops}
+    written = set()
     for op in ops:
         arguments = ", ".join(_named("x", slot) for slot in op.sources)
-        lines.append(f" {_named('x', op.out)} = {_named('k', op.out)}({arguments})")
-        spent = [_named("x", slot) for slot in dead.get(op.out, ()) if slot in made]
+        lines.append(f"{_named('x', op.out)} = {_named('k', op.out)}({arguments})")
+        written.add(op.out)
+        spent = [_named("x", slot) for slot in last_uses.get(op.out, ()) if slot in written]
         if spent:
-            lines.append(f" {' = '.join(spent)} = None")
+            lines.append(f"{' = '.join(spent)} = None")
+    return lines
+
+
+def _function(
+    arguments: Iterable[int],
+    lines: Iterable[str],
+    results: Iterable[int],
+    names: Mapping[str, Any],
+    finish: Callable[[Array], Array] | None = None,
+) -> Run:
+    """A function of some slots that executes lines of code and returns other slots, through ``finish`` if it is set."""
     values = ", ".join(_named("x", slot) for slot in results)
-    lines.append(f" return finish({values})" if finish else f" return {values}")
-    code = _compiled(f"def run({', '.join(_named('x', slot) for slot in given)}):\n" + "\n".join(lines))
-    names: dict[str, Any] = {"finish": finish}
-    names.update((_named("k", op.out), kernels[op.out]) for op in ops)
-    names.update((_named("x", slot), value) for slot, value in known.items())
-    exec(code, names)  # its text has only the numbers of slots in it
-    run: Run = names["run"]
+    body = [*lines, f"return finish({values})" if finish else f"return {values}"]
+    header = f"def run({', '.join(_named('x', slot) for slot in arguments)}):"
+    code = _compiled("\n ".join([header, *body]))
+    namespace = {"finish": finish, **names}
+    exec(code, namespace)  # the text contains nothing but numbers of slots
+    run: Run = namespace["run"]
     return run
 
 
@@ -119,7 +120,7 @@ _numbers = count()
 
 
 def _named(letter: str, slot: int) -> str:
-    """A variable of the code; nothing but a number gets into its name."""
+    """The variable of a slot. Its name is checked to contain only a number, because it becomes code."""
     if type(slot) is not int:
         raise EinsumxError(f"a slot of a plan must be an int, not {shown(slot)}")
     return f"{letter}{slot}"
@@ -127,9 +128,9 @@ def _named(letter: str, slot: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str) -> CodeType:
-    """The code of a text that defines one function; plans that differ only in shapes and kernels share it.
+    """The code of a text that defines one function; programs that differ only in shapes and kernels share it.
 
-    As long as there is such a function, tracebacks, profilers and debuggers find its lines in ``linecache``.
+    Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
     """
     name = f"<einsumx plan {next(_numbers)}>"
     code = compile(source, name, "exec")

@@ -1,4 +1,4 @@
-"""Files that are written in one step, read if they are regular and of a bounded size, locked, or let go in a fork."""
+"""Files: atomic writes, bounded reads of regular files, locks, and descriptors that a forked child closes."""
 
 from __future__ import annotations
 
@@ -13,57 +13,48 @@ __all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_tex
 
 
 def descriptor_of(path: str | Path, flags: int) -> int:
-    """The descriptor of a regular file; no pipe or device is opened, which could be waited for without end.
+    """Open a regular file; a pipe or device could block forever.
 
     Args:
-        path: of the file.
-        flags: of ``os.open``; the descriptor is not inherited in any case, and its bytes are not translated.
+        path: the file's.
+        flags: for ``os.open``. Binary mode and close-on-exec are added.
 
     Raises:
         OSError: it cannot be opened.
-        ValueError: it is no regular file.
+        ValueError: it is not a regular file.
     """
     if not Path(path).exists() or Path(path).is_file():
         for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"):
             flags |= getattr(os, name, 0)
         descriptor = os.open(path, flags, 0o666)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # else it was replaced meanwhile
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # false if it was replaced meanwhile
             return descriptor
         os.close(descriptor)
     raise ValueError(f"{path} is not a regular file")
 
 
 def open_regular(path: str | Path, *, writable: bool = False) -> BinaryIO:
-    """A regular file, open to be read.
-
-    Args:
-        path: of the file.
-        writable: whether it is to be written to as well.
-
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: it is no regular file.
-    """
+    """Open a regular file for reading, and for writing too if ``writable``; :func:`descriptor_of` raises."""
     descriptor = descriptor_of(path, os.O_RDWR if writable else os.O_RDONLY)
     return os.fdopen(descriptor, "r+b" if writable else "rb")
 
 
 def read_text(path: Path, most: int) -> str:
-    """The text of a regular file of at most so many bytes.
+    """The text of a regular file of at most ``most`` bytes.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no regular file, is larger, or is not UTF-8.
+        ValueError: it is not a regular file, is larger, or is not UTF-8.
     """
     with open_regular(path) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise ValueError(f"{path} has more than {most} bytes")
-    return found.decode("utf-8")
+    return content.decode("utf-8")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads half of it.
+    """Write a file atomically, so that nobody reads half of it.
 
     Raises:
         OSError: it cannot be written.
@@ -77,9 +68,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def locked(descriptor: int) -> bool:
-    """Lock an open file until it is closed; False if somebody else has locked it.
+    """Lock an open file until it is closed; False if someone else holds the lock.
 
-    Where the system, or the file system, has no locks, every file counts as locked.
+    If the system or the file system does not support locks, this returns True.
     """
     try:
         fcntl = import_module("fcntl")
@@ -95,19 +86,19 @@ def locked(descriptor: int) -> bool:
 
 
 _own: set[int] = set()
-"""Open descriptors that stand for this process alone."""
+"""Open descriptors that belong to this process and not to forked children."""
 
 
 def keep(descriptor: int) -> int:
-    """Have a descriptor closed in the child of a fork, as what it stands for ends with this process."""
+    """Mark a descriptor to be closed in forked children, so that its lock ends with this process."""
     _own.add(descriptor)
     return descriptor
 
 
 def close(descriptor: int) -> None:
-    """Close what is kept; the child of a fork has no such thing, and may have another file of that number.
+    """Close a kept descriptor. In a forked child nothing is kept, and the number may be another file's.
 
-    Its lock ends here, also where the child of a fork that has just begun did not get to close it yet.
+    The lock is released explicitly, in case a child that was just forked has not closed its copy yet.
     """
     if descriptor in _own:
         _own.discard(descriptor)

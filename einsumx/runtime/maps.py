@@ -1,4 +1,4 @@
-"""Memory maps: which file a NumPy array is mapped from, and from which byte of it to which."""
+"""Memory maps: the file that a NumPy array is mapped from, and the range of bytes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ __all__ = ["bytes_of_file", "inode_of", "is_array", "mapped_at", "mapping", "own
 
 
 def mapping(array: Any) -> Any:
-    """The memory map that a NumPy array is a view of, as NumPy made it; None where it is of none."""
+    """The ``numpy.memmap`` that a NumPy array is a view of, or None."""
     memmap = get_backend("numpy").xp.memmap
-    found = array
-    while found is not None and not (isinstance(found, memmap) and isinstance(found.base, mmap.mmap)):
-        found = getattr(found, "base", None)
-    return found
+    while array is not None and not (isinstance(array, memmap) and isinstance(array.base, mmap.mmap)):
+        array = getattr(array, "base", None)
+    return array
 
 
 def bytes_of_file(mapped: Any, array: Any) -> tuple[int, int]:
-    """From which byte to which byte of its file a part of a map reaches."""
+    """The first byte and the end of a view of a map, in the map's file."""
     origin = mapped.__array_interface__["data"][0] - mapped.offset
     first, stop = addresses(array)
     return first - origin, stop - origin
 
 
 def addresses(array: Any) -> tuple[int, int]:
-    """From which byte to which byte of memory a NumPy array reaches."""
+    """The first byte and the end of a NumPy array in memory."""
     first = last = array.__array_interface__["data"][0]
     for stride, size in zip(array.strides, array.shape):
         first += min(stride * (size - 1), 0)
@@ -37,9 +36,9 @@ def addresses(array: Any) -> tuple[int, int]:
 
 
 def mapped_at(address: int) -> tuple[str, int, int] | None:
-    """The device and the number of the file that is mapped at an address, and the byte of it that is there.
+    """The device, inode and byte of the file that is mapped at an address; None if the system does not say.
 
-    The number is 0 where memory is of the process alone, and None comes back where the system does not tell.
+    The inode is 0 for memory without a file.
     """
     try:
         with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
@@ -54,30 +53,30 @@ def mapped_at(address: int) -> tuple[str, int, int] | None:
 
 
 def share_file(first: Any, second: Any) -> bool:
-    """Whether two NumPy arrays are mapped from the same bytes of a file, or of shared memory."""
-    ours = region(first)
-    theirs = region(second) if ours is not None else None
-    if ours is None or theirs is None:
+    """Whether two NumPy arrays are mapped from overlapping bytes of a file, or of shared memory."""
+    first_region = region(first)
+    second_region = region(second) if first_region is not None else None
+    if first_region is None or second_region is None:
         return False
-    (file, start, stop), (other, begin, end) = ours, theirs
+    (file, start, stop), (other, begin, end) = first_region, second_region
     return file == other and start < end and begin < stop
 
 
 def owns_memory(array: Any) -> bool:
-    """Whether NumPy allocated the memory of an array, or of the array that it is a view of: it is no map then."""
+    """Whether NumPy allocated the memory of an array, or of the array that it is a view of; if so it is no map."""
     while is_array(array.base):
         array = array.base
     return bool(array.flags.owndata)
 
 
 def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
-    """Which file a NumPy array is mapped from, and from which byte to which; None where it is from none."""
+    """The file (device, inode) that a NumPy array is mapped from, the first byte and the end; None without a file."""
     if owns_memory(array) or not array.size:
         return None
     start, stop = addresses(array)
-    found = mapped_at(start)
-    if found is not None:
-        device, inode, offset = found
+    place = mapped_at(start)
+    if place is not None:
+        device, inode, offset = place
         return ((device, inode), offset, offset + stop - start) if inode else None
     mapped = mapping(array)
     if mapped is None or mapped.filename is None:
@@ -86,7 +85,7 @@ def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
 
 
 def inode_of(path: str | Path) -> int:
-    """The number of a file; 0 where there is none of that name."""
+    """The inode of a file; 0 if it does not exist."""
     try:
         return Path(path).stat().st_ino
     except OSError:

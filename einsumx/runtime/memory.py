@@ -1,4 +1,4 @@
-"""Memory of the machine: how much of it is free."""
+"""How much memory of the machine is free."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ROOT = Path("/")
 
 
 class _Files(NamedTuple):
-    """Where the system says what a control group has of memory.
+    """The files in which one version of control groups reports memory.
 
     Attributes:
-        mount: of the hierarchy of groups.
-        limit, used: files of a group, of a number of bytes each.
-        cached: what the lines of its ``memory.stat`` begin with that say how much of that are files' pages.
+        mount: the mount point of the hierarchy.
+        limit, used: files of a group with one number of bytes each.
+        cached: the lines of ``memory.stat`` that count pages of files.
     """
 
     mount: str
@@ -37,13 +37,13 @@ _SECOND = _Files("sys/fs/cgroup", "memory.max", "memory.current", ("active_file"
 
 
 def free_host_bytes() -> int | None:
-    """Bytes of the host's memory that this process can still take; None where the system does not say.
+    """Bytes of host memory that this process can still allocate; None if the system does not say.
 
-    The smallest of what the machine has available, what is left in each control group that the process is in, and
-    what is left of its address space (``ulimit -v``).
+    This is the minimum of the machine's available memory, the rest of each control group that contains the process,
+    and the rest of its address space (``ulimit -v``).
     """
-    found = [left for left in (_available(), *_left_in_groups(), _left_in_space()) if left is not None]
-    return max(min(found), 0) if found else None
+    limits = [left for left in (_available(), *_left_in_groups(), _left_in_space()) if left is not None]
+    return max(min(limits), 0) if limits else None
 
 
 def _available() -> int | None:
@@ -58,7 +58,7 @@ def _available() -> int | None:
 
 
 def _left_in_groups() -> Iterator[int]:
-    """What is left in the process's control group, and in those that it lies in, as far as they have limits."""
+    """The bytes left in the process's control group and in each group around it that has a limit."""
     try:
         lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def _left_in_groups() -> Iterator[int]:
             continue
         files = _FIRST if controllers else _SECOND
         mount = _ROOT / files.mount
-        group = mount / path.lstrip("/")  # in a container, this can be a path outside of what is mounted there
+        group = mount / path.lstrip("/")  # in a container, the path may be outside the mount
         for folder in (group, *group.parents):
             left = _left_in_group(folder, files)
             if left is not None:
@@ -81,13 +81,13 @@ def _left_in_groups() -> Iterator[int]:
 def _left_in_group(folder: Path, files: _Files) -> int | None:
     try:
         left = int((folder / files.limit).read_text()) - int((folder / files.used).read_text())
-    except (OSError, ValueError):  # no such group, or no limit in it
+    except (OSError, ValueError):  # no such group, or no limit
         return None
     try:
         counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return left
-    # The system takes pages of files back where a group comes to its limit.
+    # The system reclaims pages of files when a group reaches its limit.
     return left + sum(int(counts.get(name, 0)) for name in files.cached)
 
 

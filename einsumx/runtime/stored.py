@@ -1,4 +1,4 @@
-"""Operands that are stored, as in files: what the planner needs to know of them, and how they are read whole."""
+"""Stored operands, such as datasets in files: their shape and dtype, and reading them whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ __all__ = ["host_array", "read_whole", "stored_operand", "unread"]
 
 
 def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
-    """What the planner needs to know of something stored; an empty part of it is read, to see that it can be."""
+    """Shape and dtype of a stored operand. An empty slice is read to check that it can be read.
+
+    Raises:
+        BackendError: it cannot be read by slices, or NumPy does not support its dtype.
+        SizeError: a size of its shape is unknown.
+        OSError: its file cannot be read.
+    """
     numpy = get_backend("numpy")
     name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
     if array.shape is None:  # as h5py has it
@@ -29,7 +35,7 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
         raise BackendError(f"{name} cannot be read: {error}") from error
     try:
         empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
-    except OSError:  # of a file, which no conversion mends
+    except OSError:  # a conversion to an array would fail too
         raise
     except Exception as error:
         raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
@@ -39,33 +45,25 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
 
 
 def read_whole(number: int, array: Any) -> Any:
-    """Operand ``number``, which is stored, as a NumPy array.
-
-    Raises:
-        BackendError: it cannot be read.
-    """
+    """Stored operand ``number`` as a NumPy array; :func:`stored_operand` and :func:`host_array` raise."""
     described = stored_operand(number, array, get_backend("numpy"))
     return host_array(array[tuple(slice(0, size) for size in described.shape)])
 
 
 def unread(number: int, array: Any) -> Any:
-    """A NumPy array with the shape and dtype of operand ``number``, which is stored, and with any elements.
-
-    Raises:
-        BackendError: it cannot be read.
-    """
+    """An uninitialized NumPy array with a stored operand's shape and dtype; :func:`stored_operand` raises."""
     described = stored_operand(number, array, get_backend("numpy"))
     return get_backend("numpy").empty(described.shape, described.dtype, "")
 
 
 def host_array(block: Any) -> Any:
-    """What was read, as a plain NumPy array in the byte order of the machine.
+    """A slice of a stored operand as a plain NumPy array in the machine's byte order.
 
     Raises:
-        BackendError: it has masked elements, which would be lost.
+        BackendError: elements are masked, which einsum would ignore.
     """
     np = get_backend("numpy").xp
     if isinstance(block, np.ma.MaskedArray) and block.mask.any():
         raise BackendError("a block that was read has masked elements, which einsum would not leave out; fill them")
-    found = np.asarray(block)
-    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+    array = np.asarray(block)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

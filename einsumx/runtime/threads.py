@@ -1,7 +1,7 @@
-"""One pool of threads for the whole process, with BLAS held to one thread while the pool works.
+"""A pool of threads for the process. BLAS is limited to one thread while the pool works.
 
-BLAS libraries split small and thin products badly, and their threads go on spinning after a product, so that a pool
-beside them would fight for the cores. One pool that splits everything is faster, as long as BLAS itself stays serial.
+BLAS libraries split small and thin products badly. Their threads also keep spinning after a product and would compete
+with the pool for the cores. One pool that splits everything is faster as long as BLAS itself is serial.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
 
 __all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
@@ -25,35 +26,39 @@ Job: TypeAlias = Callable[[], object]
 _ENVIRONMENT = ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _inside = threading.local()
-"""``_inside.job`` is set in a thread that executes a job, where further jobs run one after another; ``_inside.most`` is
-how many threads :func:`run` may use in a thread that works beside others."""
+"""Per thread: ``job`` is true while it executes a job, so that :func:`run` does not nest; ``most`` is the number
+of threads that :func:`run` may use inside :func:`sharing`."""
 
 
 # -- how many -----------------------------------------------------------------------------------------------
 
 
 def get_num_threads() -> int:
-    """How many threads einsumx uses on the CPU, the caller's own among them.
+    """How many threads einsumx uses on the CPU, including the caller's.
 
-    It is what :func:`set_num_threads` set; else the environment's ``EINSUMX_NUM_THREADS``, ``OMP_NUM_THREADS``,
-    ``OPENBLAS_NUM_THREADS`` or ``MKL_NUM_THREADS``, the first that is there; else the number of cores that this
-    process may use. PyTorch, JAX and MXNet have threads of their own, which this does not touch.
+    This is the number that :func:`set_num_threads` set; else the first of the environment variables
+    ``EINSUMX_NUM_THREADS``, ``OMP_NUM_THREADS``, ``OPENBLAS_NUM_THREADS`` and ``MKL_NUM_THREADS`` that is set; else the
+    number of cores that this process may use. The threads of PyTorch, JAX and MXNet are their own.
 
     Raises:
-        ValueError: ``EINSUMX_NUM_THREADS`` is no positive integer.
+        ValueError: ``EINSUMX_NUM_THREADS`` is not a positive integer.
+
+    >>> import einsumx
+    >>> einsumx.get_num_threads() >= 1
+    True
     """
     return _pool.threads or _default()
 
 
 def set_num_threads(number: int) -> None:
-    """Use ``number`` threads from now on, the caller's own among them; 1 leaves all work to the caller.
+    """Use ``number`` threads from now on, including the caller's; 1 means the caller's alone.
 
-    How work is cut depends on it, and so do the last bits of floating-point sums. Plans that were made ready for
-    another number are forgotten; a compiled :class:`~einsumx.Expression` keeps cutting its work as before.
+    The number decides how work is split, and therefore the last bits of floating-point sums. The caches are cleared if
+    it changes; an existing :class:`~einsumx.Expression` keeps splitting its work as before.
 
     Raises:
-        ValueError: it is not positive.
-        TypeError: it is no integer.
+        ValueError: the number is not positive.
+        TypeError: the number is not an integer.
 
     >>> import einsumx
     >>> before = einsumx.get_num_threads()
@@ -91,7 +96,7 @@ def _from_environment(name: str) -> int | None:
 
 
 def core_count() -> int:
-    """How many processor cores this process may use, as the system counts them."""
+    """How many CPUs this process may use, as the system counts them."""
     return len(_cpus())
 
 
@@ -102,7 +107,7 @@ def _cpus() -> set[int]:
 
 
 def _cores() -> int:
-    """The cores that this process may use; two CPUs that share a core count once, as they share its arithmetic."""
+    """How many physical cores this process may use; CPUs that share a core also share its arithmetic units."""
     siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     cpus = _cpus()
     try:
@@ -114,134 +119,32 @@ def _cores() -> int:
 # -- BLAS ---------------------------------------------------------------------------------------------------
 
 
-class _Library:
-    """One BLAS library: its number of threads, and whether each thread that calls it has a number of its own."""
-
-    def __init__(self, controller: Any) -> None:
-        layer = getattr(controller, "threading_layer", "")
-        self.is_serial = layer == "disabled"
-        self.is_per_thread = layer == "openmp"
-        own = controller.internal_api == "openblas" and not self.is_per_thread
-        self.get: Callable[[], int] = (own and _of_openblas(controller, "get")) or controller.get_num_threads
-        self.set: Callable[[int], object] = (own and _of_openblas(controller, "set")) or controller.set_num_threads
-
-
-def _of_openblas(controller: Any, verb: str) -> Any:
-    """OpenBLAS's own function: threadpoolctl's listens to one thread alone, and a hold may end in another."""
-    names = (f"{start}openblas_{verb}_num_threads{end}" for start in ("", "scipy_") for end in ("", "64_", "_64"))
-    return next((getattr(controller.dynlib, name) for name in names if hasattr(controller.dynlib, name)), None)
-
-
-class _Blas:
-    """The BLAS libraries of the process, held to few threads, mostly to one, for as long as anyone asks for it.
-
-    Args:
-        libraries: all that there are.
-        usual: how many threads they use of themselves. Less than that at a hold is a limit that someone set.
-    """
-
-    def __init__(self, libraries: Iterable[_Library], usual: int) -> None:
-        found = [library for library in libraries if not library.is_serial]
-        self._shared = [library for library in found if not library.is_per_thread]
-        self._own = [library for library in found if library.is_per_thread]
-        self._usual = usual
-        self._lock = threading.Lock()
-        self._holders: list[int] = []  # the most threads that each of them allows
-        self._saved: list[int] = []
-
-    def hold(self, most: int = 1) -> _Hold:
-        """Let BLAS use up to ``most`` threads, or as few as another holder does."""
-        with self._lock:
-            if not self._holders:
-                self._saved = [library.get() for library in self._shared]
-            before = self._allowed()
-            self._holders.append(most)
-            _change(self._shared, before, self._allowed())
-            lowest = min(self._saved, default=self._usual)
-        own = _limit(self._own, most)
-        return _Hold(min(lowest, *own) if own else lowest, self._usual, most, own)
-
-    def release(self, hold: _Hold) -> None:
-        """Undo one hold, in its thread; the last one puts back what was before the first."""
-        _change(self._own, [min(hold.most, number) for number in hold.own], hold.own)
-        with self._lock:
-            before = self._allowed()
-            self._holders.remove(hold.most)
-            _change(self._shared, before, self._allowed())
-
-    def _allowed(self) -> list[int]:
-        """How many threads the holders leave to each library."""
-        return [min([number, *self._holders]) for number in self._saved]
-
-    def settle_worker(self) -> None:
-        """In a thread of the pool: one thread, for good, in libraries that have a number for each thread."""
-        for library in self._own:
-            library.set(1)
-
-    def restore(self) -> None:
-        """Put back what was before any hold, in a child process that has none of the holders."""
-        _change(self._shared, self._allowed(), self._saved)
-
-
-class _Hold(NamedTuple):
-    """What one hold of BLAS found.
-
-    Attributes:
-        found: the least number of threads that a library was set to.
-        usual: what they are set to where nobody limits them.
-        most: how many threads it leaves to them.
-        own: the numbers of the libraries that have one for each thread.
-    """
-
-    found: int
-    usual: int
-    most: int
-    own: list[int]
-
-
-def _limit(libraries: Sequence[_Library], most: int) -> list[int]:
-    """Set libraries to at most so many threads; what they were set to."""
-    before = [library.get() for library in libraries]
-    _change(libraries, before, [min(most, number) for number in before])
-    return before
-
-
-def _change(libraries: Sequence[_Library], before: Sequence[int], after: Sequence[int]) -> None:
-    for library, old, new in zip(libraries, before, after):
-        if old != new:
-            library.set(new)
+@lru_cache(maxsize=1)
+def _blas() -> Blas:
+    with _pool.lock:  # or threads that come here at the same time would each hold another one
+        return _detected_blas()
 
 
 @lru_cache(maxsize=1)
-def _blas() -> _Blas:
-    with _pool.lock:  # or threads that come here first at the same time would hold two of them
-        return _found_blas()
+def _detected_blas() -> Blas:
+    import numpy  # noqa: F401  # loads its BLAS
 
-
-@lru_cache(maxsize=1)
-def _found_blas() -> _Blas:
-    import numpy  # noqa: F401  # brings the BLAS that is looked for
-    from threadpoolctl import ThreadpoolController
-
-    # A library built for fewer threads than there are CPUs looks limited, and is followed.
-    asked = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
-    return _Blas(map(_Library, found), min([*asked, len(_cpus())]))
+    # A library built for fewer threads than there are CPUs looks limited, and the pool follows it.
+    configured = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
+    return Blas(libraries("blas"), min([*configured, len(_cpus())]))
 
 
 @lru_cache(maxsize=16)
-def _openmp(backend: str) -> list[_Library]:  # noqa: ARG001  # what is loaded depends on it
-    """The OpenMP libraries of a process that has imported a backend: PyTorch's threads are theirs."""
-    from threadpoolctl import ThreadpoolController
-
-    return [_Library(found) for found in ThreadpoolController().select(user_api="openmp").lib_controllers]
+def _openmp(backend: str) -> list[Library]:  # noqa: ARG001  # which libraries are loaded depends on it
+    """The OpenMP libraries of a process that has imported a backend; PyTorch's threads are theirs."""
+    return libraries("openmp")
 
 
 # -- the pool -----------------------------------------------------------------------------------------------
 
 
 class _Call:
-    """The jobs of one call of :func:`run`, taken by whichever thread comes first."""
+    """The jobs of one call of :func:`run`; whichever thread is free takes the next."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = deque(jobs)
@@ -252,7 +155,7 @@ class _Call:
         self._errors: list[BaseException] = []
 
     def work(self) -> None:
-        """Execute jobs until none is left to take."""
+        """Execute jobs until none is left."""
         take = self._jobs.popleft
         _inside.job = True
         try:
@@ -263,7 +166,7 @@ class _Call:
                     return
                 try:
                     job()
-                except BaseException as error:  # noqa: BLE001  # it is raised in the thread of the caller
+                except BaseException as error:  # noqa: BLE001  # the caller's thread raises it
                     self._errors.append(error)
                 with self._lock:
                     self._left -= 1
@@ -283,9 +186,9 @@ class _Call:
 
 
 class _Pool:
-    """Daemon threads that wait for calls to help with, as many as were ever asked for.
+    """Daemon threads that wait for calls to help with. They are started when first needed, and never end.
 
-    ``threads`` is how many are to work on a call; 0 where nobody said.
+    ``threads`` is the number that the user set; 0 for the default.
     """
 
     def __init__(self) -> None:
@@ -293,13 +196,13 @@ class _Pool:
         self.forget_workers()
 
     def forget_workers(self) -> None:
-        """Start anew, in a process that has none of the threads."""
+        """Start over, in a process without the threads."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._workers = 0
         self.lock = threading.Lock()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
-        """Execute ``jobs`` in the caller and in up to ``helpers`` threads beside it."""
+        """Execute ``jobs`` in the caller's thread and in up to ``helpers`` others."""
         if helpers > self._workers:
             self._grow(helpers)
         call = _Call(jobs)
@@ -314,14 +217,14 @@ class _Pool:
                 name = f"einsumx-{self._workers + 1}"
                 try:
                     threading.Thread(target=self._serve, name=name, daemon=True).start()
-                except RuntimeError:  # no more threads are to be had, or the interpreter ends: those there are suffice
+                except RuntimeError:  # the system has no more threads, or the interpreter is exiting
                     return
                 self._workers += 1
 
     def _serve(self) -> None:
         import numpy
 
-        # Unlike ufuncs, numpy.einsum says nothing of infinities and nan; error states are each thread's own.
+        # Unlike ufuncs, numpy.einsum does not warn of infinities and nan; the error state is per thread.
         numpy.seterr(all="ignore")
         _blas().settle_worker()
         next_call = self._calls.get
@@ -333,10 +236,10 @@ _pool = _Pool()
 
 
 def run(jobs: Sequence[Job]) -> None:
-    """Execute jobs on all threads, in no order, with BLAS held to one thread; back when all have ended.
+    """Execute jobs on all threads, in any order, with BLAS limited to one thread. Returns when all have ended.
 
-    Inside a job, and where only one thread is to be used, they run one after another in the caller. No more threads
-    are used than BLAS was limited to from outside, as by threadpoolctl.
+    Inside a job they run one after another. If BLAS is limited from outside, for example by threadpoolctl, the same
+    limit applies here.
 
     Args:
         jobs: functions without arguments. They must not wait for one another.
@@ -344,9 +247,9 @@ def run(jobs: Sequence[Job]) -> None:
     Raises:
         the first error of a job, after all have ended.
 
-    >>> found = []
-    >>> run([lambda: found.append(1), lambda: found.append(2)])
-    >>> sorted(found)
+    >>> results = []
+    >>> run([lambda: results.append(1), lambda: results.append(2)])
+    >>> sorted(results)
     [1, 2]
     """
     if not jobs or getattr(_inside, "job", False):
@@ -364,14 +267,14 @@ def run(jobs: Sequence[Job]) -> None:
 
 @contextmanager
 def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
-    """In this thread, use the share of the threads that is left to one of ``workers`` that work at the same time.
+    """Limit this thread to its share of the threads while ``workers`` threads or processes work in parallel.
 
-    It holds for einsumx's own threads, for those of BLAS libraries and for those of OpenMP, of which PyTorch makes
-    use; not for those of JAX, and of MXNet, which are of the whole process. How einsumx cuts work does not change.
+    The limit applies to einsumx's pool, BLAS and OpenMP, which PyTorch uses; not to JAX and MXNet, whose threads belong
+    to the whole process. How einsumx splits work does not change.
 
     Args:
-        workers: how many there are.
-        backend: the name of the one that computes.
+        workers: how many work in parallel.
+        backend: the backend that computes, by name.
 
     >>> with sharing(1000):
     ...     run([lambda: None, lambda: None])
@@ -379,23 +282,23 @@ def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
     share = max(1, get_num_threads() // workers)
     openmp = _openmp(backend)
     blas = _blas()
-    before, hold = _limit(openmp, share), blas.hold(share)
+    before, hold = limit(openmp, share), blas.hold(share)
     _inside.most = share
     try:
         yield
     finally:
         del _inside.most
         blas.release(hold)
-        _change(openmp, [min(share, number) for number in before], before)
+        change(openmp, [min(share, number) for number in before], before)
 
 
 def _after_fork() -> None:
-    """The child of a fork has none of the workers, and locks may be held that nobody will release."""
+    """The child of a fork has none of the workers, and nobody releases locks that were held."""
     _pool.forget_workers()
     if _blas.cache_info().currsize:
         _blas().restore()
         _blas.cache_clear()
-        _found_blas.cache_clear()
+        _detected_blas.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,8 @@ result is computed in parts these are added up in one order, and a device that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -144,7 +145,7 @@ class _Lane:
         reader = Reader(sources, self._reads(), plan.blocking.read_ahead, adapter.carried)
         self._read = self._open.enter_context(reader)
         self._open.callback(self._coming.put, None)
-        self._thread = self._open.enter_context(ThreadPoolExecutor(1, f"einsumx-{device}"))
+        self._thread = self._open.enter_context(futures.ThreadPoolExecutor(1, f"einsumx-{device}"))
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Have a piece computed after those before it; its operands are read as soon as there is memory for them."""

@@ -10,7 +10,8 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
@@ -162,7 +163,7 @@ def _another(executor: Any, workers: int) -> Executor:
         kind: Any = import_module("loky").ProcessPoolExecutor
         found: Executor = kind(**made, context=executor._context, env=executor._env)
         return found
-    return ProcessPoolExecutor(**made, mp_context=executor._mp_context)
+    return futures.ProcessPoolExecutor(**made, mp_context=executor._mp_context)
 
 
 class _DaskScheduler(_RemoteScheduler):
@@ -279,10 +280,10 @@ class WorkerPool:
         else:
             found = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", None)
             self.workers = int(found or os.cpu_count() or 1)
-            if isinstance(executor, ThreadPoolExecutor):
+            if isinstance(executor, futures.ThreadPoolExecutor):
                 self._hands, threads = Scheduler, self.workers
             else:
-                is_local = isinstance(executor, ProcessPoolExecutor) or _package(executor) == "loky"
+                is_local = isinstance(executor, futures.ProcessPoolExecutor) or _package(executor) == "loky"
                 self._hands = _LocalScheduler if is_local else _RemoteScheduler
         # Beside the blocks that are being computed there is the one that parts are added to, or that arrives.
         self.together = 1 + threads

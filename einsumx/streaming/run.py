@@ -24,8 +24,9 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import check_byte_order, check_operand, result_order, served_dtype, sized_equation
+from einsumx.runtime.prepare import check_byte_order, check_operand, served_dtype, sized_equation
 from einsumx.runtime.request import Contraction, Options, Progress, Request
+from einsumx.runtime.results import result_order
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.devices import Devices, find_devices
 from einsumx.streaming.executors import WorkerPool
@@ -173,7 +174,7 @@ def _inputs(request: Request, as_copies: bool) -> _Inputs:
         other = "device" if request.device else "executor"
         raise ValueError(f"devices= says where all is computed; leave {other}= away")
     pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
-    adapter, operands = framework_of(request.operands, request.wanted)
+    adapter, operands = framework_of(request.operands, request.adapter)
     for array in operands:
         if owner(array) is adapter:
             adapter.check_eager(array)

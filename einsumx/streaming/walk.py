@@ -158,9 +158,9 @@ def contracting(plan: BlockedProgram, adapter: Adapter) -> Contract:
     def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
         options = Options(plan.compute_dtype, "unsafe", stage.path)
         prepared = prepare(adapter, stage.equation, arrays, options)
-        value = adapter.boxed(prepared.run(*arrays), prepared.plan.dtype)
+        value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
         # What is added up in its own memory must be no view of an operand.
-        value = adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
+        value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
         adapter.synchronize(value)  # what is only queued holds on to its blocks
         return value
 

@@ -14,7 +14,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.runtime.maps import mapping, share_file
-from einsumx.runtime.prepare import check_out_dtype
+from einsumx.runtime.results import check_out_dtype
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box

@@ -1,0 +1,76 @@
+"""Programs on arrays: the check that operands fit, retargeting, and the function that runs them.
+
+A program that a user calls may have been stored and read back, so it is checked before its first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.registry import get_backend
+from einsumx.errors import SizeError, excerpt
+from einsumx.ir.layout import contiguous
+from einsumx.ir.meaning import check_fields
+from einsumx.ir.program import Operand, Program
+from einsumx.runtime.caches import cached
+from einsumx.runtime.checks import check_fits, check_plan
+from einsumx.runtime.execute import executable
+from einsumx.runtime.prepare import arrays_of, check_operand, described, make_program, one_device
+from einsumx.runtime.request import Contraction, Options
+
+__all__ = ["retarget", "run_program"]
+
+
+def retarget(program: Program, backend: str, device: str = "") -> Program:
+    """The same contraction along the same path, lowered for another backend."""
+    operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
+    options = Options(program.dtype, "unsafe", program.path)
+    return make_program(Contraction(get_backend(backend), program.equation, operands, device, options))
+
+
+def run_program(program: Program, operands: Sequence[Any]) -> Array:
+    """Run a program, retargeted if the operands need it.
+
+    They do if they belong to another framework, or if they are not broadcast along an axis along which the program
+    assumes it.
+
+    Raises:
+        SizeError: the number of operands or their shapes are not the program's.
+        BackendError: their dtypes are not, or they belong to two frameworks.
+    """
+    adapter, arrays = arrays_of(list(operands), None)
+    if len(arrays) != len(program.operands):
+        raise SizeError(
+            f"the plan takes {len(program.operands)} operands, not {len(arrays)}\n  {excerpt(program.equation)}"
+        )
+    signatures = tuple(map(adapter.signature, arrays))
+    device = one_device(adapter, signatures)
+    actual = described(adapter, signatures)
+    for number, (operand, planned) in enumerate(zip(actual, program.operands)):
+        check_operand(number, operand, planned, program.equation)
+    fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
+    try:
+        run = _checked_run(program, adapter, device, fits)
+    except TypeError:
+        check_fields(program)  # a list in the place of a tuple has no hash
+        raise
+    return run(*arrays)
+
+
+def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
+    """Whether an operand has stride 0 along every axis along which the program assumes stride 0."""
+    strides = operand.strides or contiguous(operand.shape)
+    axes = zip(planned.shape, planned.strides or (), strides)
+    return not any(size > 1 and not assumed and stride for size, assumed, stride in axes)
+
+
+@cached("stored")
+def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
+    check_plan(program)
+    if fits:
+        check_fits(program, adapter.traits(program.device))
+    else:
+        program = retarget(program, adapter.name, device)
+    return executable(program, adapter)

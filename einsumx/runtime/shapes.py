@@ -1,0 +1,67 @@
+"""Shapes and dtypes that stand for operands, as ``plan`` and ``expression`` take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from einsumx.dtypes import kind
+from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.runtime.prepare import parsed
+from einsumx.runtime.request import Written
+from einsumx.scalars import as_python
+
+__all__ = ["as_dtypes", "as_shapes"]
+
+
+def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
+    """Each operand's shape if it is a tuple of sizes; None for an array.
+
+    Raises:
+        SizeError: an operand looks like a shape, but is not a tuple of non-negative integers.
+    """
+    shapes = list(map(_as_shape, operands))
+    equation = parsed(written, len(operands))
+    for number, (operand, term) in enumerate(zip(operands, equation.inputs)):
+        is_number = isinstance(operand, int | float | complex)
+        is_row = isinstance(operand, list) and all(isinstance(size, int) for size in operand)
+        if ... not in term and ((is_number and len(term) > 0) or (is_row and len(term) > 1)):
+            raise SizeError(
+                f"operand {number} is {shown(operand)}, where a shape of {len(term)} or an array belongs; a shape is a "
+                f"tuple of sizes, such as (2, 3)\n  {excerpt(equation.text)}"
+            )
+    return shapes
+
+
+def _as_shape(operand: Any) -> tuple[int, ...] | None:
+    if not isinstance(operand, tuple):
+        return None
+    if any(size is None or isinstance(size, str) for size in operand):
+        raise SizeError(f"a shape {shown(operand)} has a size that is not known; contractions are planned by sizes")
+    sizes = tuple(map(as_python, operand))
+    are_sizes = [isinstance(size, int) and not isinstance(size, bool) for size in sizes]
+    if all(are_sizes):
+        if any(size < 0 for size in sizes):
+            raise SizeError(f"a shape has no negative sizes: {shown(sizes)}")
+        return sizes
+    if any(are_sizes):
+        wrong = sizes[are_sizes.index(False)]
+        raise SizeError(f"a shape has sizes that are integers, not {shown(wrong)}: {shown(operand)}")
+    return None
+
+
+def as_dtypes(dtypes: Any, count: int) -> list[str]:
+    """The dtype of each of ``count`` operands by name, from one name for all or one for each.
+
+    Raises:
+        SizeError: another number of names.
+        BackendError: not the name of a dtype.
+    """
+    dtypes = "float64" if dtypes is None else as_python(dtypes)
+    names = list(dtypes) if isinstance(dtypes, Iterable) and not isinstance(dtypes, str) else [dtypes] * count
+    if len(names) != count:
+        raise SizeError(f"dtypes= names {len(names)} dtypes for {count} operands")
+    for name in names:
+        if not isinstance(name, str) or (kind(name) == "O" and name != "object"):
+            raise BackendError(f"dtypes= has {shown(name)}; dtypes are named as NumPy names them, such as 'float32'")
+    return names

@@ -1,0 +1,148 @@
+"""``import einsumx`` loads little; everything else is imported when it is first used, by every public name."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import einsumx
+
+AT_IMPORT = {
+    "einsumx",
+    "einsumx.adapters",
+    "einsumx.adapters.hooks",
+    "einsumx.adapters.registry",
+    "einsumx.api",
+    "einsumx.backends",
+    "einsumx.dtypes",
+    "einsumx.errors",
+    "einsumx.imports",
+    "einsumx.planner",
+    "einsumx.planner.path",
+    "einsumx.runtime",
+    "einsumx.runtime.caches",
+    "einsumx.runtime.prepare",
+    "einsumx.runtime.request",
+    "einsumx.runtime.results",
+    "einsumx.scalars",
+}
+"""Every module of einsumx that ``import einsumx`` may load."""
+
+NEVER_FOR_A_PRODUCT = (
+    "einsumx.blocked", "einsumx.cli", "einsumx.expressions", "einsumx.patching", "einsumx.plans", "einsumx.render",
+    "einsumx.streaming", "concurrent", "csv", "decimal", "email", "hashlib", "importlib.metadata", "json",
+    "multiprocessing", "opt_einsum", "random", "subprocess", "threadpoolctl", "uuid",
+)  # fmt: skip
+"""Packages and modules that a small product of NumPy arrays has no use for."""
+
+NEVER_AT_IMPORT = (*NEVER_FOR_A_PRODUCT, "heapq", "logging", "mmap", "platformdirs", "queue", "shutil", "threading")
+"""Other modules that ``import einsumx`` has no use for, if NumPy has not loaded them."""
+
+
+def fresh(code):
+    """What ``code`` prints, as JSON, in a fresh interpreter."""
+    environment = {**os.environ, "EINSUMX_CACHE": os.devnull}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def loaded(code):
+    """The modules that ``code`` loads after ``import numpy``."""
+    return set(
+        fresh(f"""
+import sys, numpy
+before = set(sys.modules)
+{code}
+after = set(sys.modules) - before
+import json
+print(json.dumps(sorted(after)))
+""")
+    )
+
+
+def test_import_loads_the_modules_that_a_cached_call_needs_and_no_others():
+    modules = loaded("import einsumx")
+    assert {name for name in modules if name.startswith("einsumx")} == AT_IMPORT
+    assert not [name for name in modules if name.startswith(NEVER_AT_IMPORT)]
+
+
+def test_a_small_product_loads_the_planner_but_nothing_for_blocks_plans_or_files():
+    modules = loaded("import einsumx; einsumx.einsum('ij,jk->ik', numpy.ones((2, 3)), numpy.ones((3, 4)))")
+    assert "einsumx.planner.lower" in modules
+    assert not [name for name in modules if name.startswith(NEVER_FOR_A_PRODUCT)]
+
+
+def test_the_check_of_modules_sees_an_import():
+    assert "opt_einsum" in loaded("import opt_einsum")
+
+
+def test_a_repeated_call_imports_nothing():
+    code = """
+import json, sys, numpy, einsumx
+a, b, out = numpy.ones((2, 3)), numpy.ones((3, 4)), numpy.ones((2, 4))
+calls = [
+    lambda: einsumx.einsum("ij,jk->ik", a, b),
+    lambda: einsumx.einsum("ij,jk->ik", a, b, dtype="float32", casting="unsafe", optimize="greedy", order="F"),
+    lambda: einsumx.einsum("ij,jk->ik", a, b, out=out),
+    lambda: einsumx.einsum(a, [0, 1], b, [1, 2]),
+]
+for call in calls:
+    call()
+statements = []
+builtins = sys.modules["builtins"]
+original = builtins.__import__
+builtins.__import__ = lambda name, *more: statements.append(name) or original(name, *more)
+for call in calls:
+    call()
+builtins.__import__ = original
+print(json.dumps(statements))
+"""
+    assert fresh(code) == []
+
+
+@pytest.mark.parametrize("name", einsumx.__all__)
+def test_each_public_name_is_there_in_a_fresh_interpreter(name):
+    code = f"""
+import json, einsumx
+assert {name!r} in dir(einsumx)
+first = einsumx.{name}
+from einsumx import {name}
+print(json.dumps({name} is first is einsumx.{name}))
+"""
+    assert fresh(code)
+
+
+def test_a_star_import_brings_every_public_name():
+    code = "from einsumx import *; import json; print(json.dumps(sorted(name for name in dir() if name[0] != '_')))"
+    assert set(fresh(code)) - {"json"} == set(einsumx.__all__)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'einsumx' has no attribute 'einsun'"):
+        _ = einsumx.einsun
+
+
+def test_every_cache_is_listed_before_its_module_is_imported():
+    code = """
+import json, einsumx
+before = einsumx.cache_info()
+import einsumx.blocked.plan, einsumx.plans
+print(json.dumps([before, einsumx.cache_info()]))
+"""
+    before, after = fresh(code)
+    assert before == after
+    assert set(before) == {"blocks", "calls", "equations", "limits", "options", "plans", "sizes", "stored"}
+
+
+def test_a_plan_is_unpickled_where_only_the_package_is_imported():
+    code = """
+import json, pickle, subprocess, sys, einsumx
+plan = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
+load = "import einsumx, pickle, sys; print(pickle.load(sys.stdin.buffer).equation)"
+done = subprocess.run([sys.executable, "-c", load], input=pickle.dumps(plan), capture_output=True, check=True)
+print(json.dumps(done.stdout.decode().strip()))
+"""
+    assert fresh(code) == "ij,jk->ik"
