@@ -30,7 +30,7 @@ from einsumx.runtime.prepare import retarget, run_program
 from einsumx.streaming.run import run_blocked
 
 if TYPE_CHECKING:
-    from einsumx.render.svg import Drawing
+    from einsumx.render.drawing import Drawing
 
 __all__ = ["BlockedPlan", "Plan", "as_blocked_plan", "as_plan", "plan_cost"]
 
@@ -95,7 +95,7 @@ class Plan(Program):
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).draw().svg.count("matmul %0 %1") > 0
         True
         """
-        from einsumx.render.svg import Drawing
+        from einsumx.render.drawing import Drawing
         from einsumx.render.timeline import plan_timeline
 
         return Drawing(plan_timeline(self, _kernels(self)))
@@ -239,7 +239,7 @@ class BlockedPlan(BlockedProgram):
 
         It is saved and shown as that of :meth:`einsumx.Plan.draw`.
         """
-        from einsumx.render.svg import Drawing
+        from einsumx.render.drawing import Drawing
         from einsumx.render.timeline import blocked_timeline
 
         return Drawing(blocked_timeline(self))
