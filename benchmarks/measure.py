@@ -23,7 +23,7 @@ from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
 from einsumx.runtime.threads import core_count
 
-__all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
+__all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare"]
 
 SLICE = 2e-4
 """Seconds for which a fast call is repeated between two looks at the clock."""
@@ -38,7 +38,7 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PreparedProblem:
     """A problem with its operands and what must come out, as NumPy arrays; for gradients one an operand."""
 
     problem: Problem
@@ -92,7 +92,7 @@ class Row:
         return self.floor / self.seconds[EINSUMX] if EINSUMX in self.seconds else None
 
 
-def make_case(problem: Problem) -> Case:
+def prepare(problem: Problem) -> PreparedProblem:
     """Operands, and the result by NumPy's einsum in wide arithmetic, pair by pair."""
     arrays = operands(problem)
     wide = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}[np.dtype(problem.dtype).kind]
@@ -104,24 +104,24 @@ def make_case(problem: Problem) -> Case:
     left, _, output = problem.equation.partition("->")
     terms = left.split(",")
     if not problem.gradient:
-        return Case(problem, arrays, [einsum(terms, output, inputs)])
+        return PreparedProblem(problem, arrays, [einsum(terms, output, inputs)])
     # The gradient of an operand is a contraction too: of all others with the result's gradient.
     swapped = [[output if other == place else term for other, term in enumerate(terms)] for place in range(len(terms))]
     others = [[*inputs[:place], inputs[-1], *inputs[place + 1 : -1]] for place in range(len(terms))]
-    return Case(problem, arrays, [einsum(*each) for each in zip(swapped, terms, others)])
+    return PreparedProblem(problem, arrays, [einsum(*each) for each in zip(swapped, terms, others)])
 
 
-def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
+def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> Row | None:
     """Check every contender's result, then time those that are right; None where there are no such arrays.
 
     Args:
         framework: started.
-        case: of a problem that the framework takes.
+        prepared: a problem that the framework takes.
         seconds: to spend in rounds; each contender that is not far behind has at least 3.
     """
-    problem = case.problem
+    problem = prepared.problem
     try:
-        arrays = framework.arrays(problem, case.operands)
+        arrays = framework.arrays(problem, prepared.operands)
     except einsumx.BackendError:
         return None
     calls: dict[str, Callable[[], Any]] = {}
@@ -136,7 +136,7 @@ def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
             start = perf_counter()
             result = call()
             times[name] = [perf_counter() - start]
-            notes[name] = _wrong(framework.values(result), case)
+            notes[name] = _wrong(framework.values(result), prepared)
         except Exception as error:  # noqa: BLE001  whatever a contender raises is what there is to report
             notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
         if not notes[name]:
@@ -151,7 +151,7 @@ def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
         {name: note for name, note in notes.items() if note},
         work,
         plan_cost(steps).copied,
-        max(work / gemm_rate(problem.dtype), _moved(case) / copy_rate()),
+        max(work / gemm_rate(problem.dtype), _moved(prepared) / copy_rate()),
     )
 
 
@@ -200,14 +200,14 @@ def _hopeless(name: str, problem: Problem) -> str:
     return f"skipped: {quantity(work)} multiply-adds in a loop" if work > LOOP_LIMIT else ""
 
 
-def _wrong(found: Sequence[Any], case: Case) -> str:
+def _wrong(found: Sequence[Any], prepared: PreparedProblem) -> str:
     """What is wrong with a result; empty where it is right."""
-    dtype = np.dtype(case.problem.dtype)
-    terms = prod(case.problem.sizes.values()) / max(prod(case.problem.shape), 1)
+    dtype = np.dtype(prepared.problem.dtype)
+    terms = prod(prepared.problem.sizes.values()) / max(prod(prepared.problem.shape), 1)
     # Sums are rounded as in float32 at least; the results of float16 once more.
     eps = float(np.finfo("float64" if dtype == "float64" else "float32").eps)
     tolerance = 20 * eps * sqrt(min(terms, 1e7)) + (1e-2 if dtype == "float16" else 0)
-    for values, expected in zip(found, case.expected):
+    for values, expected in zip(found, prepared.expected):
         if np.shape(values) != expected.shape:
             return f"wrong: shape {np.shape(values)}"
         if dtype.kind in "bi":
@@ -223,15 +223,15 @@ def _wrong(found: Sequence[Any], case: Case) -> str:
 # -- what the machine can do ------------------------------------------------------------------------------------
 
 
-def _moved(case: Case) -> int:
+def _moved(prepared: PreparedProblem) -> int:
     """Bytes that must be read or written, an expanded axis once and a diagonal alone; for gradients twice or more."""
-    terms = case.problem.equation.partition("->")[0].split(",")
+    terms = prepared.problem.equation.partition("->")[0].split(",")
     inputs = 0
-    for term, array in zip(terms, case.operands):
+    for term, array in zip(terms, prepared.operands):
         read = {label: size for label, size, stride in zip(term, array.shape, array.strides) if stride}
         inputs += prod(read.values()) * array.itemsize
-    output = prod(case.problem.shape) * np.dtype(case.problem.dtype).itemsize
-    return 3 * inputs + 2 * output if case.problem.gradient else inputs + output
+    output = prod(prepared.problem.shape) * np.dtype(prepared.problem.dtype).itemsize
+    return 3 * inputs + 2 * output if prepared.problem.gradient else inputs + output
 
 
 @lru_cache

@@ -45,7 +45,7 @@ SLACK = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StoredContraction:
     """A contraction, how its operands and its result are kept, and the limit as a share of the bytes of both."""
 
     name: str
@@ -55,18 +55,18 @@ class Case:
     share: float
 
 
-def cases(scale: float) -> Iterator[Case]:
+def contractions(scale: float) -> Iterator[StoredContraction]:
     """The cases; ``scale`` multiplies the bytes of their inputs."""
     i = max(round(100 * scale), 1)
     ancestor = ((1000, 3, 1024), (i, 1000, 3), (i, 1000, 3, 1024), (i, 1000, 3, 1024), (i, 1024, 9, 9))
     for kept in ("files", "HDF5"):
-        yield Case("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
+        yield StoredContraction("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
     n = round(6000 * scale**0.5)
     for kept in ("files", "HDF5"):
-        yield Case("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
-    yield Case("chain", "ij,jk,kl->il", ((n, n),) * 3, "HDF5", 1 / 4)
+        yield StoredContraction("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
+    yield StoredContraction("chain", "ij,jk,kl->il", ((n, n),) * 3, "HDF5", 1 / 4)
     batch = max(round(400 * scale), 1)
-    yield Case("batch", "bij,bjk->bik", ((batch, 400, 500), (batch, 500, 300)), "HDF5", 1 / 4)
+    yield StoredContraction("batch", "bij,bjk->bik", ((batch, 400, 500), (batch, 500, 300)), "HDF5", 1 / 4)
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def main() -> None:
         *(["opt_einsum_torch"] if has_ancestor() else []),
     ):
         table.add_column(name, justify="left" if name in ("case", "kept in") else "right")
-    for case in cases(asked.scale):
+    for case in contractions(asked.scale):
         if asked.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
             with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
                 table.add_row(*measured(case, Path(folder), asked.rounds))
@@ -102,7 +102,7 @@ def main() -> None:
         console.print("opt_einsum_torch is not beside: it takes CUDA, and to be installed.")
 
 
-def measured(case: Case, folder: Path, rounds: int) -> list[str]:
+def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
     """A row of the table."""
     operands = [operand(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
     inputs = sum(4 * prod(shape) for shape in case.shapes)
@@ -154,7 +154,7 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
     ]
 
 
-def empty(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+def empty(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
     """An array to be written, in memory or in a file."""
     match case.kept:
         case "files":
@@ -164,7 +164,7 @@ def empty(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
     raise ValueError(f"nothing is kept in {case.kept!r}")
 
 
-def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+def operand(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
     """An array of small numbers by chance."""
     array = empty(case, path, shape)
     rng = np.random.default_rng(prod(shape))
@@ -174,7 +174,7 @@ def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
     return array
 
 
-def capped(case: Case, folder: Path, limit: int) -> str:
+def capped(case: StoredContraction, folder: Path, limit: int) -> str:
     """How long it takes in a process of its own whose address space is capped."""
     spawn = multiprocessing.get_context("spawn")
     answer, said = spawn.Pipe(duplex=False)
@@ -189,7 +189,7 @@ def capped(case: Case, folder: Path, limit: int) -> str:
         child.join()
 
 
-def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
+def run_capped(case: StoredContraction, folder: Path, limit: int, said: Any) -> None:
     """Cap the address space at what is there, the mapped files among it, and the limit; run; say how long it took."""
     operands = [opened(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
     result = empty(case, folder / "capped", einsumx.plan(case.equation, *case.shapes).shape)
@@ -208,7 +208,7 @@ def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
         said.send(timing(perf_counter() - start))
 
 
-def opened(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
+def opened(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
     """An operand that was written, to be read."""
     if case.kept == "HDF5":
         return h5py.File(path, "r", locking=False)["array"]
@@ -222,7 +222,7 @@ def has_ancestor() -> bool:
     return bool(import_module("torch").cuda.is_available())
 
 
-def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
+def ancestor(case: StoredContraction, operands: list[Any], limit: int, rounds: int) -> str:
     """What opt_einsum_torch takes under the same limit."""
     torch, planner_of = import_module("torch"), import_module("opt_einsum_torch").EinsumPlanner
     planner = planner_of(torch.device("cuda:0"), cuda_mem_limit=limit)

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from contenders import EINSUMX, HAND_WRITTEN, Framework, Function
-from measure import Row, make_case, measure
+from measure import Row, measure, prepare
 from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table
@@ -122,7 +122,7 @@ def _measured(framework: Framework, groups: Iterable[str], batch: int, wanted: s
             problem = sized("mxnet", equation, sizes, gradient=gradient)
             if wanted in equation:
                 with console.status(str(problem)):
-                    row = measure(timed, make_case(problem), seconds)
+                    row = measure(timed, prepare(problem), seconds)
                 if row is not None:
                     yield row
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from contenders import FRAMEWORKS, Framework
-from measure import Row, make_case, measure
+from measure import Row, measure, prepare
 from picture import picture
 from problems import Problem, all_problems
 from show import THREADS, console, data, print_reading, print_rows, print_tables
@@ -106,7 +106,7 @@ def _measured(chosen: list[Framework], problems: list[Problem], seconds: float) 
         takers = [framework for framework in chosen if framework.takes(problem)]
         if not takers:
             continue
-        case = make_case(problem)
+        case = prepare(problem)
         for framework in takers:
             with console.status(f"{framework.name}  {problem}"):
                 row = measure(framework, case, seconds)
