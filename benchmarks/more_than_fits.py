@@ -1,11 +1,10 @@
-"""Time contractions under a memory limit beside the same without one, with operands and results in files and in HDF5.
+"""Time contractions with and without a memory limit, with operands and results in files and in HDF5.
 
-The cases are the one of opt_einsum_torch's own page, whose inputs are four times the limit, square products whose three
-matrices are three times the limit, a chain and a batch of products. Files lie in a temporary folder, which is removed,
-and in the system's page cache when they are timed: what is measured is what the blocks cost. "peak" is what the plan
-says and what NumPy then counts; "capped" is a run in a process of its own, whose address space ends where the limit
-does. opt_einsum_torch runs beside where there is CUDA. Results are checked against each other; nothing is asserted
-about times.
+The contractions are the example of opt_einsum_torch, whose inputs are four times the limit, square products whose three
+matrices are three times the limit, a chain and a batch of products. The files are in a temporary folder, and in the
+system's page cache while they are timed, so the difference is the cost of the blocks. "peak" is the plan's figure,
+"counted" is NumPy's; "capped" runs in a process whose address space ends at the limit. opt_einsum_torch is timed too if
+there is CUDA. Results are checked against each other; nothing is asserted about times.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ except ImportError:
 
 
 SLACK = 64 << 20
-"""Bytes for the stacks of threads, the allocator's arenas, and what is imported late."""
+"""Bytes for the stacks of threads, the allocator's arenas, and late imports."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContraction:
-    """A contraction, how its operands and its result are kept, and the limit as a share of the bytes of both."""
+    """A contraction, how its operands and result are stored, and the limit as a share of their bytes."""
 
     name: str
     equation: str
@@ -56,7 +55,7 @@ class StoredContraction:
 
 
 def contractions(scale: float) -> Iterator[StoredContraction]:
-    """The cases; ``scale`` multiplies the bytes of their inputs."""
+    """All contractions; ``scale`` multiplies the bytes of their inputs."""
     i = max(round(100 * scale), 1)
     ancestor = ((1000, 3, 1024), (i, 1000, 3), (i, 1000, 3, 1024), (i, 1000, 3, 1024), (i, 1024, 9, 9))
     for kept in ("files", "HDF5"):
@@ -70,13 +69,15 @@ def contractions(scale: float) -> Iterator[StoredContraction]:
 
 
 def main() -> None:
-    """Measure what the command line asks for, and print it."""
+    """Measure and print a table."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="of the inputs' bytes (default: 1, up to 2.5 GB)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each case (default: 3)")
-    parser.add_argument("--filter", default="", metavar="TEXT", help="only cases whose name or keeping has this in it")
-    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
-    asked = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=3, help="repeats of each contraction (default: 3)")
+    parser.add_argument(
+        "--filter", default="", metavar="TEXT", help="only contractions whose name or storage contains TEXT"
+    )
+    parser.add_argument("--folder", type=Path, help="the parent of the temporary folder")
+    options = parser.parse_args()
     table = Table(box=SIMPLE, pad_edge=False)
     for name in (
         "case",
@@ -93,13 +94,13 @@ def main() -> None:
         *(["opt_einsum_torch"] if has_ancestor() else []),
     ):
         table.add_column(name, justify="left" if name in ("case", "kept in") else "right")
-    for case in contractions(asked.scale):
-        if asked.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
-            with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-                table.add_row(*measured(case, Path(folder), asked.rounds))
+    for case in contractions(options.scale):
+        if options.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                table.add_row(*measured(case, Path(folder), options.rounds))
     console.print(table)
     if not has_ancestor():
-        console.print("opt_einsum_torch is not beside: it takes CUDA, and to be installed.")
+        console.print("opt_einsum_torch is missing: it needs CUDA.")
 
 
 def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
@@ -111,7 +112,7 @@ def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
     first, second = (empty(case, folder / f"result{number}", shape) for number in range(2))
 
     def unlimited() -> Any:
-        whole = [array[...] for array in operands]  # what HDF5 keeps is read, all else is taken as it is
+        whole = [array[...] for array in operands]  # reads HDF5, and takes memory maps as they are
         if case.kept != "HDF5":
             return einsumx.einsum(case.equation, *whole, out=first)
         first[...] = einsumx.einsum(case.equation, *whole)
@@ -127,11 +128,11 @@ def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
     limited()
     counted = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    found = second[...]
-    difference = np.abs(expected - found).max() / np.abs(expected).max()
+    result = second[...]
+    difference = np.abs(expected - result).max() / np.abs(expected).max()
     if not difference < 1e-3:
         raise SystemExit(f"{case.name}: the results differ by {difference:.1e} of the largest element")
-    del expected, found
+    del expected, result
     for _ in range(rounds):
         for function, times in seconds.items():
             start = perf_counter()
@@ -155,17 +156,17 @@ def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
 
 
 def empty(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
-    """An array to be written, in memory or in a file."""
+    """A new array in a file."""
     match case.kept:
         case "files":
             return np.memmap(path, np.float32, "w+", shape=shape)
         case "HDF5":
             return h5py.File(path, "w").create_dataset("array", shape, np.float32)
-    raise ValueError(f"nothing is kept in {case.kept!r}")
+    raise ValueError(f"there is no storage {case.kept!r}")
 
 
 def operand(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
-    """An array of small numbers by chance."""
+    """An array of random numbers in a file."""
     array = empty(case, path, shape)
     rng = np.random.default_rng(prod(shape))
     for place in range(shape[0]):
@@ -175,22 +176,22 @@ def operand(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
 
 
 def capped(case: StoredContraction, folder: Path, limit: int) -> str:
-    """How long it takes in a process of its own whose address space is capped."""
+    """The time in a new process with a capped address space."""
     spawn = multiprocessing.get_context("spawn")
-    answer, said = spawn.Pipe(duplex=False)
-    child = spawn.Process(target=run_capped, args=(case, folder, limit, said))
+    answers, answer = spawn.Pipe(duplex=False)
+    child = spawn.Process(target=run_capped, args=(case, folder, limit, answer))
     child.start()
-    said.close()
+    answer.close()
     try:
-        return str(answer.recv())
+        return str(answers.recv())
     except EOFError:
         return "failed"
     finally:
         child.join()
 
 
-def run_capped(case: StoredContraction, folder: Path, limit: int, said: Any) -> None:
-    """Cap the address space at what is there, the mapped files among it, and the limit; run; say how long it took."""
+def run_capped(case: StoredContraction, folder: Path, limit: int, answer: Any) -> None:
+    """Cap the address space at its present size plus the limit, run, and send the time taken."""
     operands = [opened(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
     result = empty(case, folder / "capped", einsumx.plan(case.equation, *case.shapes).shape)
     square = np.ones((1000, 1000), np.float32)
@@ -203,27 +204,27 @@ def run_capped(case: StoredContraction, folder: Path, limit: int, said: Any) -> 
     try:
         einsumx.einsum(case.equation, *operands, out=result, memory_limit=limit)
     except MemoryError as error:
-        said.send(type(error).__name__)
+        answer.send(type(error).__name__)
     else:
-        said.send(timing(perf_counter() - start))
+        answer.send(timing(perf_counter() - start))
 
 
 def opened(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
-    """An operand that was written, to be read."""
+    """A stored operand, opened for reading."""
     if case.kept == "HDF5":
         return h5py.File(path, "r", locking=False)["array"]
     return np.memmap(path, np.float32, "r", shape=shape)
 
 
 def has_ancestor() -> bool:
-    """Whether opt_einsum_torch can run; it computes on CUDA alone."""
+    """Whether opt_einsum_torch can run; it needs CUDA."""
     if not all(map(find_spec, ("torch", "opt_einsum_torch"))):
         return False
     return bool(import_module("torch").cuda.is_available())
 
 
 def ancestor(case: StoredContraction, operands: list[Any], limit: int, rounds: int) -> str:
-    """What opt_einsum_torch takes under the same limit."""
+    """The time of opt_einsum_torch under the same limit."""
     torch, planner_of = import_module("torch"), import_module("opt_einsum_torch").EinsumPlanner
     planner = planner_of(torch.device("cuda:0"), cuda_mem_limit=limit)
     times = []

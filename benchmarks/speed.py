@@ -28,17 +28,17 @@ __all__ = ["Bar", "bars", "speed_picture"]
 GROUPS, PER_GROUP = ("attention", "mlp", "pairs", "networks"), 6
 
 PEERS = {
-    "numpy": ("NumPy", ("np.einsum", "np.einsum(optimize)", "opt_einsum")),
-    "torch": ("PyTorch", ("torch.einsum", "opt_einsum")),
-    "jax, jitted": ("JAX, jitted", ("jnp.einsum", "opt_einsum")),
-    "mxnet": ("MXNet", ("mx.np.einsum",)),
+    "numpy": ("NumPy {}", ("np.einsum", "np.einsum(optimize)", "opt_einsum")),
+    "torch": ("PyTorch {}", ("torch.einsum", "opt_einsum")),
+    "jax, jitted": ("JAX {}, jitted", ("jnp.einsum", "opt_einsum")),
+    "mxnet": ("MXNet {}", ("mx.np.einsum",)),
 }
-"""Of each framework in the JSON: its title, and the peers to draw."""
+"""Of each framework in the JSON: its title with the version, and the peers to draw."""
 
 TIE = 1.1
 """Ratios up to this one, and down to its inverse, are noise."""
 
-WIDTH, LABEL, VALUE = 440.0, 146.0, 52.0
+WIDTH, LABEL, VALUE = 440.0, 152.0, 52.0
 ROW, HEAD, TOP, FOOT = 19.0, 25.0, 72.0, 14.0
 FOOT_LETTERS = 76
 
@@ -90,7 +90,7 @@ def bars(runs: Sequence[dict[str, Any]]) -> Iterator[Bar]:
                 ratios = [seconds[peer] / seconds["einsumx"] for seconds in times]
                 if len(ratios) > 1:
                     low, *_, high = quantiles(ratios, n=10, method="inclusive")
-                    yield Bar(f"{title} {version}", peer, geometric_mean(ratios), low, high, len(ratios))
+                    yield Bar(title.format(version), peer, geometric_mean(ratios), low, high, len(ratios))
 
 
 def speed_picture(runs: Sequence[dict[str, Any]], command: str) -> str:
@@ -112,8 +112,8 @@ def speed_picture(runs: Sequence[dict[str, Any]], command: str) -> str:
     height = bottom + 16 + FOOT * len(caption)
     root = svg_root(WIDTH, height, 1.5, "einsumx against other einsums: " + "; ".join(map(_sentence, drawn)), STYLE)
     add(root, "rect", "ground", width=WIDTH, height=height)
-    add(root, "text", "title", "How many times longer than einsumx", x=12, y=24)
-    add(root, "text", "small", "Logarithmic scale; longer bars mean that einsumx is faster.", x=12, y=41)
+    add(root, "text", "title", "Time of other einsums, relative to einsumx", x=12, y=24)
+    add(root, "text", "small", "Bars to the right: einsumx is faster. Logarithmic scale.", x=12, y=41)
     axis = _Axis(min(bar.low for bar in drawn), max(bar.high for bar in drawn))
     _add_grid(root, axis, bottom)
     y = TOP
@@ -206,6 +206,7 @@ def _run(options: Namespace) -> dict[str, Any]:
     from show import console, data, print_rows
 
     import einsumx
+    from einsumx.cli.machine import watched
 
     installed = einsumx.backends()
     frameworks = [
@@ -217,15 +218,18 @@ def _run(options: Namespace) -> dict[str, Any]:
         framework.start()
     groups = all_problems(count=0)
     rows = []
-    for problem in (problem for group in GROUPS for problem in sample(groups[group])):
-        prepared = prepare(problem)
-        for framework in frameworks:
-            with console.status(f"{framework.name}  {problem}"):
-                row = measure(framework, prepared, options.seconds)
-            rows += [row] if row is not None else []
+    with watched() as warnings:
+        for problem in (problem for group in GROUPS for problem in sample(groups[group])):
+            prepared = prepare(problem)
+            for framework in frameworks:
+                with console.status(f"{framework.name}  {problem}"):
+                    row = measure(framework, prepared, options.seconds)
+                rows += [row] if row is not None else []
     rows.sort(key=lambda row: list(PEERS).index(row.framework))
     for framework in frameworks:
         print_rows([row for row in rows if row.framework == framework.name])
+    for warning in warnings:
+        console.print(f"WARNING: the machine was busy: {warning}", style="bold yellow")
     return data(rows)
 
 
