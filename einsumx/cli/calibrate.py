@@ -15,6 +15,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Key, Rates, is_rate
+from einsumx.cli.stopwatch import Stopwatch
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
@@ -29,8 +30,8 @@ Shape = tuple[int, ...]
 PASSES = 3
 """How many times everything is measured, so that a short disturbance affects one pass only."""
 
-SECONDS, LEAST, MOST = 0.08, 3, 5000
-"""The time for each program in a pass, and the least and largest number of repeats."""
+SECONDS, MOST = 0.08, 5000
+"""The time for each program in a pass, and the largest number of repeats."""
 
 LONG, LARGE = 0.01, 1024
 """Seconds and rows of a product that is large enough to reach the rate of arithmetic."""
@@ -107,7 +108,7 @@ class _ProgramTimer:
     def __init__(self, adapter: Adapter, device: str, clock: Callable[[], float]) -> None:
         self.adapter = adapter
         self.device = device
-        self.clock = clock
+        self.stopwatch = Stopwatch(adapter, SECONDS, MOST, clock)
         self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
         self.batch = (1,) * self.traits.min_batch_axes
 
@@ -217,15 +218,8 @@ class _ProgramTimer:
         program = Program("", self.adapter.name, self.device, operands, (), tuple(steps), out, shape, "float32")
         run = executable(program, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device) for shape in shapes]
-        times: list[float] = []
-        for _ in range(2):  # the first calls compile, and touch memory for the first time
-            self.adapter.synchronize(run(*arrays))
-        end = self.clock() + SECONDS
-        while len(times) < LEAST or (self.clock() < end and len(times) < MOST):
-            start = self.clock()
-            self.adapter.synchronize(run(*arrays))
-            times.append(self.clock() - start)
-        return median(times)
+        seconds, _ = self.stopwatch.time(run, arrays)
+        return seconds
 
 
 def _ones(adapter: Adapter, shape: Shape, device: str) -> Array:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from statistics import median
 from time import perf_counter
 
-from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
+from einsumx.cli.stopwatch import Stopwatch
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
@@ -29,8 +29,8 @@ from einsumx.runtime.request import Options
 
 __all__ = ["OpProfile", "Profile", "profile"]
 
-_LEAST, _MOST = 3, 2000
-"""The least and the largest number of repeats per op."""
+_MOST = 2000
+"""The largest number of repeats per op."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +162,20 @@ def profile(
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     program = prepared.plan
     traits = calibrated(adapter, program.device)
-    timer = _OpTimer(adapter, seconds, clock)
+    stopwatch = Stopwatch(adapter, seconds, _MOST, clock)
     announce(sized.text)
-    whole, _ = timer.timed(prepared.run, arrays)
-    times = list(timer.op_times(program, arrays, announce))
+    whole, _ = stopwatch.time(prepared.run, arrays)
+    library, version = library_of(adapter)
     return Profile(
-        problem,
-        program,
-        program.device,
-        *library_of(adapter),
-        traits.rates,
-        traits.rates != adapter.traits(program.device).rates,
-        whole,
-        tuple(_op_profiles(program, adapter, traits.rates, times)),
+        problem=problem,
+        program=program,
+        device=program.device,
+        library=library,
+        version=version,
+        rates=traits.rates,
+        is_calibrated=traits.rates != adapter.traits(program.device).rates,
+        seconds=whole,
+        ops=tuple(_op_profiles(program, arrays, stopwatch, traits.rates, announce)),
     )
 
 
@@ -186,73 +187,45 @@ def _operands(adapter: Adapter, problem: Problem, device: str) -> Iterator[Array
         yield placed(adapter, random_operand(rng, shape, problem.dtype), problem.dtype, device)
 
 
-@dataclass(frozen=True, slots=True)
-class _OpTimer:
-    """Times calls of a framework.
-
-    Attributes:
-        adapter: the framework's adapter.
-        seconds: the time to spend on each call.
-        clock: returns the time in seconds.
-    """
-
-    adapter: Adapter
-    seconds: float
-    clock: Callable[[], float]
-
-    def op_times(self, program: Program, arrays: Sequence[Array], announce: Callable[[str], None]) -> Iterator[float]:
-        """The time of each op, with the results of the earlier ops as operands."""
-        shapes = replay(program.ops, [operand.shape for operand in program.operands])
-        types = slot_dtypes(program)
-        operands = layouts(program, shapes, types)
-        dead = last_uses(program)
-        values = dict(enumerate(arrays))
-        for op in program.ops:
-            announce(f"%{op.out} = {call_text(op)}")
-            slots = list(dict.fromkeys(op.sources))
-            alone = Program(
-                equation="",
-                backend=program.backend,
-                device=program.device,
-                operands=tuple(operands[slot] for slot in slots),
-                path=(),
-                ops=(op.renamed({slot: place for place, slot in enumerate(slots)}),),
-                result=op.out,
-                shape=shapes[op.out],
-                dtype=types[op.out],
-            )
-            kernel = self.adapter.kernel(op, [shapes[slot] for slot in op.sources], types[op.sources[0]])
-            run = self.adapter.prepare(kernel, alone)
-            seconds, values[op.out] = self.timed(run, [values[slot] for slot in op.sources])
-            yield seconds
-            for slot in dead.get(op.out, ()):
-                del values[slot]
-
-    def timed(self, run: Run, arrays: Sequence[Array]) -> tuple[float, Array]:
-        """The median time until the result of a call is complete, and the result."""
-        for _ in range(2):  # the first calls compile, and touch memory for the first time
-            result = run(*arrays)
-            self.adapter.synchronize(result)
-        times: list[float] = []
-        end = self.clock() + self.seconds
-        while len(times) < _LEAST or (self.clock() < end and len(times) < _MOST):
-            start = self.clock()
-            result = run(*arrays)
-            self.adapter.synchronize(result)
-            times.append(self.clock() - start)
-        return median(times), result
-
-
-def _op_profiles(program: Program, adapter: Adapter, rates: Rates, times: Sequence[float]) -> Iterator[OpProfile]:
-    costs = program_cost(program, adapter).ops
+def _op_profiles(
+    program: Program, arrays: Sequence[Array], stopwatch: Stopwatch, rates: Rates, announce: Callable[[str], None]
+) -> Iterator[OpProfile]:
+    """Time each op, with the results of the earlier ops as operands."""
+    adapter = stopwatch.adapter
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
     types = slot_dtypes(program)
     operands = layouts(program, shapes, types)
-    for op, cost, seconds in zip(program.ops, costs, times):
-        predicted = op_seconds(op, [operands[slot] for slot in op.sources], rates)
-        slots = {*op.sources, op.out} if cost.allocated else ()
-        nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in slots)
-        traffic = nbytes / max(rates.stream, rates.copy)
+    dead = last_uses(program)
+    values = dict(enumerate(arrays))
+    for op, cost in zip(program.ops, program_cost(program, adapter).ops):
+        announce(f"%{op.out} = {call_text(op)}")
+        slots = list(dict.fromkeys(op.sources))
+        alone = Program(
+            equation="",
+            backend=program.backend,
+            device=program.device,
+            operands=tuple(operands[slot] for slot in slots),
+            path=(),
+            ops=(op.renamed({slot: place for place, slot in enumerate(slots)}),),
+            result=op.out,
+            shape=shapes[op.out],
+            dtype=types[op.out],
+        )
+        kernel = adapter.kernel(op, [shapes[slot] for slot in op.sources], types[op.sources[0]])
+        seconds, values[op.out] = stopwatch.time(adapter.prepare(kernel, alone), [values[slot] for slot in op.sources])
+        for slot in dead.get(op.out, ()):
+            del values[slot]
+        touched = {*op.sources, op.out} if cost.allocated else ()
+        nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in touched)
         multiplied = cost.multiply_adds if isinstance(op, ops.Matmul | ops.Native) else 0
-        work = multiplied * arithmetic(cost.dtype) / rates.gemm
-        yield OpProfile(op, cost.shape, cost.dtype, seconds, predicted, cost.multiply_adds, nbytes, work, traffic)
+        yield OpProfile(
+            op=op,
+            shape=cost.shape,
+            dtype=cost.dtype,
+            seconds=seconds,
+            predicted=op_seconds(op, [operands[slot] for slot in op.sources], rates),
+            multiply_adds=cost.multiply_adds,
+            nbytes=nbytes,
+            arithmetic=multiplied * arithmetic(cost.dtype) / rates.gemm,
+            traffic=nbytes / max(rates.stream, rates.copy),
+        )
