@@ -142,8 +142,7 @@ def profile(
         backend: the name of the backend.
         device: the device of the operands; empty for the framework's default.
         optimize: the path, as for :func:`einsumx.einsum`.
-        seconds: the time to spend on each op.
-        clock: returns the time in seconds.
+        seconds, clock: as for :class:`Stopwatch`.
         announce: called with a description of each measurement before it starts.
 
     Raises:
@@ -156,8 +155,8 @@ def profile(
     adapter = get_backend(backend)
     absent = why_absent(adapter, problem.dtype, device)
     if absent is not None:
-        how = f": {absent.install}" if absent.install else ""
-        raise BackendError(f"{backend} cannot be profiled here: {absent.reason}{how}")
+        reason = ": ".join(filter(None, (absent.reason, absent.install)))
+        raise BackendError(f"{backend} cannot be profiled here: {reason}")
     adapter, arrays = arrays_of(list(_operands(adapter, problem, device)), None)
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     program = prepared.plan
