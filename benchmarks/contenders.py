@@ -1,4 +1,4 @@
-"""What is timed: on each framework einsumx, the peers that are installed, and hand-written lines."""
+"""The contenders on each framework: einsumx, the installed peers, and hand-written lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from einsumx.adapters.registry import get_backend
 __all__ = ["EINSUMX", "FRAMEWORKS", "HAND_WRITTEN", "Framework", "Function"]
 
 Function: TypeAlias = Callable[..., Any]
-"""Takes an equation and operands, as every einsum does."""
+"""Takes an equation and operands."""
 
 EINSUMX = "einsumx"
 HAND_WRITTEN = "hand-written"
@@ -28,16 +28,16 @@ Peers: TypeAlias = dict[str, tuple[str, str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework with the functions that are timed on it.
+    """A framework and its contenders.
 
     Attributes:
-        name: of the framework, with what is done to every function alike.
+        name: the framework, and whether its functions are compiled.
         backend: einsumx's name for it.
-        peers: by name, the module and the function in it, with keywords.
-        jitted: whether every function is compiled by the framework as a whole.
-        waits: whether calls return before their result is there.
-        strided: whether arrays have strides that a caller can choose.
-        groups: the groups of problems that are timed; all where empty.
+        peers: by name, the module, the function in it, and keywords.
+        jitted: whether the framework compiles every function.
+        waits: whether calls return before their result is complete.
+        strided: whether callers choose the strides of arrays.
+        groups: the groups of problems to time; all if empty.
     """
 
     name: str
@@ -50,23 +50,23 @@ class Framework:
 
     @property
     def adapter(self) -> Adapter:
-        """The framework as einsumx sees it."""
+        """Einsumx's adapter of the framework."""
         return get_backend(self.backend)
 
     def start(self) -> None:
-        """Make the framework ready for every dtype and shape."""
+        """Configure the framework for all dtypes and shapes."""
         if self.backend == "jax":
             import_module("jax").config.update("jax_enable_x64", True)
         if self.backend == "mxnet":
             import_module("mxnet").npx.set_np()
 
     def takes(self, problem: Problem) -> bool:
-        """Whether the problem means something here: strides and gradients are not everywhere."""
+        """Whether the framework supports the problem's strides and gradients."""
         if problem.gradient and self.backend == "numpy":
             return False
         if self.groups and problem.group not in self.groups:
             return False
-        if problem.group == "random":  # what has no such strides gets copies
+        if problem.group == "random":  # frameworks without such strides get copies
             return True
         if "reversed" in problem.layouts and self.backend == "torch":
             return False
@@ -74,21 +74,21 @@ class Framework:
 
     def functions(self, problem: Problem) -> dict[str, Function]:
         """The functions for a problem, by name, einsumx first."""
-        found: dict[str, Function] = {EINSUMX: einsumx.einsum}
+        functions: dict[str, Function] = {EINSUMX: einsumx.einsum}
         for name, (module, attribute, keywords) in self.peers.items():
             if find_spec(module.partition(".")[0]) is not None:
-                found[name] = partial(getattr(import_module(module), attribute), **keywords)
+                functions[name] = partial(getattr(import_module(module), attribute), **keywords)
         # PyTorch does not differentiate through the out= of its own lines.
         own = {} if problem.gradient and self.backend == "torch" else OWN_LINES.get(self.backend, {})
         lines = {**LINES, **own}
         if problem.equation in lines and problem.dtype != "bool":
             line = lines[problem.equation]
-            found[HAND_WRITTEN] = lambda _, *arrays: line(self.adapter.xp, *arrays)
-        return found
+            functions[HAND_WRITTEN] = lambda _, *arrays: line(self.adapter.xp, *arrays)
+        return functions
 
     def arrays(self, problem: Problem, operands: Sequence[Any]) -> list[Array]:
-        """The operands on the framework; for gradients ready to be differentiated, and with the result's gradient."""
-        if self.backend == "torch":  # which has no negative strides
+        """The operands as arrays of the framework; with gradients, prepared for differentiation."""
+        if self.backend == "torch":  # has no negative strides
             operands = [operand.copy() if min((0, *operand.strides)) < 0 else operand for operand in operands]
         arrays = [self.adapter.from_numpy(operand) for operand in operands]
         if problem.gradient and self.backend == "torch":
@@ -99,7 +99,7 @@ class Framework:
         return arrays
 
     def call(self, function: Function, problem: Problem, arrays: Sequence[Array]) -> Callable[[], Any]:
-        """What is timed: a call without arguments that ends when its result is there."""
+        """The timed call, without arguments; it returns when its result is complete."""
         if problem.gradient:
             function = GRADIENTS[self.backend](function)
         call = partial(function, problem.equation, *arrays)
@@ -118,7 +118,7 @@ class Framework:
         return waited
 
     def values(self, result: Any) -> list[Any]:
-        """A call's result, or its several results, as NumPy arrays."""
+        """The results of a call as NumPy arrays."""
         results = result if isinstance(result, list | tuple) else [result]
         return [self.adapter.to_numpy(array) for array in results]
 
@@ -153,7 +153,7 @@ FRAMEWORKS = (
 )
 
 
-# -- gradients: of all operands, for the last array as the result's gradient -------------------------------------
+# -- gradients of all operands; the last array is the gradient of the result -------------------------------------
 
 
 def _torch_gradients(function: Function) -> Function:
@@ -189,7 +189,7 @@ def _mxnet_gradients(function: Function) -> Function:
 GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients}
 
 
-# -- what a person would write for the framework who knows it well -----------------------------------------------
+# -- hand-written lines, as an expert would write them for the framework -----------------------------------------
 
 
 def _swap(xp: Any, array: Array) -> Array:
@@ -293,7 +293,7 @@ LINES: dict[str, Function] = {
 
 
 def _torch_loop(xp: Any, a: Array, b: Array) -> Array:
-    """The batch as a loop, each product of views written into its place."""
+    """A loop over the batch that writes each product into its place."""
     result = a.new_empty((a.shape[0], a.shape[2], a.shape[1], b.shape[1]))
     for place in range(a.shape[0]):
         xp.bmm(a[place].transpose(0, 1), b[place].permute(1, 2, 0), out=result[place])
@@ -301,11 +301,11 @@ def _torch_loop(xp: Any, a: Array, b: Array) -> Array:
 
 
 def _batch_dot(a: Array, b: Array, transpose_b: bool = False) -> Array:
-    """MXNet's product over the last two axes, with any number of axes before: nothing is copied."""
+    """MXNet's product over the last two axes, with any number of leading axes, without copies."""
     npx = import_module("mxnet").npx
     flat = [array.reshape_view((-1, *array.shape[-2:])) for array in (a, b)]
-    found = npx.batch_dot(*flat, transpose_b=transpose_b)
-    return found.reshape_view((*a.shape[:-1], found.shape[-1]))
+    product = npx.batch_dot(*flat, transpose_b=transpose_b)
+    return product.reshape_view((*a.shape[:-1], product.shape[-1]))
 
 
 def _heads_first(xp: Any, array: Array) -> Array:
@@ -315,23 +315,23 @@ def _heads_first(xp: Any, array: Array) -> Array:
 
 def _batch_first(xp: Any, array: Array) -> Array:
     """``xbhd`` as ``bhxd``."""
-    found = xp.swapaxes(array.reshape_view((len(array), -1, array.shape[3])), 0, 1)
-    return found.reshape_view((*array.shape[1:3], -1, array.shape[3]))
+    swapped = xp.swapaxes(array.reshape_view((len(array), -1, array.shape[3])), 0, 1)
+    return swapped.reshape_view((*array.shape[1:3], -1, array.shape[3]))
 
 
 def _mxnet_scores(xp: Any, a: Array, b: Array) -> Array:
-    """``bind,bjnd->bnij``: attention scores of positions that lie before heads."""
+    """``bind,bjnd->bnij``: attention scores, with positions before heads."""
     return _batch_dot(xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2), transpose_b=True)
 
 
 def _mxnet_shared(xp: Any, a: Array, b: Array) -> Array:
-    """``xynd,jnd->nxyj``: keys without a batch, as a batch over the heads alone."""
-    found = _batch_dot(_heads_first(xp, a), xp.swapaxes(b, 0, 1), transpose_b=True)
-    return found.reshape_view((a.shape[2], a.shape[0], a.shape[1], b.shape[0]))
+    """``xynd,jnd->nxyj``: keys without a batch axis; the heads are the batch."""
+    product = _batch_dot(_heads_first(xp, a), xp.swapaxes(b, 0, 1), transpose_b=True)
+    return product.reshape_view((a.shape[2], a.shape[0], a.shape[1], b.shape[0]))
 
 
 def _row_products(xp: Any, a: Array, b: Array) -> Array:
-    """The product of each row with its partner, by BLAS and without an array of all products."""
+    """The dot product of each pair of rows with BLAS, without an array of all products."""
     return xp.matmul(a[:, None], b[:, :, None])[:, 0, 0]
 
 

@@ -1,4 +1,4 @@
-"""Timing a problem on a framework: results checked first, then rounds that take every contender in turn."""
+"""Time a problem on a framework: check all results, then time the contenders in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
 from einsumx.runtime.threads import core_count
 
-__all__ = ["Case", "Row", "copy_rate", "gemm_rate", "make_case", "measure"]
+__all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare"]
 
 SLICE = 2e-4
-"""Seconds for which a fast call is repeated between two looks at the clock."""
+"""Seconds for which a fast call is repeated between two readings of the clock."""
 
 LOOP_LIMIT = 5e8
-"""Multiply-adds in one loop over all labels beyond which waiting for it is hopeless: from a second to hours."""
+"""Loops with more multiply-adds are skipped; they take from a second to hours."""
 
 LOOPS = ("np.einsum", "einsumt", "mx.np.einsum")
-"""Contenders that run a contraction of any number of operands as one such loop."""
+"""Contenders that run any contraction as a single loop over all labels."""
 
 _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A problem with its operands and what must come out, as NumPy arrays; for gradients one an operand."""
+class PreparedProblem:
+    """A problem with its operands and expected results as NumPy arrays; with gradients, a result per operand."""
 
     problem: Problem
     operands: list[Any]
@@ -48,15 +48,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured of a problem on a framework.
+    """The times of a problem on a framework.
 
     Attributes:
-        seconds: the median time of a call, by contender, of those whose result is right.
-        notes: why another contender has none.
-        multiply_adds: along einsumx's path, those of gradients included.
-        copied: bytes that einsumx's plan copies (the plan of the result alone, where gradients are computed).
-        floor: the seconds that the multiply-adds take at the rate of a large matrix product, or the operands and
-            the result at that of a large copy, whichever is more.
+        framework: the name of the framework.
+        problem: the problem.
+        seconds: the median time of a call for each contender with a right result.
+        notes: for each other contender, why it has no time.
+        multiply_adds: along einsumx's path, including those of gradients.
+        copied: bytes that einsumx's plan copies, without those of gradients.
+        floor: the roofline in seconds: the multiply-adds at the rate of a large matrix product, or the operands and the
+            result at the rate of a large copy, whichever takes longer.
     """
 
     framework: str
@@ -69,18 +71,18 @@ class Row:
 
     @property
     def peer(self) -> str | None:
-        """The fastest einsum that is not einsumx."""
+        """The fastest contender except einsumx and the hand-written line."""
         peers = {name: time for name, time in self.seconds.items() if name not in (EINSUMX, HAND_WRITTEN)}
         return min(peers, key=lambda name: peers[name], default=None)
 
     @property
     def ratio(self) -> float | None:
-        """How many times longer the best peer takes than einsumx."""
+        """The best peer's time over einsumx's."""
         return self._over_einsumx(self.peer)
 
     @property
     def by_hand(self) -> float | None:
-        """How many times longer the hand-written line takes than einsumx."""
+        """The hand-written line's time over einsumx's."""
         return self._over_einsumx(HAND_WRITTEN)
 
     def _over_einsumx(self, name: str | None) -> float | None:
@@ -88,12 +90,12 @@ class Row:
 
     @property
     def of_roofline(self) -> float | None:
-        """Which part of einsumx's time the machine's rates explain; more than 1 where the caches help."""
+        """The roofline over einsumx's time; more than 1 if caches help."""
         return self.floor / self.seconds[EINSUMX] if EINSUMX in self.seconds else None
 
 
-def make_case(problem: Problem) -> Case:
-    """Operands, and the result by NumPy's einsum in wide arithmetic, pair by pair."""
+def prepare(problem: Problem) -> PreparedProblem:
+    """Operands, and the result of NumPy's einsum in wide arithmetic, pair by pair."""
     arrays = operands(problem)
     wide = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}[np.dtype(problem.dtype).kind]
     inputs = [array.astype(wide) for array in arrays]
@@ -104,31 +106,31 @@ def make_case(problem: Problem) -> Case:
     left, _, output = problem.equation.partition("->")
     terms = left.split(",")
     if not problem.gradient:
-        return Case(problem, arrays, [einsum(terms, output, inputs)])
-    # The gradient of an operand is a contraction too: of all others with the result's gradient.
+        return PreparedProblem(problem, arrays, [einsum(terms, output, inputs)])
+    # The gradient of an operand is a contraction of the other operands with the gradient of the result.
     swapped = [[output if other == place else term for other, term in enumerate(terms)] for place in range(len(terms))]
     others = [[*inputs[:place], inputs[-1], *inputs[place + 1 : -1]] for place in range(len(terms))]
-    return Case(problem, arrays, [einsum(*each) for each in zip(swapped, terms, others)])
+    return PreparedProblem(problem, arrays, [einsum(*each) for each in zip(swapped, terms, others)])
 
 
-def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
-    """Check every contender's result, then time those that are right; None where there are no such arrays.
+def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> Row | None:
+    """Check every contender's result, then time those that are right; None if the framework lacks such arrays.
 
     Args:
-        framework: started.
-        case: of a problem that the framework takes.
-        seconds: to spend in rounds; each contender that is not far behind has at least 3.
+        framework: a framework after ``start()``.
+        prepared: a problem that the framework takes.
+        seconds: the time for all rounds; each contender that is not far behind gets at least 3 rounds.
     """
-    problem = case.problem
+    problem = prepared.problem
     try:
-        arrays = framework.arrays(problem, case.operands)
+        arrays = framework.arrays(problem, prepared.operands)
     except einsumx.BackendError:
         return None
     calls: dict[str, Callable[[], Any]] = {}
     times: dict[str, list[float]] = {}
     notes: dict[str, str] = {}
     for name, function in framework.functions(problem).items():
-        notes[name] = _hopeless(name, problem)
+        notes[name] = _why_skipped(name, problem)
         if notes[name]:
             continue
         try:
@@ -136,27 +138,27 @@ def measure(framework: Framework, case: Case, seconds: float) -> Row | None:
             start = perf_counter()
             result = call()
             times[name] = [perf_counter() - start]
-            notes[name] = _wrong(framework.values(result), case)
-        except Exception as error:  # noqa: BLE001  whatever a contender raises is what there is to report
+            notes[name] = _wrong(framework.values(result), prepared)
+        except Exception as error:  # noqa: BLE001  any exception of a contender is a result to report
             notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
         if not notes[name]:
             calls[name] = call
     medians = _rounds(calls, times, seconds)
-    steps = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
-    work = multiply_adds(problem, steps.path) * (1 + len(problem.shapes) * problem.gradient)
+    plan = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
+    work = multiply_adds(problem, plan.path) * (1 + len(problem.shapes) * problem.gradient)
     return Row(
         framework.name,
         problem,
         medians,
         {name: note for name, note in notes.items() if note},
         work,
-        plan_cost(steps).copied,
-        max(work / gemm_rate(problem.dtype), _moved(case) / copy_rate()),
+        plan_cost(plan).copied,
+        max(work / gemm_rate(problem.dtype), _moved(prepared) / copy_rate()),
     )
 
 
 def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], seconds: float) -> dict[str, float]:
-    """The median time of each call, given a first time; peers that are far behind take no part in the rounds."""
+    """The median time of each call. Calls whose first times are far behind take no part in the rounds."""
     for name, call in calls.items():
         while len(times[name]) < 3 and sum(times[name]) < seconds / 4:  # the first call planned and compiled
             times[name].append(_timed(call, 1))
@@ -171,7 +173,7 @@ def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], 
     end = perf_counter() + seconds
     done = 0
     while racing and (done < 3 or perf_counter() < end):
-        shuffle(racing)  # so that nobody always follows the same other
+        shuffle(racing)  # so that no call always follows the same other one
         for name in racing:
             times[name].append(_timed(calls[name], counts[name]))
         done += 1
@@ -188,8 +190,8 @@ def _timed(call: Callable[[], Any], count: int) -> float:
     return (perf_counter() - start) / count
 
 
-def _hopeless(name: str, problem: Problem) -> str:
-    """Why a contender is not even tried; empty where it is."""
+def _why_skipped(name: str, problem: Problem) -> str:
+    """Why a contender is skipped; empty if it is not."""
     everything = tuple(range(len(problem.shapes)))
     path: Sequence[Sequence[int]] = [everything] if name in LOOPS else []
     if name == "np.einsum(optimize)" and len(everything) > 2:
@@ -200,18 +202,18 @@ def _hopeless(name: str, problem: Problem) -> str:
     return f"skipped: {quantity(work)} multiply-adds in a loop" if work > LOOP_LIMIT else ""
 
 
-def _wrong(found: Sequence[Any], case: Case) -> str:
-    """What is wrong with a result; empty where it is right."""
-    dtype = np.dtype(case.problem.dtype)
-    terms = prod(case.problem.sizes.values()) / max(prod(case.problem.shape), 1)
-    # Sums are rounded as in float32 at least; the results of float16 once more.
+def _wrong(results: Sequence[Any], prepared: PreparedProblem) -> str:
+    """What is wrong with a result; empty if it is right."""
+    dtype = np.dtype(prepared.problem.dtype)
+    terms = prod(prepared.problem.sizes.values()) / max(prod(prepared.problem.shape), 1)
+    # Sums are accumulated in float32 or wider; float16 results are rounded once more.
     eps = float(np.finfo("float64" if dtype == "float64" else "float32").eps)
     tolerance = 20 * eps * sqrt(min(terms, 1e7)) + (1e-2 if dtype == "float16" else 0)
-    for values, expected in zip(found, case.expected):
+    for values, expected in zip(results, prepared.expected):
         if np.shape(values) != expected.shape:
             return f"wrong: shape {np.shape(values)}"
         if dtype.kind in "bi":
-            # Frameworks that sum small integers in wide ones are right where what wraps around is.
+            # Some frameworks sum small integers in wide ones: they are right if the wrapped values are.
             right = np.array_equal(values if dtype == "bool" else np.asarray(values, dtype), expected.astype(dtype))
         else:
             right = np.allclose(values, expected, tolerance, tolerance * float(np.abs(expected).max(initial=0)))
@@ -220,23 +222,23 @@ def _wrong(found: Sequence[Any], case: Case) -> str:
     return ""
 
 
-# -- what the machine can do ------------------------------------------------------------------------------------
+# -- rates of the machine ---------------------------------------------------------------------------------------
 
 
-def _moved(case: Case) -> int:
-    """Bytes that must be read or written, an expanded axis once and a diagonal alone; for gradients twice or more."""
-    terms = case.problem.equation.partition("->")[0].split(",")
+def _moved(prepared: PreparedProblem) -> int:
+    """Bytes that must be read or written. Expanded axes count once; gradients read and write more."""
+    terms = prepared.problem.equation.partition("->")[0].split(",")
     inputs = 0
-    for term, array in zip(terms, case.operands):
+    for term, array in zip(terms, prepared.operands):
         read = {label: size for label, size, stride in zip(term, array.shape, array.strides) if stride}
         inputs += prod(read.values()) * array.itemsize
-    output = prod(case.problem.shape) * np.dtype(case.problem.dtype).itemsize
-    return 3 * inputs + 2 * output if case.problem.gradient else inputs + output
+    output = prod(prepared.problem.shape) * np.dtype(prepared.problem.dtype).itemsize
+    return 3 * inputs + 2 * output if prepared.problem.gradient else inputs + output
 
 
 @lru_cache
 def gemm_rate(dtype: str) -> float:
-    """Multiply-adds a second in NumPy's product of two large matrices; of float32 where BLAS has no such product."""
+    """Multiply-adds per second in NumPy's product of two large matrices; that of float32 if BLAS lacks the dtype."""
     if dtype not in ("float32", "float64", "complex64"):
         return gemm_rate("float32")
     matrix = np.ones((1200, 1200), dtype)
@@ -247,7 +249,7 @@ def gemm_rate(dtype: str) -> float:
 
 @lru_cache
 def copy_rate() -> float:
-    """Bytes read and written a second by a large copy on all cores."""
+    """Bytes read and written per second by a large copy on all cores."""
     cores = core_count()
     source, target = np.ones((2, cores, 1 << 24), np.float32)
     with ThreadPoolExecutor(cores) as pool:

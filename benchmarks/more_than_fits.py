@@ -1,11 +1,10 @@
-"""Time contractions under a memory limit beside the same without one, with operands and results in files and in HDF5.
+"""Time contractions with and without a memory limit, with operands and results in files and in HDF5.
 
-The cases are the one of opt_einsum_torch's own page, whose inputs are four times the limit, square products whose three
-matrices are three times the limit, a chain and a batch of products. Files lie in a temporary folder, which is removed,
-and in the system's page cache when they are timed: what is measured is what the blocks cost. "peak" is what the plan
-says and what NumPy then counts; "capped" is a run in a process of its own, whose address space ends where the limit
-does. opt_einsum_torch runs beside where there is CUDA. Results are checked against each other; nothing is asserted
-about times.
+The contractions are the example of opt_einsum_torch, whose inputs are four times the limit, square products whose three
+matrices are three times the limit, a chain and a batch of products. The files are in a temporary folder, and in the
+system's page cache while they are timed, so the difference is the cost of the blocks. "peak" is the plan's figure,
+"counted" is NumPy's; "capped" runs in a process whose address space ends at the limit. opt_einsum_torch is timed too if
+there is CUDA. Results are checked against each other; nothing is asserted about times.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ except ImportError:
 
 
 SLACK = 64 << 20
-"""Bytes for the stacks of threads, the allocator's arenas, and what is imported late."""
+"""Bytes for the stacks of threads, the allocator's arenas, and late imports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A contraction, how its operands and its result are kept, and the limit as a share of the bytes of both."""
+class StoredContraction:
+    """A contraction, how its operands and result are stored, and the limit as a share of their bytes."""
 
     name: str
     equation: str
@@ -55,28 +54,30 @@ class Case:
     share: float
 
 
-def cases(scale: float) -> Iterator[Case]:
-    """The cases; ``scale`` multiplies the bytes of their inputs."""
+def contractions(scale: float) -> Iterator[StoredContraction]:
+    """All contractions; ``scale`` multiplies the bytes of their inputs."""
     i = max(round(100 * scale), 1)
     ancestor = ((1000, 3, 1024), (i, 1000, 3), (i, 1000, 3, 1024), (i, 1000, 3, 1024), (i, 1024, 9, 9))
     for kept in ("files", "HDF5"):
-        yield Case("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
+        yield StoredContraction("ancestor", "jrl,ijr,ijrk,ijrl,ikmn->imn", ancestor, kept, 1 / 4)
     n = round(6000 * scale**0.5)
     for kept in ("files", "HDF5"):
-        yield Case("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
-    yield Case("chain", "ij,jk,kl->il", ((n, n),) * 3, "HDF5", 1 / 4)
+        yield StoredContraction("square product", "ij,jk->ik", ((n, n),) * 2, kept, 1 / 3)
+    yield StoredContraction("chain", "ij,jk,kl->il", ((n, n),) * 3, "HDF5", 1 / 4)
     batch = max(round(400 * scale), 1)
-    yield Case("batch", "bij,bjk->bik", ((batch, 400, 500), (batch, 500, 300)), "HDF5", 1 / 4)
+    yield StoredContraction("batch", "bij,bjk->bik", ((batch, 400, 500), (batch, 500, 300)), "HDF5", 1 / 4)
 
 
 def main() -> None:
-    """Measure what the command line asks for, and print it."""
+    """Measure and print a table."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="of the inputs' bytes (default: 1, up to 2.5 GB)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each case (default: 3)")
-    parser.add_argument("--filter", default="", metavar="TEXT", help="only cases whose name or keeping has this in it")
-    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
-    asked = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=3, help="repeats of each contraction (default: 3)")
+    parser.add_argument(
+        "--filter", default="", metavar="TEXT", help="only contractions whose name or storage contains TEXT"
+    )
+    parser.add_argument("--folder", type=Path, help="the parent of the temporary folder")
+    options = parser.parse_args()
     table = Table(box=SIMPLE, pad_edge=False)
     for name in (
         "case",
@@ -93,16 +94,16 @@ def main() -> None:
         *(["opt_einsum_torch"] if has_ancestor() else []),
     ):
         table.add_column(name, justify="left" if name in ("case", "kept in") else "right")
-    for case in cases(asked.scale):
-        if asked.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
-            with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-                table.add_row(*measured(case, Path(folder), asked.rounds))
+    for case in contractions(options.scale):
+        if options.filter in f"{case.name} {case.kept}" and (h5py or case.kept != "HDF5"):
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                table.add_row(*measured(case, Path(folder), options.rounds))
     console.print(table)
     if not has_ancestor():
-        console.print("opt_einsum_torch is not beside: it takes CUDA, and to be installed.")
+        console.print("opt_einsum_torch is missing: it needs CUDA.")
 
 
-def measured(case: Case, folder: Path, rounds: int) -> list[str]:
+def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
     """A row of the table."""
     operands = [operand(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
     inputs = sum(4 * prod(shape) for shape in case.shapes)
@@ -111,7 +112,7 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
     first, second = (empty(case, folder / f"result{number}", shape) for number in range(2))
 
     def unlimited() -> Any:
-        whole = [array[...] for array in operands]  # what HDF5 keeps is read, all else is taken as it is
+        whole = [array[...] for array in operands]  # reads HDF5, and takes memory maps as they are
         if case.kept != "HDF5":
             return einsumx.einsum(case.equation, *whole, out=first)
         first[...] = einsumx.einsum(case.equation, *whole)
@@ -127,11 +128,11 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
     limited()
     counted = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    found = second[...]
-    difference = np.abs(expected - found).max() / np.abs(expected).max()
+    result = second[...]
+    difference = np.abs(expected - result).max() / np.abs(expected).max()
     if not difference < 1e-3:
         raise SystemExit(f"{case.name}: the results differ by {difference:.1e} of the largest element")
-    del expected, found
+    del expected, result
     for _ in range(rounds):
         for function, times in seconds.items():
             start = perf_counter()
@@ -154,18 +155,18 @@ def measured(case: Case, folder: Path, rounds: int) -> list[str]:
     ]
 
 
-def empty(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
-    """An array to be written, in memory or in a file."""
+def empty(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
+    """A new array in a file."""
     match case.kept:
         case "files":
             return np.memmap(path, np.float32, "w+", shape=shape)
         case "HDF5":
             return h5py.File(path, "w").create_dataset("array", shape, np.float32)
-    raise ValueError(f"nothing is kept in {case.kept!r}")
+    raise ValueError(f"there is no storage {case.kept!r}")
 
 
-def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
-    """An array of small numbers by chance."""
+def operand(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
+    """An array of random numbers in a file."""
     array = empty(case, path, shape)
     rng = np.random.default_rng(prod(shape))
     for place in range(shape[0]):
@@ -174,23 +175,23 @@ def operand(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
     return array
 
 
-def capped(case: Case, folder: Path, limit: int) -> str:
-    """How long it takes in a process of its own whose address space is capped."""
+def capped(case: StoredContraction, folder: Path, limit: int) -> str:
+    """The time in a new process with a capped address space."""
     spawn = multiprocessing.get_context("spawn")
-    answer, said = spawn.Pipe(duplex=False)
-    child = spawn.Process(target=run_capped, args=(case, folder, limit, said))
+    answers, answer = spawn.Pipe(duplex=False)
+    child = spawn.Process(target=run_capped, args=(case, folder, limit, answer))
     child.start()
-    said.close()
+    answer.close()
     try:
-        return str(answer.recv())
+        return str(answers.recv())
     except EOFError:
         return "failed"
     finally:
         child.join()
 
 
-def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
-    """Cap the address space at what is there, the mapped files among it, and the limit; run; say how long it took."""
+def run_capped(case: StoredContraction, folder: Path, limit: int, answer: Any) -> None:
+    """Cap the address space at its present size plus the limit, run, and send the time taken."""
     operands = [opened(case, folder / f"operand{number}", shape) for number, shape in enumerate(case.shapes)]
     result = empty(case, folder / "capped", einsumx.plan(case.equation, *case.shapes).shape)
     square = np.ones((1000, 1000), np.float32)
@@ -203,27 +204,27 @@ def run_capped(case: Case, folder: Path, limit: int, said: Any) -> None:
     try:
         einsumx.einsum(case.equation, *operands, out=result, memory_limit=limit)
     except MemoryError as error:
-        said.send(type(error).__name__)
+        answer.send(type(error).__name__)
     else:
-        said.send(timing(perf_counter() - start))
+        answer.send(timing(perf_counter() - start))
 
 
-def opened(case: Case, path: Path, shape: tuple[int, ...]) -> Any:
-    """An operand that was written, to be read."""
+def opened(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
+    """A stored operand, opened for reading."""
     if case.kept == "HDF5":
         return h5py.File(path, "r", locking=False)["array"]
     return np.memmap(path, np.float32, "r", shape=shape)
 
 
 def has_ancestor() -> bool:
-    """Whether opt_einsum_torch can run; it computes on CUDA alone."""
+    """Whether opt_einsum_torch can run; it needs CUDA."""
     if not all(map(find_spec, ("torch", "opt_einsum_torch"))):
         return False
     return bool(import_module("torch").cuda.is_available())
 
 
-def ancestor(case: Case, operands: list[Any], limit: int, rounds: int) -> str:
-    """What opt_einsum_torch takes under the same limit."""
+def ancestor(case: StoredContraction, operands: list[Any], limit: int, rounds: int) -> str:
+    """The time of opt_einsum_torch under the same limit."""
     torch, planner_of = import_module("torch"), import_module("opt_einsum_torch").EinsumPlanner
     planner = planner_of(torch.device("cuda:0"), cuda_mem_limit=limit)
     times = []

@@ -1,8 +1,8 @@
-"""Time MXNet's own einsum, einsumx in its place, and what one would write by hand, forward and with gradients.
+"""Time MXNet's own einsum, einsumx as its replacement, and hand-written lines, forward and with gradients.
 
-Under `replace_einsum` the very same call, `mx.np.einsum`, is einsumx. Results and gradients are checked before they are
-timed. A call ends when its results are there, but the tiny ones end when they return: waiting for another thread takes
-longer than all that they do. Nothing is asserted about times.
+Under `replace_einsum`, the call `mx.np.einsum` runs einsumx. Results and gradients are checked before they are timed.
+A call ends when its results are complete. Tiny calls end when they return, as waiting for MXNet's threads takes longer
+than their work. Nothing is asserted about times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from contenders import EINSUMX, HAND_WRITTEN, Framework, Function
-from measure import Row, make_case, measure
+from measure import Row, measure, prepare
 from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table
@@ -36,10 +36,10 @@ TINY = (
     ("ij->i", {"i": 2, "j": 3}),
     ("ii->", {"i": 3}),
 )
-"""Calls in which nothing is to be computed."""
+"""Calls that compute next to nothing."""
 
 FORWARD = ("ij->i", "ii->")
-"""Whose gradients are no contractions: what they are checked against has none."""
+"""Equations whose gradients are no contractions, so that the reference cannot compute them."""
 
 REPORTED = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Contractions that users reported as slow."""
@@ -58,7 +58,7 @@ ATTENTION = (
 GROUPS = ("tiny", "reported", "attention")
 
 SIZES = {"n": 8, "i": 100, "j": 50, "c": 128, "d": 128}
-"""Heads, positions of the queries and of the keys, units a head."""
+"""Heads, query positions, key positions, and units per head."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Replaced(Framework):
     """MXNet while its einsum is replaced.
 
     Attributes:
-        kernel: the function of MXNet's that ``mx.np.einsum`` calls where it is not.
+        kernel: the MXNet function that the original ``mx.np.einsum`` calls.
     """
 
     kernel: Function = field(kw_only=True)
 
     def functions(self, problem: Problem) -> dict[str, Function]:
-        """The replaced function, what it was before, and the hand-written line, where there is one."""
+        """The replaced function, the original one, and the hand-written line if there is one."""
 
         def native(*operands: Array, **options: Any) -> Array:  # as mx.np.einsum does it
             return self.kernel(*operands, **options)
@@ -82,47 +82,47 @@ class Replaced(Framework):
 
 
 def main() -> None:
-    """Measure what the command line asks for, and print it."""
+    """Measure and print a table."""
     parser = ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--batch", type=int, default=8, metavar="N", help="of the contractions of attention (default: 8)")
+    add("--batch", type=int, default=8, metavar="N", help="batch size of the attention problems (default: 8)")
     add("--group", nargs="+", choices=GROUPS, default=list(GROUPS), help="some of the problems")
-    add("--filter", default="", metavar="TEXT", help="only equations that have this in them")
-    add("--seconds", type=float, default=0.5, help="of rounds for each line of the table (default: 0.5)")
+    add("--filter", default="", metavar="TEXT", help="only equations that contain TEXT")
+    add("--seconds", type=float, default=0.5, help="time for each row of the table (default: 0.5)")
     add("--markdown", action="store_true", help="print the table as Markdown")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     mx = load()
     framework = Replaced("mxnet", "mxnet", {}, waits=True, kernel=mx.nd.np.einsum)
     framework.start()
     with replace_einsum():
-        rows = list(_measured(framework, asked.group, asked.batch, asked.filter, asked.seconds))
+        rows = list(_measured(framework, options.group, options.batch, options.filter, options.seconds))
     if not rows:
-        parser.error("no equation of these groups has this in it")
+        parser.error("no equation of these groups matches")
     about = data(rows)
     settings = "".join(f", {name}={value}" for name, value in about["environment"].items())
     title = f"MXNet {mx.__version__} on {about['machine']}, {about['cores']} cores{settings}"
     columns = ("problem", "", NATIVE, "einsumx", "by hand", "native / einsumx", "by hand / einsumx")
     table = Table(title, columns, [_cells(row) for row in rows])
-    if asked.markdown:
+    if options.markdown:
         console.print(table.markdown(), soft_wrap=True)
     else:
         print_tables([table])
 
 
-def _measured(framework: Framework, groups: Iterable[str], batch: int, wanted: str, seconds: float) -> Iterator[Row]:
+def _measured(framework: Framework, groups: Iterable[str], batch: int, text: str, seconds: float) -> Iterator[Row]:
     """Each contraction, forward and then with its gradients."""
     hasty, attention = replace(framework, waits=False), {**SIZES, "b": batch}
-    found = {
+    groups_of = {
         "tiny": [(hasty, equation, sizes) for equation, sizes in TINY],
         "reported": [(framework, equation, attention) for equation in REPORTED],
         "attention": [(framework, equation, attention) for equation in ATTENTION],
     }
-    for timed, equation, sizes in chain.from_iterable(found[group] for group in groups):
+    for timed, equation, sizes in chain.from_iterable(groups_of[group] for group in groups):
         for gradient in (False, True)[: 1 if equation in FORWARD else 2]:
             problem = sized("mxnet", equation, sizes, gradient=gradient)
-            if wanted in equation:
+            if text in equation:
                 with console.status(str(problem)):
-                    row = measure(timed, make_case(problem), seconds)
+                    row = measure(timed, prepare(problem), seconds)
                 if row is not None:
                     yield row
 

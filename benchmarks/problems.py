@@ -1,4 +1,4 @@
-"""The problems that are timed: read from problems.txt, or made at random from a seed."""
+"""The problems to time: read from problems.txt, or random ones from a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 __all__ = ["Problem", "all_problems", "multiply_adds", "operands"]
 
 DTYPES = ("float64", "complex64", "int64", "int32", "int8", "float16", "bool")
-"""What the problems of the group ``dtypes`` are timed in; all others are in float32."""
+"""The dtypes of the group ``dtypes``; all other problems are in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Problem:
     """A contraction to time.
 
     Attributes:
-        group: the part of the benchmarks that it belongs to.
-        equation: in text form, with an explicit output and no ellipsis.
-        shapes: a shape an operand.
-        dtype: of all operands.
-        layouts: how each operand lies in memory, a word of :func:`laid_out` each; empty where all are C-contiguous.
+        group: its part of the benchmarks.
+        equation: the text form, with an explicit output and no ellipsis.
+        shapes: the shapes of the operands.
+        dtype: the dtype of all operands.
+        layouts: the memory layout of each operand, as for :func:`laid_out`; empty if all are C-contiguous.
         gradient: whether the gradients of all operands are computed too.
-        family: what the spellings of one contraction have in common; empty outside of such a family.
+        family: the contraction that several spellings share; empty if there is one spelling.
     """
 
     group: str
@@ -59,7 +59,7 @@ class Problem:
 
 
 def multiply_adds(problem: Problem, path: Sequence[Sequence[int]]) -> int:
-    """Multiplications with their additions along a path, a sum over one operand counted as its additions.
+    """Multiply-adds along a path; a sum over one operand counts its additions.
 
     >>> problem = Problem("networks", "ij,jk,kl->il", ((2, 3), (3, 4), (4, 5)))
     >>> multiply_adds(problem, [(0, 1), (0, 1)]), multiply_adds(problem, [(0, 1, 2)])
@@ -80,9 +80,9 @@ def multiply_adds(problem: Problem, path: Sequence[Sequence[int]]) -> int:
 
 
 def operands(problem: Problem) -> list[Any]:
-    """Random NumPy arrays, the same on every call; positive, so that no sum cancels and an error shows.
+    """Random NumPy arrays, the same on every call; positive, so that no sum cancels and errors show.
 
-    For gradients there is one more, the gradient of the result.
+    With gradients, the last array is the gradient of the result.
     """
     rng = np.random.default_rng(0)
 
@@ -102,7 +102,7 @@ def operands(problem: Problem) -> list[Any]:
 def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], layout: str) -> Any:
     """An array in a memory layout.
 
-    ``C`` or ``F``; ``rolled``: stored with the last axis first; ``permuted:201``: stored with its axes in this
+    ``C`` and ``F`` order; ``rolled``: stored with the last axis first; ``permuted:201``: stored with its axes in this
     order; ``gaps`` between rows; ``stepped``: every other element of a row; ``reversed`` along all axes;
     ``expanded:01``: these axes have stride 0.
     """
@@ -135,7 +135,7 @@ def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], l
 
 
 def sized(group: str, equation: str, sizes: dict[str, int], **more: Any) -> Problem:
-    """A problem, given the size of each label.
+    """A problem from the size of each label.
 
     >>> sized("mlp", "bi,io->bo", {"b": 2, "i": 3, "o": 4}).shapes
     ((2, 3), (3, 4))
@@ -145,15 +145,15 @@ def sized(group: str, equation: str, sizes: dict[str, int], **more: Any) -> Prob
 
 
 def fitted(equation: str, elements: float = 4e6, work: float = 2e9, network: bool = False) -> dict[str, int]:
-    """Sizes for operands and a result of about so many elements, and at most so many multiply-adds.
+    """Label sizes for a number of elements, and at most a number of multiply-adds.
 
-    They differ by up to 2, by a seed that is the equation itself.
+    Sizes vary by up to a factor of 2; the equation is the seed.
 
     Args:
-        equation: in text form.
-        elements: of all operands and the result.
-        work: in one loop over all labels; of a network, along a greedy path.
-        network: whether there is a path to follow.
+        equation: the equation.
+        elements: the elements of all operands and the result.
+        work: multiply-adds in one loop over all labels; for a network, along a greedy path.
+        network: whether to count along a path.
     """
     rng = Random(equation)
     terms = equation.replace("->", ",").split(",")
@@ -175,7 +175,7 @@ def fitted(equation: str, elements: float = 4e6, work: float = 2e9, network: boo
 
 
 def spellings(family: str, sizes: dict[str, int]) -> Iterator[Problem]:
-    """A contraction in all orders of its operands and all axis orders of its result."""
+    """A contraction with its operands and the axes of its result in all orders."""
     left, _, output = family.partition("->")
     for terms in permutations(left.split(",")):
         for order in permutations(output):
@@ -183,7 +183,7 @@ def spellings(family: str, sizes: dict[str, int]) -> Iterator[Problem]:
 
 
 def random_problems(seed: int, count: int) -> Iterator[Problem]:
-    """Contractions of all kinds, sizes and layouts by chance, every fifth a network; another seed, other problems."""
+    """Random contractions of all kinds, sizes and layouts; every fifth is a network."""
     rng = Random(seed)
     for number in range(count):
         equation = random_network(rng) if number % 5 == 4 else random_pair(rng)
@@ -195,7 +195,7 @@ def random_problems(seed: int, count: int) -> Iterator[Problem]:
 
 
 def random_pair(rng: Random) -> str:
-    """Two operands with up to three labels of each class, all axis orders mixed."""
+    """Two operands with up to three labels of each class, in random axis orders."""
     batch, contracted, left, right = (rng.randrange(4) for _ in range(4))
     if batch + contracted + min(left, right) == 0:  # no operand is a scalar
         return random_pair(rng)
@@ -206,7 +206,7 @@ def random_pair(rng: Random) -> str:
 
 
 def random_network(rng: Random) -> str:
-    """Three to five operands, each bound to an earlier one, some labels kept in the output."""
+    """Three to five operands, each connected to an earlier one; some shared labels are kept in the output."""
     names = iter(rng.sample(ascii_letters, 40))
     terms: list[list[str]] = [[] for _ in range(rng.randint(3, 5))]
     output: list[str] = []
@@ -221,7 +221,7 @@ def random_network(rng: Random) -> str:
 
 
 def random_layout(rng: Random, rank: int) -> str:
-    """How an operand lies, C-contiguous as often as not."""
+    """The layout of an operand, often C-contiguous."""
     word = rng.choice(("C", "C", "C", "permuted", "gaps", "stepped", "reversed", "expanded"))
     if rank == 0 or (rank == 1 and word == "permuted"):
         return "C"
@@ -231,7 +231,7 @@ def random_layout(rng: Random, rank: int) -> str:
 
 
 def read(group: str, line: str) -> Iterator[Problem]:
-    """The problems of a line of problems.txt: one, or one an order or dtype."""
+    """The problems of a line of problems.txt: one, or one for each order or dtype."""
     words, _, layouts = line.partition("|")
     equation, *items = words.split()
     sizes = {label: int(size) for label, size in (item.split("=") for item in items)}
@@ -246,13 +246,13 @@ def read(group: str, line: str) -> Iterator[Problem]:
 
 
 def all_problems(seed: int = 0, count: int = 30) -> dict[str, list[Problem]]:
-    """The problems of each group: those of problems.txt, and ``count`` random ones, which alone heed the seed."""
-    found: dict[str, list[Problem]] = {}
+    """The problems by group: those of problems.txt, and ``count`` random ones from the seed."""
+    groups: dict[str, list[Problem]] = {}
     for line in Path(__file__).with_name("problems.txt").read_text().splitlines():
         text = line.partition("#")[0].strip()
         if text.startswith("["):
             group = text.strip("[]")
-            found[group] = []
+            groups[group] = []
         elif text:
-            found[group] += read(group, text)
-    return {**found, "random": list(random_problems(seed, count))}
+            groups[group] += read(group, text)
+    return {**groups, "random": list(random_problems(seed, count))}

@@ -1,4 +1,4 @@
-"""What was measured as tables for people and as data for JSON."""
+"""Results as tables for the terminal, and as data for JSON."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ __all__ = ["console", "data", "print_reading", "print_rows", "print_tables"]
 
 PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS")
-"""Environment variables that say how many threads may be used."""
+"""Environment variables for the number of threads."""
 
-SETTINGS = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "MXNET_ENGINE_TYPE", "EINSUMX_CACHE")
-"""Others that change times."""
+SETTINGS = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "MXNET_ENGINE_TYPE")
+"""Other environment variables that change times."""
 
 console = Console(width=max(terminal_width(), 100), highlight=False, markup=False, emoji=False)
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """A table of one group on one framework, and why some contenders have no times."""
+    """Print a table of one group on one framework, and why some contenders have no times."""
     if not rows:
         return
     table = Table(
@@ -62,7 +62,7 @@ def print_rows(rows: Sequence[Row]) -> None:
     notes: dict[str, list[str]] = {}
     for row in rows:
         for name, note in row.notes.items():
-            kind = "skipped, hopeless" if note.startswith("skipped") else note
+            kind = "skipped, too slow" if note.startswith("skipped") else note
             notes.setdefault(f"{name} {kind}", []).append(row.problem.equation)
     for note, equations in notes.items():
         console.print(f"{note}: {' '.join(dict.fromkeys(equations))}", style="dim")
@@ -71,7 +71,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 
 
 def print_tables(tables: Iterable[summary.Table]) -> None:
-    """Print what a run comes to."""
+    """Print the summaries of a run."""
     for each in tables:
         console.print(each.title, style="italic")
         table = Table(box=SIMPLE, pad_edge=False)
@@ -83,26 +83,26 @@ def print_tables(tables: Iterable[summary.Table]) -> None:
 
 
 def print_reading(run: dict[str, Any]) -> None:
-    """Print how the tables are read."""
+    """Print how to read the tables."""
     rates = f"{quantity(run['gemm_rate'])} multiply-adds of float32, {quantity(run['copy_rate'], 'B')} copied"
     console.print(
         f"Medians of interleaved rounds; cores: {run['cores']}; means are geometric.\n"
-        "Ratio: the time of the best other einsum over einsumx's. By hand: that of a line written for the problem.\n"
-        f"Roofline: the part of einsumx's time that the machine's rates explain: {rates} a second."
+        "Ratio: the time of the best other einsum over einsumx's. By hand: the same for a hand-written line.\n"
+        f"Roofline: the least possible time at the machine's rates, over einsumx's time: {rates} a second."
     )
 
 
 def _mean_line(rows: Sequence[Row]) -> str:
     ratios = [row.ratio for row in rows if row.ratio is not None]
     lines = [row.by_hand for row in rows if row.by_hand is not None]
-    found = "no ratios"
+    line = "no ratios"
     if ratios:
-        behind = sum(ratio < summary.EVEN for ratio in ratios)
+        slower = sum(ratio < summary.EVEN for ratio in ratios)
         mean = summary.geometric_mean(ratios)
-        found = f"mean {mean:.2f}x of {len(ratios)}, least {min(ratios):.2f}x, {behind} below {summary.EVEN}x"
+        line = f"mean {mean:.2f}x of {len(ratios)}, least {min(ratios):.2f}x, {slower} below {summary.EVEN}x"
     if lines:
-        found += f"; by hand {summary.geometric_mean(lines):.2f}x of {len(lines)}, least {min(lines):.2f}x"
-    return found
+        line += f"; by hand {summary.geometric_mean(lines):.2f}x of {len(lines)}, least {min(lines):.2f}x"
+    return line
 
 
 def _ratio(ratio: float | None) -> Text:
@@ -112,7 +112,7 @@ def _ratio(ratio: float | None) -> Text:
 
 
 def data(rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything for JSON: times in seconds, memory in bytes."""
+    """A run for JSON: times in seconds, memory in bytes."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES.split():
         with suppress(PackageNotFoundError):
@@ -122,9 +122,7 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
         "versions": versions,
         "machine": _processor(),
         "cores": core_count(),
-        "environment": {
-            name: os.environ[name] for name in (*THREADS, "XLA_FLAGS", "OPENBLAS_CORETYPE") if name in os.environ
-        },
+        "environment": {name: os.environ[name] for name in (*THREADS, *SETTINGS) if name in os.environ},
         "gemm_rate": gemm_rate("float32"),
         "copy_rate": copy_rate(),
         "rows": [
@@ -146,7 +144,7 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The processor's name where the system tells it, else its kind."""
+    """The processor's name if the system reports it, otherwise its architecture."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""What the results of a run come to, as small tables of text: from its JSON form, for the terminal and for the docs."""
+"""Summaries of a run as small tables of text, made from its JSON form, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TypeAlias
 
 from einsumx.terminal import timing
 
-__all__ = ["Table", "comparison", "described", "geometric_mean", "order_blindness", "summaries"]
+__all__ = ["Table", "comparison", "described", "geometric_mean", "order_sensitivity", "summaries"]
 
 Row: TypeAlias = dict[str, Any]
-"""A problem on a framework, as ``show.data`` has it."""
+"""A problem on a framework, in the format of ``show.data``."""
 
 EVEN = 0.97
-"""The ratio from which einsumx counts as no slower than the best peer."""
+"""From this ratio on, einsumx counts as no slower than the best peer."""
 
 CHANGE = 1.1
-"""How many times faster or slower einsumx must have become to be told."""
+"""Changes of einsumx's time by less than this factor are not reported."""
 
 MIXED = ("attention", "order", "mlp", "pairs", "random")
-"""Groups whose contractions of two operands have axes in all orders."""
+"""Groups in which contractions of two operands have axes in all orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Table:
     rows: Sequence[tuple[str, ...]]
 
     def markdown(self) -> str:
-        """The table for a document."""
+        """The table as Markdown."""
 
         def line(cells: Sequence[str]) -> str:
             return f"| {' | '.join(cells)} |"
@@ -44,7 +44,7 @@ class Table:
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of which a ratio and its inverse leave nothing.
+    """The geometric mean; a ratio and its inverse cancel.
 
     >>> geometric_mean([0.5, 2.0, 8.0])
     2.0
@@ -53,7 +53,7 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 
 
 def described(row: Row) -> str:
-    """A problem in a line."""
+    """A problem on one line."""
     shapes = " ".join(f"({','.join(map(str, shape))})" for shape in row["shapes"])
     dtype = "" if row["dtype"] == "float32" else row["dtype"]
     gradient = "with gradients" if row["gradient"] else ""
@@ -61,26 +61,26 @@ def described(row: Row) -> str:
 
 
 def summaries(run: dict[str, Any]) -> Iterator[Table]:
-    """Everything that is told of a run: means, what is behind, and how much the spelling matters."""
-    for framework, found in groupby(run["rows"], key=lambda row: row["framework"]):
-        rows = list(found)
+    """All tables of a run: means, slower problems, and the effect of the order of axes and operands."""
+    for framework, members in groupby(run["rows"], key=lambda row: row["framework"]):
+        rows = list(members)
         yield Table(
             f"{framework}: the best peer's time over einsumx's",
             ("problems", "number", "geometric mean", "least", f"below {EVEN}", "by hand: mean", "least"),
             [cells for name, part in _parts(rows) if (cells := _means(name, part))],
         )
-        behind = _behind(rows)
-        if behind.rows:
-            yield behind
-    blindness = order_blindness(run["rows"])
-    if blindness.rows:
-        yield blindness
+        slower = _slower(rows)
+        if slower.rows:
+            yield slower
+    sensitivity = order_sensitivity(run["rows"])
+    if sensitivity.rows:
+        yield sensitivity
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The groups, the contractions of two operands in mixed axis orders, and all."""
-    for group, found in groupby(rows, key=lambda row: row["group"]):
-        yield group, list(found)
+    """The groups, the contractions of two operands in mixed axis orders, and all rows."""
+    for group, members in groupby(rows, key=lambda row: row["group"]):
+        yield group, list(members)
     yield "two operands, mixed axis orders", [row for row in rows if _is_mixed(row)]
     yield "all", list(rows)
 
@@ -94,24 +94,24 @@ def _is_mixed(row: Row) -> bool:
 
 
 def _means(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    """A line of means; empty where there are no ratios."""
+    """A row of means; empty without ratios."""
     ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
     lines = [row["by_hand"] for row in rows if row["by_hand"] is not None]
     if not ratios:
         return ()
-    behind = sum(ratio < EVEN for ratio in ratios)
+    slower = sum(ratio < EVEN for ratio in ratios)
     by_hand = (f"{geometric_mean(lines):.2f}", f"{min(lines):.2f}") if lines else ("", "")
-    share = f"{behind} ({behind / len(ratios):.0%})" if behind else "none"
+    share = f"{slower} ({slower / len(ratios):.0%})" if slower else "none"
     return (name, str(len(ratios)), f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", share, *by_hand)
 
 
-def _behind(rows: Sequence[Row]) -> Table:
+def _slower(rows: Sequence[Row]) -> Table:
     """The problems on which the best peer is faster, worst first."""
-    found = sorted((row for row in rows if row["ratio"] is not None and row["ratio"] < EVEN), key=lambda r: r["ratio"])
+    slower = sorted((row for row in rows if row["ratio"] is not None and row["ratio"] < EVEN), key=lambda r: r["ratio"])
     title = f"{rows[0]['framework']}: slower than the best peer, worst first"
     cells = [
         (described(row), row["group"], _time(row, "einsumx"), _time(row, row["best_peer"]), f"{row['ratio']:.2f}")
-        for row in found
+        for row in slower
     ]
     return Table(title, ("problem", "group", "einsumx", "best peer", "ratio"), cells)
 
@@ -121,10 +121,10 @@ def _time(row: Row, name: str) -> str:
     return text if name == "einsumx" else f"{text} {name}"
 
 
-def order_blindness(rows: Sequence[Row]) -> Table:
+def order_sensitivity(rows: Sequence[Row]) -> Table:
     """For contractions in many spellings: the slowest spelling's time over the fastest's.
 
-    The best peer is the one of the least geometric mean over all spellings.
+    The best peer is the one with the least geometric mean over all spellings.
     """
     cells = []
     named = [row for row in rows if row["family"]]
@@ -155,9 +155,9 @@ def _spread(times: Sequence[float]) -> str:
 
 
 def comparison(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Table]:
-    """What became slower and faster since an older run, by einsumx's times; and the same beside the best peer's.
+    """The problems on which einsumx became slower or faster since an older run.
 
-    The second number tells a change of einsumx's from one of the machine's: it is the change of the ratio.
+    The last column is the change of the ratio to the best peer. It tells a change of einsumx from one of the machine.
     """
     before = {(row["framework"], described(row)): row for row in old["rows"] if "einsumx" in row["seconds"]}
     pairs = [
@@ -166,29 +166,29 @@ def comparison(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Table]:
         if "einsumx" in row["seconds"] and (key := (row["framework"], described(row))) in before
     ]
     for framework, group in groupby(pairs, key=lambda pair: pair[0]["framework"]):
-        found = list(group)
-        changes = [_change(*pair) for pair in found]
-        title = f"{framework}: {len(found)} problems as in the run of {old['date'][:16]}"
+        changed = list(group)
+        changes = [_change(*pair) for pair in changed]
+        title = f"{framework}: {len(changed)} problems as in the run of {old['date'][:16]}"
         mean = f"{geometric_mean(changes):.3f}"
         yield Table(title, ("", "old time / new time"), [("geometric mean", mean)])
-        found.sort(key=lambda pair: _change(*pair))
-        slower = [pair for pair in found if _change(*pair) < 1 / CHANGE]
-        faster = [pair for pair in reversed(found) if _change(*pair) > CHANGE]
-        columns = ("problem", "old", "new", "old / new", "beside the best peer")
-        for word, told in (("slower", slower), ("faster", faster)):
-            if told:
-                yield Table(f"{framework}: {word}", columns, [_compared(*pair) for pair in told])
+        changed.sort(key=lambda pair: _change(*pair))
+        slower = [pair for pair in changed if _change(*pair) < 1 / CHANGE]
+        faster = [pair for pair in reversed(changed) if _change(*pair) > CHANGE]
+        columns = ("problem", "old", "new", "old / new", "change of the ratio")
+        for word, reported in (("slower", slower), ("faster", faster)):
+            if reported:
+                yield Table(f"{framework}: {word}", columns, [_compared(*pair) for pair in reported])
 
 
-def _compared(row: Row, was: Row) -> tuple[str, ...]:
-    change = f"{_change(row, was):.2f}"
-    return described(row), _time(was, "einsumx"), _time(row, "einsumx"), change, _beside(row, was)
+def _compared(row: Row, old: Row) -> tuple[str, ...]:
+    change = f"{_change(row, old):.2f}"
+    return described(row), _time(old, "einsumx"), _time(row, "einsumx"), change, _ratio_change(row, old)
 
 
-def _change(row: Row, was: Row) -> float:
-    change: float = was["seconds"]["einsumx"] / row["seconds"]["einsumx"]
+def _change(row: Row, old: Row) -> float:
+    change: float = old["seconds"]["einsumx"] / row["seconds"]["einsumx"]
     return change
 
 
-def _beside(row: Row, was: Row) -> str:
-    return f"{row['ratio'] / was['ratio']:.2f}" if row["ratio"] and was["ratio"] else ""
+def _ratio_change(row: Row, old: Row) -> str:
+    return f"{row['ratio'] / old['ratio']:.2f}" if row["ratio"] and old["ratio"] else ""

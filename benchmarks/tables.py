@@ -1,6 +1,6 @@
 """Write the tables of runs into the documentation: ``python benchmarks/tables.py RESULTS.json ... docs/benchmarks.md``.
 
-What stands between the two marks in the document is replaced.
+The tables replace the text between two marks in the document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def with_tables(document: str, runs: Sequence[dict[str, Any]]) -> str:
     """The document with the tables of ``runs`` between its marks.
 
     Raises:
-        ValueError: the document has no such marks.
+        ValueError: the document lacks the marks.
 
     >>> with_tables(f"Results: {START} old {END} and so on.", []).split()[-3:]
     ['and', 'so', 'on.']
@@ -45,5 +45,5 @@ def _parts(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 if __name__ == "__main__":
     *sources, target = map(Path, sys.argv[1:])
-    found = [json.loads(source.read_text(encoding="utf-8")) for source in sources]
-    target.write_text(with_tables(target.read_text(encoding="utf-8"), found), encoding="utf-8")
+    runs = [json.loads(source.read_text(encoding="utf-8")) for source in sources]
+    target.write_text(with_tables(target.read_text(encoding="utf-8"), runs), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Time a product of matrices in memory maps under a memory limit: by one process, and by two worker processes.
+"""Time a product of matrices in memory maps under a memory limit, in one process and with two worker processes.
 
-Each is timed with and without a journal (``resume=``). The three files lie in a temporary folder, which is removed; at
-the default size they have 4 GB. A row of each result is checked; nothing is asserted about times.
+Each is timed with and without a journal (``resume=``). The three files are in a temporary folder and take 4 GB at the
+default size. A row of each result is checked; nothing is asserted about times.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from einsumx.terminal import timing
 
 
 def main() -> None:
-    """Measure what the command line asks for, and print it."""
+    """Measure and print a table."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=18257, help="rows and columns of each matrix (default: 18257)")
     parser.add_argument("--limit", default="500 MB", help="the memory limit (default: 500 MB)")
-    parser.add_argument("--rounds", type=int, default=2, help="of each way (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="repeats of each configuration (default: 2)")
     parser.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
-    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
-    asked = parser.parse_args()
-    ways = [(workers, journal) for workers in (0, asked.workers) for journal in (False, True)]
-    seconds: dict[tuple[int, bool], list[float]] = {way: [] for way in ways}
-    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-        matrices = [matrix(Path(folder, name), asked.size) for name in ("first", "second")]
-        for _ in range(asked.rounds):
-            for workers, journal in ways:
+    parser.add_argument("--folder", type=Path, help="the parent of the temporary folder")
+    options = parser.parse_args()
+    configurations = [(workers, journal) for workers in (0, options.workers) for journal in (False, True)]
+    seconds: dict[tuple[int, bool], list[float]] = {each: [] for each in configurations}
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        matrices = [matrix(Path(folder, name), options.size) for name in ("first", "second")]
+        for _ in range(options.rounds):
+            for workers, journal in configurations:
                 with pool(workers) as executor:
                     resume = Path(folder, "journal") if journal else None
-                    taken = timed(matrices, Path(folder, "result"), asked.limit, executor, resume)
+                    taken = timed(matrices, Path(folder, "result"), options.limit, executor, resume)
                 seconds[workers, journal].append(taken)
     table = Table("computed by", "journal", "least", "most", box=SIMPLE, pad_edge=False)
     for (workers, journal), times in seconds.items():
@@ -54,7 +54,7 @@ def main() -> None:
 
 @contextmanager
 def pool(workers: int) -> Iterator[Executor | None]:
-    """Worker processes that have started; None for none of them."""
+    """Worker processes that have started; None if there are none."""
     if not workers:
         yield None
         return
@@ -64,7 +64,7 @@ def pool(workers: int) -> Iterator[Executor | None]:
 
 
 def matrix(path: Path, size: int) -> Any:
-    """A square matrix of random numbers in a file."""
+    """A square matrix of random numbers in a memory map."""
     array = np.memmap(path, np.float32, "w+", shape=(size, size))
     rng = np.random.default_rng(len(path.name))
     for row in array:
@@ -74,7 +74,7 @@ def matrix(path: Path, size: int) -> Any:
 
 
 def timed(matrices: list[Any], path: Path, limit: str, executor: Executor | None, resume: Path | None) -> float:
-    """Seconds for one product, written to a new file that is removed."""
+    """The seconds for one product, written to a new file that is removed afterwards."""
     size = len(matrices[0])
     result = np.memmap(path, np.float32, "w+", shape=(size, size))
     os.sync()

@@ -27,7 +27,7 @@ from einsumx.runtime.checks import computed_in
 from einsumx.runtime.programs import retarget, run_program
 
 if TYPE_CHECKING:
-    from einsumx.render.svg import Drawing
+    from einsumx.render.drawing import Drawing
 
 __all__ = ["BlockedPlan", "Plan", "as_blocked_plan", "as_plan", "plan_cost"]
 
@@ -82,7 +82,7 @@ class Plan(Program):
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).draw().svg.count("matmul %0 %1") > 0
         True
         """
-        from einsumx.render.svg import Drawing
+        from einsumx.render.drawing import Drawing
         from einsumx.render.timeline import plan_timeline
 
         return Drawing(plan_timeline(self, _kernels(self)))
@@ -219,7 +219,7 @@ class BlockedPlan(BlockedProgram):
 
         Save or show it as that of :meth:`einsumx.Plan.draw`.
         """
-        from einsumx.render.svg import Drawing
+        from einsumx.render.drawing import Drawing
         from einsumx.render.timeline import blocked_timeline
 
         return Drawing(blocked_timeline(self))

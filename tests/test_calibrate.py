@@ -359,7 +359,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkey
 
 def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
     monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: {})
-    with pytest.raises(EinsumxError, match="nothing plausible could be measured of numpy"):
+    with pytest.raises(EinsumxError, match="no measured rate of numpy is plausible"):
         calibrate(NUMPY)
     assert not folder.exists()
 
@@ -454,7 +454,9 @@ def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
 
 
 def test_without_a_backend_all_that_stand_for_one_framework_are_measured(capsys, measured, monkeypatch):
-    monkeypatch.setattr("einsumx.cli.main.backends", lambda: {"numpy": True, "torch": False, "array_api": True})
+    monkeypatch.setattr(
+        "einsumx.cli.commands.calibrate.backends", lambda: {"numpy": True, "torch": False, "array_api": True}
+    )
     assert [entry["backend"] for entry in printed(capsys)["calibrations"]] == ["numpy"]
 
 
@@ -477,7 +479,7 @@ def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkey
         module = "no_library_of_this_name"
         install = "pip install 'nowhere[all]'"
 
-    monkeypatch.setattr("einsumx.cli.main.get_backend", lambda name: Missing())
+    monkeypatch.setattr("einsumx.cli.commands.calibrate.get_backend", lambda name: Missing())
     assert main(["calibrate", "--backend", "nowhere"]) == 2
     assert capsys.readouterr().err == (
         "einsumx calibrate: error: nowhere is not installed: pip install 'nowhere[all]'\n"
@@ -486,6 +488,6 @@ def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkey
 
 def test_without_rich_nothing_is_measured_in_vain(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("einsumx.cli.main.calibrate", lambda *_: pytest.fail("measured in vain"))
+    monkeypatch.setattr("einsumx.cli.commands.calibrate.calibrate", lambda *_: pytest.fail("measured in vain"))
     assert main(["calibrate"]) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err

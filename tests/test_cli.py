@@ -1,11 +1,14 @@
 """The command line: what it prints, what it finds wrong, and how it ends."""
 
+import io
 import json
 import math
 import os
+import re
+import shlex
 import subprocess
 import sys
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +17,14 @@ import einsumx
 from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli import compare as comparison
-from einsumx.cli.compare import Failed, Measured, Problem, attention, compare, make_case
+from einsumx.cli.compare import Failed, Measured, Problem, attention, compare, make_trial
 from einsumx.cli.main import main
 from einsumx.ir.ops import Matmul
 
 SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
+
+PROGRESS = "computing the expected results with numpy.einsum\nnumpy\nnumpy  ab,bc->ac\n"
+"""What this prints on standard error while it runs, unless that is a terminal."""
 
 
 def rows_of(capsys, *arguments, status=0):
@@ -30,7 +36,7 @@ def rows_of(capsys, *arguments, status=0):
 def measure(equation, *shapes, dtype="float32", backend="numpy", **options):
     """The one row of a comparison."""
     options.setdefault("rounds", 1)
-    (row,) = compare([make_case(Problem(equation, shapes, dtype))], [backend], **options)
+    (row,) = compare([make_trial(Problem(equation, shapes, dtype))], [backend], **options)
     return row
 
 
@@ -89,11 +95,14 @@ def test_a_comparison_says_in_json_what_was_measured(capsys):
     found = rows_of(capsys, *SMALL[:-1], "5")
     (row,) = found.pop("rows")
     assert found.pop("cores") >= 1
+    assert isinstance(found.pop("warnings"), list)
     assert found == {"einsumx": "0.1.0", "dtype": "float32", "device": "", "right": True}
     native, ours = row.pop("native_seconds"), row.pop("einsumx_seconds")
     assert 0 < native < 10
     assert 0 < ours < 10
     assert row.pop("native_per_einsumx") == pytest.approx(native / ours)
+    assert row.pop("verdict") in ("faster", "tie", "slower")
+    assert row.pop("spread") >= 1
     assert 0 < row.pop("error_per_bound") < 1
     assert row == {
         "backend": "numpy",
@@ -150,7 +159,7 @@ def test_what_must_come_out_is_the_plain_sum(equation):
         "aab->b": ((3, 3, 2),),
         "a,b,c->": ((2,), (3,), (4,)),
     }[equation]
-    case = make_case(Problem(equation, shapes, "float64"))
+    case = make_trial(Problem(equation, shapes, "float64"))
     lists = [operand.tolist() for operand in case.operands]
     plain = {
         "i,i->": lambda a, b: math.fsum(a[i] * b[i] for i in range(3)),
@@ -232,7 +241,7 @@ def test_a_faulty_matmul_is_shown_in_the_table(capsys, faulty_matmul):
 
 
 def test_an_error_within_rounding_is_right_and_one_beyond_the_bound_is_wrong(replaced_einsum):
-    expected = make_case(Problem("ab,bc->ac", ((30, 40), (40, 20)), "float32")).expected
+    expected = make_trial(Problem("ab,bc->ac", ((30, 40), (40, 20)), "float32")).expected
     # At least n·eps·(|A|·|B|), by the contract; and no more than a small multiple of it.
     unit = 40 * 2.0**-23 * float(expected.magnitude[3, 4])
 
@@ -284,7 +293,7 @@ def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypa
         return right(equation, *arrays)
 
     monkeypatch.setattr(comparison, "einsum", einsum)
-    cases = [make_case(Problem(equation, ((3, 4),), "float32")) for equation in ("ab->ba", "ab->a")]
+    cases = [make_trial(Problem(equation, ((3, 4),), "float32")) for equation in ("ab->ba", "ab->a")]
     failed, measured = compare(cases, ["numpy"], rounds=1)
     assert isinstance(failed, Failed)
     assert failed.reason == "RuntimeError: out of order"
@@ -416,7 +425,7 @@ def test_operands_that_do_not_fit_in_memory_are_refused(capsys):
 
 def test_without_rich_the_table_is_refused_before_anything_is_measured(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("einsumx.cli.main.make_case", lambda problem: pytest.fail("measured in vain"))
+    monkeypatch.setattr("einsumx.cli.commands.compare.make_trial", lambda problem: pytest.fail("measured in vain"))
     assert main(SMALL) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
 
@@ -561,10 +570,10 @@ def slow_rows(monkeypatch):
                 native = 2.2519 if name == "mxnet" else None
                 note = "" if native else "the standard has no einsum"
                 yield Measured(
-                    name, name, "12.13.14", problem, native, 0.01501, 3, 0.00514, "", ("transpose", "matmul"), note
+                    name, name, "12.13.14", problem, native, 0.01501, 3, 1.0, 0.00514, "", ("transpose", "matmul"), note
                 )
 
-    monkeypatch.setattr("einsumx.cli.main.compare", rows)
+    monkeypatch.setattr("einsumx.cli.commands.compare.compare", rows)
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 100, 120])
@@ -597,6 +606,11 @@ def test_output_that_goes_to_a_file_has_every_column_and_no_colours():
     assert "\x1b" not in done.stdout
     assert "calls" in done.stdout
     assert "1 of 1 results right." in done.stdout
+    assert (done.returncode, done.stderr) == (0, PROGRESS)
+
+
+def test_json_that_goes_to_a_program_comes_without_progress():
+    done = run(*SMALL, "--json")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -609,10 +623,30 @@ def test_a_plan_fits_the_terminal(capsys, monkeypatch, width):
     assert "its axes in the order" in " ".join(text.split())
 
 
-def test_what_is_measured_is_told_to_a_person_who_waits(capsys, monkeypatch):
-    told = []
-    stderr = SimpleNamespace(isatty=lambda: True, write=told.append, flush=lambda: None)
-    monkeypatch.setattr(sys, "stderr", stderr)
-    assert rows_of(capsys, *SMALL)["right"]
-    assert any("numpy  ab,bc->ac" in text for text in told)
-    assert told[-2].endswith("\x1b[2K")
+class Terminal(io.StringIO):
+    """Text that was written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_what_is_measured_and_is_clean_afterwards(monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert rows_of(capsys, *SMALL[:-1], "5000")["right"]
+    shown = re.sub(r"\x1b\[[\d;?]*m", "", terminal.getvalue())
+    assert "0:00:00 numpy  ab,bc->ac" in shown
+    assert shown.endswith("\x1b[2K")  # the line is erased
+
+
+def test_the_end_of_a_comparison_says_what_to_try_next(capsys):
+    assert main(SMALL) == 0
+    *_, explain, patch, tutorial = capsys.readouterr().out.splitlines()
+    words = shlex.split(explain)
+    assert words == ["einsumx", "explain", "--backend", "numpy", "ab,bc->ac", "30,40", "40,20"]
+    assert main(words[1:]) == 0
+    assert 'einsumx.patch("numpy")' in patch
+    pages = re.findall(r"docs/\w+\.md", patch + tutorial)
+    assert len(pages) == 2
+    assert all((Path(__file__).parents[1] / page).exists() for page in pages)

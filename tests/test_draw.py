@@ -16,7 +16,8 @@ from einsumx.cli.main import main
 from einsumx.ir.ops import Copy
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand
-from einsumx.render.svg import _COLOURS, layout
+from einsumx.render.layout import lay_out
+from einsumx.render.svg import _COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -116,7 +117,7 @@ def test_a_picture_is_one_svg_element_that_says_what_it_is(made):
 
 @every
 def test_no_two_texts_meet_and_none_is_cut_off(made):
-    found = layout(made.draw().timeline)
+    found = lay_out(made.draw().timeline)
     boxes = sorted(found.texts, key=lambda box: box.y)
     for place, box in enumerate(boxes):
         assert box.x >= 0
@@ -131,7 +132,7 @@ def test_no_two_texts_meet_and_none_is_cut_off(made):
 
 @every
 def test_no_text_lies_on_the_tree_or_on_the_bars(made):
-    found = layout(made.draw().timeline)
+    found = lay_out(made.draw().timeline)
     tree = max(placed.x for placed in found.rows) + 7
     for box in (box for placed in found.rows for box in placed.boxes):
         assert box.x > tree
@@ -140,21 +141,21 @@ def test_no_text_lies_on_the_tree_or_on_the_bars(made):
 
 @every
 def test_rows_follow_each_other_without_gaps(made):
-    found = layout(made.draw().timeline)
+    found = lay_out(made.draw().timeline)
     assert found.rows[0].top == found.top
     for above, below in zip(found.rows, found.rows[1:]):
         assert above.bottom == below.top
 
 
 def test_boxes_that_meet_are_noticed():
-    found = layout(EVERY[0].draw().timeline)
+    found = lay_out(EVERY[0].draw().timeline)
     first, second, *_ = found.texts
     assert meets(first, replace(second, x=first.x + 1, y=first.y + 1))
     assert not meets(first, second)
 
 
 def test_the_room_of_wide_letters_is_that_of_two():
-    boxes = {box.text: box.width for box in layout(plan("我你->你我", (3, 4)).draw().timeline).texts}
+    boxes = {box.text: box.width for box in lay_out(plan("我你->你我", (3, 4)).draw().timeline).texts}
     assert boxes["我你->你我"] == pytest.approx(boxes["我=3 你=4"] / 9 * 10 * 14 / 12)  # letters of 14 and of 12
     assert boxes["我=3 你=4"] == pytest.approx(boxes["result %1"])  # nine letters, and seven of which two are wide
 
@@ -197,7 +198,7 @@ def test_lines_lead_to_what_takes_a_value_from_where_it_is_made(made):
 
 @every
 def test_no_line_runs_down_through_the_node_of_another_value(made):
-    rows = layout(made.draw().timeline).rows
+    rows = lay_out(made.draw().timeline).rows
     places = {row.number: placed for placed in rows for row in placed.rows}
     for placed in rows:
         for source in placed.row.sources:
@@ -210,7 +211,7 @@ def test_no_line_runs_down_through_the_node_of_another_value(made):
 def test_the_most_memory_of_a_picture_is_the_peak_of_the_plan(made):
     found = made.draw().timeline
     assert found.peak_bytes == made.peak_bytes
-    made_layout = layout(found)
+    made_layout = lay_out(found)
     assert max(found.base + row.held for row in found.rows) * made_layout.scale <= 232.001
 
 
@@ -315,16 +316,16 @@ def test_texts_and_signs_have_the_contrast_that_the_guidelines_ask_for(theme, gr
 def test_a_picture_of_many_operands_is_set_closer_with_views_beside_what_they_look_at():
     equation, shapes = network(60, 60)
     made = plan(equation, *shapes, optimize="greedy")
-    found = layout(made.draw().timeline)
+    found = lay_out(made.draw().timeline)
     assert [row for placed in found.rows for row in placed.rows] == list(made.draw().timeline.rows)
     assert {row.kind for placed in found.rows for row in placed.rows[1:]} == {"view"}
     assert found.height < 2600
     assert len(made.draw().svg) < 100_000
-    assert all(len(placed.rows) == 1 for placed in layout(EVERY[0].draw().timeline).rows)
+    assert all(len(placed.rows) == 1 for placed in lay_out(EVERY[0].draw().timeline).rows)
 
 
 def test_memory_is_said_where_it_changes():
-    found = layout(plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().timeline)
+    found = lay_out(plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().timeline)
     said = [[box.text for box in placed.boxes if box.x > found.bars] for placed in found.rows]
     assert said == [["30.7 kB"], [], [], [], ["37.1 kB"], []]
 

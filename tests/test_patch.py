@@ -786,7 +786,7 @@ def test_the_frameworks_own_function_is_found_behind_einsumx(name, calls):
         assert get_backend(name).native("ij,jk->ik", [lhs, rhs]).shape == (2, 4)
         assert callable_subject(f"{PLACES[name][0]}:einsum").function is not einsum_of(name)
         problem = compare.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")
-        (row,) = compare.compare([compare.make_case(problem)], [name], rounds=3)
+        (row,) = compare.compare([compare.make_trial(problem)], [name], rounds=3)
     assert isinstance(row, compare.Measured)
     assert row.wrong == ""
     assert calls == []  # einsumx was called by its own name

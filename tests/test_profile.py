@@ -12,10 +12,10 @@ from backends_under_test import INSTALLED
 import einsumx
 from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
+from einsumx.cli.commands.profile import print_profile
 from einsumx.cli.compare import Problem
 from einsumx.cli.main import main
 from einsumx.cli.profile import OpProfile, profile
-from einsumx.cli.tables import print_profile
 from einsumx.dtypes import kind
 from einsumx.ir.ops import Matmul, Transpose
 
@@ -78,7 +78,7 @@ def test_each_op_runs_on_what_the_ops_before_it_made(monkeypatch):
 
 def test_there_is_an_entry_for_each_op_of_the_plan():
     found = profile(ATTENTION, "numpy", seconds=0.0)
-    assert tuple(op.op for op in found.ops) == found.plan.ops
+    assert tuple(op.op for op in found.ops) == found.program.ops
     assert [op.share is None for op in found.ops] == [True, True, False]
     assert [op.nbytes for op in found.ops] == [0, 0, 4 * (4 * 10 * 8 * 16 + 4 * 5 * 8 * 16 + 4 * 8 * 10 * 5)]
     assert found.ops[-1].multiply_adds == 4 * 8 * 10 * 5 * 16
@@ -115,15 +115,15 @@ def test_every_kind_of_dtype_is_profiled_on_every_backend(backend):
     kinds = {kind(dtype): dtype for dtype in backend.dtypes}
     for dtype in {*kinds.values(), "bfloat16"} & {*backend.dtypes}:
         found = profile(Problem("iij,jk->k", ((3, 3, 4), (4, 5)), dtype), backend.name, seconds=0.0)
-        assert len(found.ops) == len(found.plan.ops) > 0
-        assert (found.plan.backend, found.plan.dtype) == (backend.name, dtype)
+        assert len(found.ops) == len(found.program.ops) > 0
+        assert (found.program.backend, found.program.dtype) == (backend.name, dtype)
 
 
 @pytest.mark.parametrize("equation", ["i,i->", "...a,a...->...", "ij->ij", "ab,bc,cd->"])
 def test_any_equation_is_profiled(equation):
     shapes = {"i,i->": ((3,), (3,)), "...a,a...->...": ((2, 3), (3, 2)), "ij->ij": ((3, 4),)}
     found = profile(Problem(equation, shapes.get(equation, ((2, 3), (3, 4), (4, 5))), "float64"), "numpy", seconds=0.0)
-    assert len(found.ops) == len(found.plan.ops)
+    assert len(found.ops) == len(found.program.ops)
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_times_that_do_not_add_up_are_remarked_upon(capsys, whole, traffic, rema
         (("a!->a", "3,4"), "'!' is no label"),
         (("ab,bc->ac", "3,4", "5,6"), "label 'b' has size 4 in operand 0"),
         (("ab->a", "3,4", "--backend", "numpi"), "no backend is called 'numpi'"),
-        (("ab->a", "3,0"), "an axis has size 0, so that there is nothing to measure"),
+        (("ab->a", "3,0"), "an axis has size 0, so there is nothing to measure"),
         (("ab->a", "3,4", "--device", "cuda"), "numpy cannot be profiled here: has arrays on the CPU only"),
         (("ab,bc,cd->ad", "3,4", "4,5", "5,6", "--optimize", "quick"), "no optimizer is called 'quick'"),
     ],

@@ -1,7 +1,7 @@
-"""``compare``: one contraction by a framework's own einsum and by einsumx, timed side by side, every element checked.
+"""Measure a contraction by a framework's own einsum and by einsumx in turn, and check every element.
 
-What is right is decided without einsumx: by ``numpy.einsum`` in wider arithmetic, pair by pair, and by the bound on
-rounding that the conformance suite holds every backend to.
+The reference does not involve einsumx: ``numpy.einsum`` in wider arithmetic along a pairwise path, and the bound on
+rounding errors of the conformance suite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,8 +20,8 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
 from einsumx.errors import EinsumxError, EquationError, excerpt, shown
+from einsumx.ir import ops
 from einsumx.ir.bind import bind
-from einsumx.ir.ops import Native
 from einsumx.ir.parse import parse_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ __all__ = [
     "compare",
     "is_right",
     "library_of",
-    "make_case",
+    "make_trial",
     "placed",
     "random_operand",
     "why_absent",
@@ -47,12 +47,18 @@ __all__ = [
 ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Attention scores as three models write them; the problems of apache/mxnet#18043."""
 
+_TIE = 1.1
+"""Ratios up to this one, and down to its inverse, are noise."""
+
+SECONDS = 0.6
+"""Time for each problem on each framework."""
+
 _NO_LIMIT = 1 << 62  # NumPy's default memory limit can end in a single step over all operands
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An equation in text form, the operands' shapes, and the dtype of all of them."""
+    """An equation in text form, the shapes of the operands, and the dtype of all of them."""
 
     equation: str
     shapes: tuple[tuple[int, ...], ...]
@@ -61,7 +67,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A problem with operands for it, as NumPy arrays, and what must come out."""
+    """A problem with NumPy operands and the expected result."""
 
     problem: Problem
     operands: tuple[Any, ...]
@@ -70,19 +76,20 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one framework did on one problem.
+    """The times of one framework on one problem.
 
     Attributes:
-        backend: by its name in einsumx.
-        library, version: what did the work; of another name than the backend for ``array_api``.
-        problem: what was computed.
-        native_seconds: the median time of the framework's own einsum; None where it has none that takes this.
+        backend: its name in einsumx.
+        library, version: the library that computed; its name differs from the backend's for ``array_api``.
+        problem: the problem.
+        native_seconds: the median time of the framework's own einsum; None if it has none for this problem.
         einsumx_seconds: the median time of :func:`einsumx.einsum`.
         rounds: how many times each was timed.
+        spread: the upper over the lower quartile of the times, of the more erratic of the two.
         error: einsumx's largest error over the bound on rounding; up to 1 is right, infinite for a wrong shape.
-        wrong: what is wrong with einsumx's result, in a sentence; empty where it is right.
-        ops: the kinds of array calls that einsumx's plan makes, in order.
-        note: why there is no native time, empty where there is one.
+        wrong: the error in a sentence; empty for a right result.
+        ops: the kinds of array calls in einsumx's plan, in order.
+        note: why there is no native time; empty if there is one.
     """
 
     backend: str
@@ -92,6 +99,7 @@ class Measured:
     native_seconds: float | None
     einsumx_seconds: float
     rounds: int
+    spread: float
     error: float
     wrong: str
     ops: tuple[str, ...]
@@ -99,18 +107,25 @@ class Measured:
 
     @property
     def ratio(self) -> float | None:
-        """How many times longer the framework's own einsum takes."""
+        """The time of the framework's own einsum over that of einsumx."""
         return None if self.native_seconds is None else self.native_seconds / self.einsumx_seconds
 
     @property
+    def verdict(self) -> str:
+        """``"faster"``, ``"tie"`` or ``"slower"`` for einsumx; empty without a native time."""
+        if self.ratio is None:
+            return ""
+        return "tie" if 1 / _TIE < self.ratio < _TIE else "faster" if self.ratio > 1 else "slower"
+
+    @property
     def uses_generic_kernel(self) -> bool:
-        """Whether a call of the plan is the framework's own einsum."""
-        return Native.__name__.lower() in self.ops
+        """Whether the plan calls the framework's own einsum."""
+        return ops.Native.__name__.lower() in self.ops
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A problem on which einsumx raised, and what it said."""
+    """A problem on which einsumx raised, and the message."""
 
     backend: str
     library: str
@@ -121,7 +136,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A framework that cannot be compared here, why, and how to install it (empty where that would not help)."""
+    """A framework that cannot be compared here, why, and how to install it (empty if that would not help)."""
 
     backend: str
     reason: str
@@ -132,7 +147,7 @@ Row: TypeAlias = Measured | Failed | Absent
 
 
 def is_right(row: Row) -> bool:
-    """Whether nothing in a row speaks against einsumx; a framework that is absent does not."""
+    """Whether einsumx did nothing wrong in a row; an absent framework counts as right."""
     match row:
         case Measured():
             return not row.wrong
@@ -159,11 +174,11 @@ def attention(batch: int = 64, dtype: str = "float32") -> tuple[Problem, ...]:
     )
 
 
-def make_case(problem: Problem) -> Trial:
-    """Random operands, the same on every call, with the result and the bound on its rounding.
+def make_trial(problem: Problem) -> Trial:
+    """Random operands, the same on every call, with the expected result.
 
     Raises:
-        EinsumxError: the equation is wrong, does not fit the shapes, or is none that NumPy's einsum can check.
+        EinsumxError: the equation is wrong, does not fit the shapes, or cannot be checked by NumPy's einsum.
     """
     import numpy as np
 
@@ -173,7 +188,7 @@ def make_case(problem: Problem) -> Trial:
     sized = bind(parse_text(equation, len(problem.shapes)), problem.shapes)
     if not equation.isascii():
         raise EquationError(
-            f"labels from a to z and A to Z can be compared, as frameworks have no others\n  {excerpt(equation)}"
+            f"only the labels a to z and A to Z can be compared; frameworks accept no others\n  {excerpt(equation)}"
         )
     rng = np.random.default_rng(0)
     try:
@@ -183,9 +198,7 @@ def make_case(problem: Problem) -> Trial:
             own(np.einsum)(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
         )
     except ValueError as error:
-        raise EquationError(
-            f"NumPy, which checks the results, cannot do this: {error}\n  {excerpt(equation)}"
-        ) from error
+        raise EquationError(f"NumPy cannot compute the expected result: {error}\n  {excerpt(equation)}") from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
@@ -193,50 +206,50 @@ def make_case(problem: Problem) -> Trial:
 
 
 def compare(
-    cases: Sequence[Trial],
+    trials: Sequence[Trial],
     names: Sequence[str],
     *,
     device: str = "",
     rounds: int | None = None,
-    seconds: float = 1.0,
+    seconds: float = SECONDS,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Measure every case on every backend: a row for each pair, or one for a backend that is absent.
+    """Measure every trial on every backend; yields a row for each pair, or one row for an absent backend.
 
     Args:
-        cases: all of one dtype.
-        names: of backends.
-        device: where operands are put; the framework's default where empty.
-        rounds: how many times each function is timed; by default as often as ``seconds`` allow, at least 3 times.
-        seconds: the time to spend on each pair.
-        announce: called with what is measured next.
+        trials: all of one dtype.
+        names: the backends.
+        device: the device of the operands; empty for the framework's default.
+        rounds: how many times to time each function; by default as often as fits into ``seconds``, at least 3 times.
+        seconds: the time for each pair.
+        announce: called with a description of each measurement before it starts.
 
     Raises:
-        BackendError: there is no backend of such a name.
+        BackendError: a name is unknown.
     """
     adapters = [get_backend(name) for name in names]
     for adapter in adapters:
         announce(adapter.name)
-        absent = why_absent(adapter, cases[0].problem.dtype, device)
+        absent = why_absent(adapter, trials[0].problem.dtype, device)
         if absent is not None:
             yield absent
             continue
-        for case in cases:
-            announce(f"{adapter.name}  {case.problem.equation}")
+        for trial in trials:
+            announce(f"{adapter.name}  {trial.problem.equation}")
             try:
-                yield _measure(adapter, case, device, rounds, seconds)
-            except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
-                yield Failed(adapter.name, *library_of(adapter), case.problem, _first_line(error))
+                yield _measure(adapter, trial, device, rounds, seconds)
+            except Exception as error:  # noqa: BLE001  any exception of a framework is a result to report
+                yield Failed(adapter.name, *library_of(adapter), trial.problem, _first_line(error))
 
 
-def _measure(adapter: Adapter, case: Trial, device: str, rounds: int | None, seconds: float) -> Measured:
+def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, seconds: float) -> Measured:
     from einsumx.conformance.oracle import judge
 
-    equation, dtype = case.problem.equation, case.problem.dtype
+    equation, dtype = trial.problem.equation, trial.problem.dtype
     library, version = library_of(adapter)
-    arrays = [placed(adapter, operand, dtype, device) for operand in case.operands]
-    # As einsumx's plans are: jitted where the framework jits.
+    arrays = [placed(adapter, operand, dtype, device) for operand in trial.operands]
     planned = plan(equation, *arrays)
+    # Prepared as einsumx's plans are: compiled if the framework compiles.
     native = adapter.prepare(lambda *arrays: adapter.native(equation, arrays), planned)
 
     def timed_native() -> None:
@@ -245,11 +258,11 @@ def _measure(adapter: Adapter, case: Trial, device: str, rounds: int | None, sec
     def timed_einsumx() -> None:
         adapter.synchronize(einsum(equation, *arrays))
 
-    verdict = judge(_values(adapter, einsum(equation, *arrays), dtype), case.expected)
+    verdict = judge(_values(adapter, einsum(equation, *arrays), dtype), trial.expected)
     note = ""
     try:
         timed_native()
-    except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
+    except Exception as error:  # noqa: BLE001  any exception of a framework is a result to report
         note = _first_line(error)
     calls = [timed_einsumx] if note else [timed_einsumx, timed_native]
     times = _interleaved(calls, rounds, seconds)
@@ -257,10 +270,11 @@ def _measure(adapter: Adapter, case: Trial, device: str, rounds: int | None, sec
         backend=adapter.name,
         library=library,
         version=version,
-        problem=case.problem,
+        problem=trial.problem,
         native_seconds=None if note else median(times[1]),
         einsumx_seconds=median(times[0]),
         rounds=len(times[0]),
+        spread=max(map(_spread, times)),
         error=verdict.worst,
         wrong=verdict.wrong,
         ops=tuple(type(op).__name__.lower() for op in planned.ops),
@@ -269,22 +283,30 @@ def _measure(adapter: Adapter, case: Trial, device: str, rounds: int | None, sec
 
 
 def _interleaved(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: float) -> list[list[float]]:
-    """The times of each call in turn, so that what disturbs the machine disturbs all alike."""
+    """The times of each call. Calls take turns, so that a disturbance affects all of them."""
     times: list[list[float]] = [[] for _ in calls]
     end = perf_counter() + seconds
     while len(times[0]) < (rounds or 3) or (rounds is None and perf_counter() < end):
-        for call, found in zip(calls, times):
+        for call, call_times in zip(calls, times):
             start = perf_counter()
             call()
-            found.append(perf_counter() - start)
+            call_times.append(perf_counter() - start)
     return times
 
 
-# -- the operands and what must come out ------------------------------------------------------------------------
+def _spread(times: Sequence[float]) -> float:
+    """The upper quartile over the lower one; 1 for a single time."""
+    if len(times) < 2:
+        return 1.0
+    lower, _, upper = quantiles(times, method="inclusive")
+    return upper / lower
+
+
+# -- operands and expected results ------------------------------------------------------------------------------
 
 
 def random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Values that ``dtype`` holds exactly; those of bfloat16, which NumPy lacks, as float32."""
+    """Random values that ``dtype`` represents exactly; bfloat16, which NumPy lacks, as float32."""
     import numpy as np
 
     def uniform() -> Any:
@@ -302,11 +324,11 @@ def random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
         case "c":
             return np.asarray(uniform() + 1j * uniform(), dtype)
         case _:
-            raise EinsumxError(f"there is no dtype {shown(dtype)} to compare in")
+            raise EinsumxError(f"there is no dtype {shown(dtype)}")
 
 
 def _reference_dtype(dtype: str) -> str:
-    """What the reference is computed in: wider than ``dtype``, and exact for integers, modulo their range."""
+    """The dtype of the reference: wider than ``dtype``; exact for integers, modulo their range."""
     match dtypes.kind(dtype):
         case "f":
             return "float64" if dtypes.itemsize(dtype) <= 4 else "longdouble"
@@ -322,26 +344,26 @@ def _reference_dtype(dtype: str) -> str:
 
 
 def why_absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
-    """Why a framework cannot be compared here; None where it can."""
+    """Why a framework cannot be compared here; None if it can."""
     import numpy as np
 
     try:
         array = placed(adapter, np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype, device)
-        found = adapter.signature(array)
-        name = adapter.operand(found).dtype
-    except Exception as error:  # noqa: BLE001  whatever a framework raises is what there is to report
+        signature = adapter.signature(array)
+        name = adapter.operand(signature).dtype
+    except Exception as error:  # noqa: BLE001  any exception of a framework is a result to report
         if isinstance(error, ModuleNotFoundError) or isinstance(error.__cause__, ModuleNotFoundError):
             return Absent(adapter.name, "not installed", adapter.install)
         return Absent(adapter.name, _first_line(error), "")
     if name != dtype:
-        return Absent(adapter.name, f"makes {name} of {dtype}", "")
-    if not device.startswith("cpu") and device and adapter.device_of(found).startswith("cpu"):
+        return Absent(adapter.name, f"turns {dtype} into {name}", "")
+    if not device.startswith("cpu") and device and adapter.device_of(signature).startswith("cpu"):
         return Absent(adapter.name, f"has arrays on the CPU only, not on {device}", "")
     return None
 
 
 def placed(adapter: Adapter, operand: Any, dtype: str, device: str) -> Array:
-    """An operand that :func:`random_operand` made, as an array of the framework."""
+    """An operand from :func:`random_operand` as an array of the framework."""
     array = adapter.from_numpy(operand, device)
     if dtype == "bfloat16":
         array = adapter.cast(array, dtype)
@@ -350,18 +372,18 @@ def placed(adapter: Adapter, operand: Any, dtype: str, device: str) -> Array:
 
 
 def _values(adapter: Adapter, result: Array, dtype: str) -> Any:
-    """A result as NumPy has it, bfloat16 as float32."""
+    """A result as a NumPy array, bfloat16 as float32."""
     return adapter.to_numpy(adapter.cast(result, "float32") if dtype == "bfloat16" else result)
 
 
 def library_of(adapter: Adapter) -> tuple[str, str]:
-    """The name and the version of what does the work."""
+    """The name and the version of the library that computes."""
     name = (adapter.module or adapter.xp.__name__).partition(".")[0]
     return name, str(getattr(import_module(name), "__version__", ""))
 
 
 def _first_line(error: Exception) -> str:
-    """An exception in a line: what it says, after its type where it is not one of ours."""
+    """The first line of an exception's message, after its type if it is not einsumx's own."""
     text = str(error).strip().partition("\n")[0]
     if isinstance(error, EinsumxError):
         return text

@@ -1,1 +1,1 @@
-"""Plans for eyes and for other programs: pictures, timelines, code."""
+"""Views of plans: drawings, their timelines, and source code."""

@@ -1,4 +1,4 @@
-"""A plan as code: one short function that needs its framework and nothing else."""
+"""A plan as source code: a short function that depends on its framework alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from einsumx.adapters.dialect import Spelling, Value, numbers
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, visible
+from einsumx.ir import ops
 from einsumx.ir.cost import returns_view, slot_dtypes
-from einsumx.ir.ops import Cast, Copy, Diagonal, Op, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.checks import check_fits, check_plan
@@ -31,51 +31,52 @@ _COLUMNS = 100
 _INDENT = 4
 
 _LARGE = 1 << 20
-"""Bytes from which an intermediate is let go as soon as nothing reads it any more, in a statement of its own."""
+"""Intermediates of this many bytes or more get a ``del`` statement after their last use."""
 
 
-def plan_source(plan: Program, adapter: Adapter, name: str = "contraction") -> str:
-    """The code of a function that does what ``plan`` does.
+def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -> str:
+    """The code of a function that runs the same calls as ``program``.
 
     Args:
-        plan: lowered for the adapter's framework.
-        adapter: whose spelling it is written in.
-        name: of the function.
+        program: a program for the adapter's framework.
+        adapter: the adapter; its spelling determines how calls are written.
+        name: the name of the function.
 
     Raises:
-        ValueError: ``name`` is no name of a function, or one that the function itself uses.
-        BackendError: the adapter has a primitive of its own, and no spelling of it.
-        EinsumxError: what should be numbers or names in the plan are not, or it does not compute its equation.
+        ValueError: ``name`` is no valid function name, or the code uses that name itself.
+        BackendError: the adapter overrides a primitive without spelling it.
+        EinsumxError: a field of the program is invalid, or the ops do not compute the equation.
     """
-    check_plan(plan)
-    check_fits(plan, adapter.traits(plan.device))
+    check_plan(program)
+    check_fits(program, adapter.traits(program.device))
     spelling = adapter.spelling()
     _check_name(name, spelling)
-    for op in plan.ops:
+    for op in program.ops:
         _check_spelled(op, adapter)
-    parameters, names = _operand_names(len(plan.operands), spelling.name)
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    body = [*spelling.opening(names[0]), *_Function(plan, spelling, names, shapes).statements()]
-    code = "\n".join([*spelling.decorators(list(shapes.values())), *body])
+    parameters, names = _operand_names(len(program.operands), spelling.name)
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    body = [*spelling.opening(names[0]), *_Function(program, spelling, names, shapes).statements()]
+    decorators = spelling.decorators(list(shapes.values()))
+    code = "\n".join([*decorators, *body])
     imports = [line for line in spelling.imports if re.search(rf"\b{spelling.name}\.", code)]
     lines = [
-        *spelling.decorators(list(shapes.values())),
+        *decorators,
         *_folded(f"def {name}({parameters}):", 0),
-        *(f"{' ' * _INDENT}{line}".rstrip() for line in [*_docstring(plan, names), *body]),
+        *(f"{' ' * _INDENT}{line}".rstrip() for line in [*_docstring(program, names), *body]),
     ]
     return "\n".join([*imports, *([""] * 2 if imports else []), *lines]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    """A value that has no name yet, or is one.
+class _Expression:
+    """A value in the code: a variable, or an expression that no variable holds yet.
 
     Attributes:
-        text: its expression.
-        is_name: whether it is one, and not what would be computed where it is written.
-        works: whether there is a call in it that computes or copies, and not views and casts alone.
-        copies: why there are copies in it.
-        reads: the slots whose names are in it, as often as they are.
+        text: the code.
+        is_name: whether it is a variable.
+        works: whether it contains a call that computes or copies, besides views and casts.
+        copies: the reasons of the copies in it.
+        reads: the slots whose variables are in it, with repetitions.
     """
 
     text: str
@@ -86,96 +87,98 @@ class _Draft:
 
 
 class _Function:
-    """The statements of a function: one call that works in each, with the views around it."""
+    """The statements of a function; each contains one call that computes, with the views around it."""
 
     def __init__(
-        self, plan: Program, spelling: Spelling, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
+        self, program: Program, spelling: Spelling, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
     ) -> None:
-        self._plan, self._spelling, self._shapes = plan, spelling, shapes
-        self._dtypes = slot_dtypes(plan)
-        self._drafts = {slot: _Draft(name, True, reads=(slot,)) for slot, name in enumerate(names)}
-        self._is_view = returns_view(plan)
-        self._uses = Counter(slot for op in plan.ops for slot in op.sources)
+        self._program, self._spelling, self._shapes = program, spelling, shapes
+        self._dtypes = slot_dtypes(program)
+        self._values = {slot: _Expression(name, True, reads=(slot,)) for slot, name in enumerate(names)}
+        self._is_view = returns_view(program)
+        self._uses = Counter(slot for op in program.ops for slot in op.sources)
         self._unread = dict(self._uses)
         self._lines: list[str] = []
         self._count = 0
 
     def statements(self) -> list[str]:
-        """The lines, not indented."""
-        for op in self._plan.ops:
-            self._drafts[op.out] = self._drafted(op)
+        """The lines, without indentation."""
+        for op in self._program.ops:
+            self._values[op.out] = self._expression(op)
             if self._uses[op.out] > 1:
-                self._put(op.out)
-        result = self._plan.result
-        (made_by,) = (op for op in self._plan.ops if op.out == result)
-        is_element = not self._plan.shape
-        text = self._spelling.element(self._value(result), made_by) if is_element else self._drafts[result].text
-        return [*self._lines, *_comment(*_copies(self._drafts[result])), *_folded(f"return {text}")]
+                self._assign(op.out)
+        result = self._program.result
+        text = self._values[result].text
+        if not self._program.shape:
+            (producer,) = (op for op in self._program.ops if op.out == result)
+            text = self._spelling.element(self._value(result), producer)
+        return [*self._lines, *_comment(*_copies(self._values[result])), *_folded(f"return {text}")]
 
-    def _drafted(self, op: Op) -> _Draft:
-        """The call of an op; of its sources those get names first that it could not have in it and be read well."""
-        read = op.sources
+    def _expression(self, op: ops.Op) -> _Expression:
+        """The call of an op. Sources that would make it hard to read are assigned to variables first."""
         is_light = _is_light(op)
-        for slot in read:
-            if not is_light and self._drafts[slot].works:
-                self._put(slot)
+        for slot in op.sources:
+            if not is_light and self._values[slot].works:
+                self._assign(slot)
         while True:
-            values = [self._value(slot) for slot in read]
-            if isinstance(op, Diagonal) and self._is_view:
+            values = [self._value(slot) for slot in op.sources]
+            if isinstance(op, ops.Diagonal) and self._is_view:
                 text = self._spelling.diagonal_view(values[0], op.axis1, op.axis2)
             else:
                 text = self._spelling.spell(op, values)
-            drafts = [self._drafts[slot] for slot in read]
-            unnamed = [slot for slot, draft in zip(read, drafts) if not draft.is_name]
+            sources = [self._values[slot] for slot in op.sources]
+            unnamed = [slot for slot in op.sources if not self._values[slot].is_name]
             if len(text) + _INDENT + len("return ") <= _COLUMNS or not unnamed:
                 break
-            self._put(max(unnamed, key=lambda slot: len(self._drafts[slot].text)))
-        reason = op.reason if isinstance(op, Transpose | Diagonal | Copy) else ""
-        return _Draft(
+            self._assign(max(unnamed, key=lambda slot: len(self._values[slot].text)))
+        reasons = [reason for source in sources for reason in source.copies]
+        if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
+            reasons.append(op.reason)
+        return _Expression(
             text,
-            False,
-            not is_light or any(draft.works for draft in drafts),
-            tuple(dict.fromkeys((*(why for draft in drafts for why in draft.copies), *filter(None, [reason])))),
-            tuple(slot for draft in drafts for slot in draft.reads),
+            is_name=False,
+            works=not is_light or any(source.works for source in sources),
+            copies=tuple(dict.fromkeys(reasons)),
+            reads=tuple(slot for source in sources for slot in source.reads),
         )
 
     def _value(self, slot: int) -> Value:
-        return Value(self._drafts[slot].text, self._shapes[slot], self._dtypes[slot])
+        return Value(self._values[slot].text, self._shapes[slot], self._dtypes[slot])
 
-    def _put(self, slot: int) -> None:
-        """Give a value a name, in a statement; what is not read any more, and large, is let go."""
-        draft = self._drafts[slot]
+    def _assign(self, slot: int) -> None:
+        """Assign a value to a variable; delete large variables that are not read any more."""
+        value = self._values[slot]
         self._count += 1
         name = f"x{self._count}"
-        lines = _folded(f"{name} = {draft.text}")
-        about = _comment(f"{numbers(self._shapes[slot])} {self._dtypes[slot]}", *_copies(draft))
+        lines = _folded(f"{name} = {value.text}")
+        about = _comment(f"{numbers(self._shapes[slot])} {self._dtypes[slot]}", *_copies(value))
         if len(lines) == len(about) == 1 and len(f"{lines[0]}  {about[0]}") + _INDENT <= _COLUMNS:
             self._lines.append(f"{lines[0]}  {about[0]}")
         else:
             self._lines += [*about, *lines]
-        self._drafts[slot] = _Draft(name, True, reads=(slot,))
-        for read in draft.reads:
+        self._values[slot] = _Expression(name, True, reads=(slot,))
+        for read in value.reads:
             self._unread[read] -= 1
-        gone = [read for read in dict.fromkeys(draft.reads) if not self._unread[read] and self._is_large(read)]
-        if gone:
-            self._lines.append(f"del {', '.join(self._drafts[read].text for read in gone)}")
+        unused = [read for read in dict.fromkeys(value.reads) if not self._unread[read] and self._is_large(read)]
+        if unused:
+            self._lines.append(f"del {', '.join(self._values[read].text for read in unused)}")
 
     def _is_large(self, slot: int) -> bool:
-        """Whether a value is an intermediate that takes much memory."""
-        is_operand = slot < len(self._plan.operands)
+        """Whether a value is a large intermediate."""
+        is_operand = slot < len(self._program.operands)
         return not is_operand and prod(self._shapes[slot]) * itemsize(self._dtypes[slot]) >= _LARGE
 
 
-def _is_light(op: Op) -> bool:
-    """Whether a call may stand within another one: a view or a cast."""
-    return op.kind == "view" or isinstance(op, Cast)
+def _is_light(op: ops.Op) -> bool:
+    """Whether a call may be nested in another one: a view or a cast."""
+    return op.kind == "view" or isinstance(op, ops.Cast)
 
 
-_LETTERS = ascii_lowercase.replace("l", "")  # which looks like 1 and I
+_LETTERS = ascii_lowercase.replace("l", "")  # l looks like 1 and I
 
 
 def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
-    """The parameters of a function, and what operands are called in it: letters as far as they go.
+    """The parameters of a function, and the names of its operands: letters, or items of ``*a`` if letters run out.
 
     >>> _operand_names(3, "b"), _operand_names(26, "np")[1][-1]
     (('a, c, d', ['a', 'c', 'd']), 'a[25]')
@@ -189,45 +192,45 @@ def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
 # -- lines ------------------------------------------------------------------------------------------------------
 
 
-def _docstring(plan: Program, names: Sequence[str]) -> list[str]:
-    """The equation, and what the function takes and gives."""
-    equation = plan.equation
+def _docstring(program: Program, names: Sequence[str]) -> list[str]:
+    """The equation, the operands and the result."""
+    equation = program.equation
     width = _COLUMNS - 2 * _INDENT
     if len(equation) > width:
         equation = equation.replace(",", ", ")
     first, *others = map(_quoted, wrap(visible(equation), width) or [""])
-    alike: dict[str, list[str]] = {}
-    for name, operand in zip(names, plan.operands):
-        alike.setdefault(_described(operand), []).append(name)
-    lines = [f"{', '.join(found)}: {about}" for about, found in alike.items()]
-    lines.append(f"result: {numbers(plan.shape)} {plan.dtype}")
+    by_description: dict[str, list[str]] = {}
+    for name, operand in zip(names, program.operands):
+        by_description.setdefault(_description(operand), []).append(name)
+    lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
+    lines.append(f"result: {numbers(program.shape)} {program.dtype}")
     return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, _COLUMNS - _INDENT)), '"""']
 
 
-def _described(operand: Operand) -> str:
-    """Shape and dtype, and that an operand has to repeat itself where the plan counts on it."""
-    steps = operand.strides or ()
-    flat = [axis for axis, (size, step) in enumerate(zip(operand.shape, steps)) if step == 0 and size > 1]
-    alike = f", the same all along axis {' and '.join(map(str, flat))}" if flat else ""
-    return f"{numbers(operand.shape)} {operand.dtype}{alike}"
+def _description(operand: Operand) -> str:
+    """Shape and dtype, and the axes along which the plan requires constant values."""
+    strides = operand.strides or ()
+    expanded = [axis for axis, (size, stride) in enumerate(zip(operand.shape, strides)) if stride == 0 and size > 1]
+    constant = f", constant along axis {' and '.join(map(str, expanded))}" if expanded else ""
+    return f"{numbers(operand.shape)} {operand.dtype}{constant}"
 
 
 def _quoted(text: str) -> str:
-    """Text that neither ends the string around it nor begins an escape."""
+    """Text that is safe inside a triple-quoted string."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _copies(draft: _Draft) -> list[str]:
-    return [f"a copy: {visible(reason)}" for reason in draft.copies]
+def _copies(value: _Expression) -> list[str]:
+    return [f"a copy: {visible(reason)}" for reason in value.copies]
 
 
 def _comment(*notes: str) -> list[str]:
-    """Lines of a comment; none where there is nothing to say."""
+    """The lines of a comment; none without notes."""
     return wrap("; ".join(notes), _COLUMNS - _INDENT, initial_indent="# ", subsequent_indent="# ")
 
 
 def _folded(line: str, indent: int = _INDENT) -> list[str]:
-    """A statement in lines, as formatters lay it out: where it is too long, what is in its last brackets is below it.
+    """The lines of a statement in the style of formatters: if it is too long, its last brackets are split.
 
     >>> for line in _folded(f"x1 = np.reshape({'a' * 40}, {'b' * 40})", 8):
     ...     print(line)
@@ -249,7 +252,7 @@ def _folded(line: str, indent: int = _INDENT) -> list[str]:
 
 
 def _opening(text: str) -> int:
-    """Where the brackets begin that end a text."""
+    """The index of the bracket that matches the last character."""
     depth = 0
     for place in reversed(range(len(text))):
         depth += (text[place] in ")]") - (text[place] in "([")
@@ -259,39 +262,39 @@ def _opening(text: str) -> int:
 
 
 def _items(text: str) -> list[str]:
-    """What commas separate, but for those within brackets.
+    """The items between commas outside brackets.
 
     >>> _items("a.reshape(2, 3), b, axis=(0, 1)")
     ['a.reshape(2, 3)', 'b', 'axis=(0, 1)']
     """
-    found: list[str] = []
+    items: list[str] = []
     depth = 0
     for part in text.split(", "):
         if depth:
-            found[-1] += f", {part}"
+            items[-1] += f", {part}"
         else:
-            found.append(part)
+            items.append(part)
         depth += sum((letter in "([") - (letter in ")]") for letter in part)
-    return found
+    return items
 
 
-# -- whether it can be written ------------------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------------------------------
 
 
 def _check_name(name: str, spelling: Spelling) -> None:
     taken = iskeyword(name) or hasattr(builtins, name) or name == spelling.name
     if not name.isascii() or not name.isidentifier() or taken:
-        raise ValueError(f"name={name!r} is no name for a function here; give another one, of ASCII letters")
+        raise ValueError(f"name={name!r} cannot name the function; use another name, of ASCII letters")
 
 
-def _check_spelled(op: Op, adapter: Adapter) -> None:
-    """Raise BackendError where an adapter has a primitive of its own that the spelling it inherits knows nothing of."""
+def _check_spelled(op: ops.Op, adapter: Adapter) -> None:
+    """Raise BackendError if an adapter overrides a primitive, but inherits the spelling."""
     primitive = type(op).__name__.lower()
     for parent in type(adapter).__mro__:
         if "spelling" in vars(parent):
             return
         if primitive in vars(parent):
             raise BackendError(
-                f"the backend {adapter.name} has its own {primitive}, and nothing says how that is written as code: "
-                f"its adapter's spelling() must give a subclass of einsumx.Spelling with its own {primitive}"
+                f"the backend {adapter.name} overrides {primitive} without saying how to write it as code: "
+                f"its adapter's spelling() must return a subclass of einsumx.Spelling that overrides {primitive} too"
             )

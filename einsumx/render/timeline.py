@@ -1,7 +1,7 @@
-"""What runs, row by row: operands, ops and the result in their order, with labels, sizes, work and memory.
+"""The rows of a plan in execution order, with labels, sizes, arithmetic and memory.
 
-It is what :mod:`einsumx.render.svg` draws, as data: of a plan, an op a row; of a contraction in blocks, a row for each
-thing that is done for a block, with how often that is.
+A timeline is the data behind a drawing. A plan has a row per operand and op; a blocked plan has a row per operation on
+a block, with the number of its repeats.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from einsumx.blocked.stages import Stage
 from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.dtypes import itemsize
 from einsumx.errors import EinsumxError, visible
+from einsumx.ir import ops
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, in_use, program_cost
 from einsumx.ir.meaning import check_fields
-from einsumx.ir.ops import Matmul, Native, Op, Sum
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text, duration, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
@@ -34,27 +34,27 @@ __all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]
 Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
 
 Names: TypeAlias = tuple[str, ...]
-"""The labels that an axis runs over; none where that is not known, or its size is 1."""
+"""The labels of an axis; empty if they are unknown, or if the size is 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that is there or happens.
+    """An operand, an op, or the result.
 
     Attributes:
-        number: of the value that it gives; that of the result has none of its own, but -1.
-        sources: the numbers of the values that it takes.
-        kind: what it is.
-        call: how it is written in a plan.
+        number: the slot of its value; -1 for the result row.
+        sources: the slots that it reads.
+        kind: the kind of row.
+        call: the call as a plan prints it.
         axes: labels and size of each axis of its value.
-        summed: the same of what it sums over.
-        dtype: of its value.
+        summed: labels and size of each axis that it sums over.
+        dtype: the dtype of its value.
         multiply_adds: its arithmetic.
-        made: bytes of the array that it makes, 0 for a view.
-        held: bytes that are alive meanwhile, besides what is there all the time.
-        remark: what it takes, and why it copies if it does.
-        times: how often it happens.
-        band: rows with the same number belong together.
+        made: bytes of the array that it allocates; 0 for a view.
+        held: bytes alive while it runs, besides :attr:`Timeline.base`.
+        remark: its cost, and the reason for a copy.
+        times: how often it runs.
+        band: rows with the same band belong together.
     """
 
     number: int
@@ -77,14 +77,14 @@ class Timeline:
     """A plan as rows.
 
     Attributes:
-        equation: what is computed.
-        facts: sentences about the whole.
+        equation: the equation.
+        facts: sentences about the whole plan.
         text: the plan as it prints.
-        rows: in their order.
-        captions: of bands, where they have one.
+        rows: the rows in execution order.
+        captions: a caption for each band, or none.
         base: bytes that are alive all the time.
-        base_name: what these are.
-        limit: bytes that must not be exceeded; 0 for none.
+        base_name: what these bytes hold.
+        limit: the memory limit in bytes; 0 for none.
     """
 
     equation: str
@@ -98,77 +98,82 @@ class Timeline:
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes alive at once."""
+        """The largest number of bytes alive at once."""
         return self.base + max(row.held for row in self.rows)
 
 
 # -- a plan -----------------------------------------------------------------------------------------------------
 
 
-def plan_timeline(plan: Program, kernels: Kernels | None) -> Timeline:
-    """A plan as rows; each operand stands before the first op that reads it.
+def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
+    """The rows of a plan. Each operand precedes the first op that reads it.
 
     Args:
-        plan: lowered for a framework.
-        kernels: of that framework; None where they are not known.
+        program: a program for one framework.
+        kernels: the kernels of that framework; None if they are unknown.
 
     >>> import einsumx
-    >>> found = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
-    >>> [(row.kind, row.call) for row in found.rows[:3]]
+    >>> timeline = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
+    >>> [(row.kind, row.call) for row in timeline.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
-    check_fields(plan)
-    cost = program_cost(plan, kernels)
-    facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
-    rows = tuple(_plan_rows(plan, cost, _labels(plan)))
+    check_fields(program)
+    cost = program_cost(program, kernels)
     return Timeline(
-        visible(plan.equation), (_where(plan), *facts), plan_text(plan, cost), rows, (), cost.input_bytes, "operands", 0
+        equation=visible(program.equation),
+        facts=(_where(program), *(f"{name}: {value}" for name, value in summary(cost).items())),
+        text=plan_text(program, cost),
+        rows=tuple(_program_rows(program, cost, _labels(program))),
+        captions=(),
+        base=cost.input_bytes,
+        base_name="operands",
+        limit=0,
     )
 
 
-def _where(plan: Program | BlockedProgram) -> str:
-    return f"{plan.dtype} on {plan.backend}" + (f" ({plan.device})" if plan.device else "")
+def _where(program: Program | BlockedProgram) -> str:
+    return f"{program.dtype} on {program.backend}" + (f" ({program.device})" if program.device else "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Labels:
-    """The labels of values, as far as they are known.
+    """The labels of slots, as far as they are known.
 
     Attributes:
-        axes: those that each axis of a slot runs over.
-        sizes: of each label.
+        axes: the labels of each axis of a slot.
+        sizes: the size of each label.
     """
 
     axes: Mapping[int, tuple[Names, ...]]
     sizes: Mapping[str, int]
 
-    def named(self, slot: int, shape: Sequence[int]) -> tuple[tuple[Names, int], ...]:
+    def shape(self, slot: int, shape: Sequence[int]) -> tuple[tuple[Names, int], ...]:
         """The axes of a slot with their sizes."""
         return tuple(zip(self.axes.get(slot, ((),) * len(shape)), shape))
 
-    def summed(self, op: Op) -> tuple[tuple[Names, int], ...]:
-        """What an op sums over."""
-        if not isinstance(op, Sum | Matmul | Native):
+    def summed(self, op: ops.Op) -> tuple[tuple[Names, int], ...]:
+        """The axes that an op sums over, with their sizes."""
+        if not isinstance(op, ops.Sum | ops.Matmul | ops.Native):
             return ()
         kept = {label for axis in self.axes.get(op.out, ()) for label in axis}
         read = [label for slot in op.sources for axis in self.axes.get(slot, ()) for label in axis]
         return tuple(((label,), self.sizes[label]) for label in dict.fromkeys(read) if label not in kept)
 
 
-def _labels(plan: Program) -> _Labels:
-    """The labels of a plan's slots; none where its equation does not fit them, as that of a stored plan may not."""
+def _labels(program: Program) -> _Labels:
+    """The labels of a program's slots; none if its equation does not fit, which is possible for a stored plan."""
     try:
-        equation = sized_equation(plan.equation, [operand.shape for operand in plan.operands])
+        equation = sized_equation(program.equation, [operand.shape for operand in program.operands])
     except EinsumxError:
         return _Labels({}, {})
     names = tuple(map(visible, label_names(equation)))
     sizes = dict(zip(names, equation.sizes))
-    if 0 in equation.sizes or equation.shape != plan.shape:  # which labels axes of size 0 run over cannot be told
+    if 0 in equation.sizes or equation.shape != program.shape:  # the labels of axes of size 0 cannot be inferred
         return _Labels(
             {slot: tuple((names[label],) for label in term) for slot, term in enumerate(equation.inputs)}, sizes
         )
     try:
-        return _Labels(_named(axis_labels(plan, equation.inputs, equation.output, equation.sizes), names), sizes)
+        return _Labels(_named(axis_labels(program, equation.inputs, equation.output, equation.sizes), names), sizes)
     except (LookupError, RuntimeError):
         return _Labels({}, {})
 
@@ -177,44 +182,44 @@ def _named(axes: Mapping[int, tuple[tuple[int, ...], ...]], names: Sequence[str]
     return {slot: tuple(tuple(names[label] for label in axis) for axis in shape) for slot, shape in axes.items()}
 
 
-def _plan_rows(plan: Program, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
-    waiting = dict(enumerate(plan.operands))
+def _program_rows(program: Program, cost: PlanCost, labels: _Labels) -> Iterator[Row]:
+    unread = dict(enumerate(program.operands))
     left = band = 0
 
-    def operands(slots: Iterable[int], held: int) -> Iterator[Row]:
+    def operand_rows(slots: Iterable[int], held: int) -> Iterator[Row]:
         for slot in slots:
-            if slot in waiting:
-                given = waiting.pop(slot)
+            if slot in unread:
+                operand = unread.pop(slot)
                 yield Row(
                     number=slot,
                     sources=(),
                     kind="operand",
                     call=f"%{slot} = operand {slot}",
-                    axes=labels.named(slot, given.shape),
-                    dtype=given.dtype,
+                    axes=labels.shape(slot, operand.shape),
+                    dtype=operand.dtype,
                     held=held,
-                    remark=_amount(given.shape, given.dtype),
+                    remark=_amount(operand.shape, operand.dtype),
                     band=band,
                 )
 
-    read = {slot for op in plan.ops for slot in op.sources}
-    last = max(sum(len(op.sources) > 1 for op in plan.ops) - 1, 0)
-    yield from operands([slot for slot in waiting if slot not in read], 0)
-    for op, entry, held, before in _moments(plan, cost.ops):
-        yield from operands(op.sources, before)
+    read = {slot for op in program.ops for slot in op.sources}
+    last = max(sum(len(op.sources) > 1 for op in program.ops) - 1, 0)
+    yield from operand_rows([slot for slot in unread if slot not in read], 0)
+    for op, entry, held, before in _moments(program, cost.ops):
+        yield from operand_rows(op.sources, before)
         yield _op_row(op, entry, labels, held, 1, band)
         band = min(band + (len(op.sources) > 1), last)
-        # A view holds what it looks at.
+        # A view keeps its source alive.
         left = entry.allocated or left
     yield Row(
         number=-1,
-        sources=(plan.result,),
+        sources=(program.result,),
         kind="result",
-        call=f"result %{plan.result}",
-        axes=labels.named(plan.result, plan.shape),
-        dtype=plan.dtype,
+        call=f"result %{program.result}",
+        axes=labels.shape(program.result, program.shape),
+        dtype=program.dtype,
         held=left,
-        remark=_amount(plan.shape, plan.dtype),
+        remark=_amount(program.shape, program.dtype),
         band=band,
     )
 
@@ -223,19 +228,19 @@ def _amount(shape: Sequence[int], dtype: str) -> str:
     return f"{quantity(prod(shape) * itemsize(dtype), 'B')} {dtype}"
 
 
-def _moments(plan: Program, costs: Sequence[OpCost]) -> Iterator[tuple[Op, OpCost, int, int]]:
-    """Each op with its cost, the bytes of what ops have made while it runs, and the same before it."""
-    for op, cost, now in zip(plan.ops, costs, in_use(plan, costs)):
+def _moments(program: Program, costs: Sequence[OpCost]) -> Iterator[tuple[ops.Op, OpCost, int, int]]:
+    """Each op with its cost, and the bytes of all op results alive while it runs and before it runs."""
+    for op, cost, now in zip(program.ops, costs, in_use(program, costs)):
         yield op, cost, now + cost.workspace, now - cost.allocated
 
 
-def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:
+def _op_row(op: ops.Op, cost: OpCost, labels: _Labels, held: int, times: int, band: int) -> Row:
     return Row(
         number=op.out,
         sources=op.sources,
         kind=_kind(op),
         call=f"%{op.out} = {call_text(op)}",
-        axes=labels.named(op.out, cost.shape),
+        axes=labels.shape(op.out, cost.shape),
         summed=labels.summed(op),
         dtype=cost.dtype,
         multiply_adds=cost.multiply_adds,
@@ -247,80 +252,78 @@ def _op_row(op: Op, cost: OpCost, labels: _Labels, held: int, times: int, band: 
     )
 
 
-def _kind(op: Op) -> Kind:
-    return "native" if isinstance(op, Native) else op.kind
+def _kind(op: ops.Op) -> Kind:
+    return "native" if isinstance(op, ops.Native) else op.kind
 
 
-# -- a contraction in blocks ------------------------------------------------------------------------------------
+# -- a blocked plan ---------------------------------------------------------------------------------------------
 
 
-def blocked_timeline(plan: BlockedProgram) -> Timeline:
-    """A contraction in blocks as rows: what is done for the largest block, and how often.
+def blocked_timeline(program: BlockedProgram) -> Timeline:
+    """The rows of a blocked plan: the operations on the largest blocks, and how often each runs.
 
     >>> import einsumx
     >>> plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
-    >>> found = blocked_timeline(plan)
-    >>> [(row.call, row.times) for row in found.rows]
+    >>> timeline = blocked_timeline(plan)
+    >>> [(row.call, row.times) for row in timeline.rows]
     [('%1 = block of operand 1', 4), ('%0 = block of operand 0', 28), ('%2 = matmul %0 %1', 28), ('result %2', 28)]
-    >>> found.peak_bytes == plan.peak_bytes
+    >>> timeline.peak_bytes == plan.peak_bytes
     True
     """
-    walk = _Walk(plan)
-    number = walk.stage(plan.blocking.root, 0)
-    walk.result(number)
-    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in plan.cuts.items())
-    facts = (
-        f"{_where(plan)} in blocks",
-        f"cut: {cuts or 'nothing'}",
-        f"peak memory: {quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}",
-        f"time: {duration(plan.seconds)} expected",
-    )
-    stages = stage_lines(plan.blocking.root, walk.names)
+    builder = _BlockedRows(program)
+    number = builder.add_stage(program.blocking.root, 0)
+    builder.add_result(number)
+    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in program.cuts.items())
     return Timeline(
-        visible(plan.equation.text),
-        facts,
-        blocked_text(plan),
-        tuple(walk.rows),
-        tuple(f"{equation}  {remark}" for equation, remark in stages),
-        walk.base,
-        "result, blocks read ahead",
-        plan.limit,
+        equation=visible(program.equation.text),
+        facts=(
+            f"{_where(program)} in blocks",
+            f"cut: {cuts or 'nothing'}",
+            f"peak memory: {quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}",
+            f"time: {duration(program.seconds)} expected",
+        ),
+        text=blocked_text(program),
+        rows=tuple(builder.rows),
+        captions=tuple(map("  ".join, stage_lines(program.blocking.root, builder.names))),
+        base=builder.base,
+        base_name="result, blocks read ahead",
+        limit=program.limit,
     )
 
 
-class _Walk:
-    """What is done for a block of the result, stage by stage, with memory counted as when the cuts were chosen.
+class _BlockedRows:
+    """Builds the rows of a blocked plan, stage by stage. Memory is counted as in the search for the blocking.
 
     Args:
-        plan: the contraction.
+        program: the blocked plan's data.
 
     Attributes:
-        names: of the labels, as people see them.
-        rows: what is done.
-        base: bytes that are there all the time.
+        names: the printed labels.
+        rows: the rows so far.
+        base: bytes that are alive all the time.
     """
 
-    def __init__(self, plan: BlockedProgram) -> None:
-        adapter = get_backend(plan.backend)
-        traits = calibrated(adapter, plan.device)
-        equation, cut, landing = plan.equation, plan.blocking, plan.landing
-        rates = (traits.rates.copy,) * len(plan.operands)
-        self._bodies = StageCostModel(
-            equation, plan.operands, plan.in_place, rates, adapter, traits, plan.device, plan.compute_dtype
+    def __init__(self, program: BlockedProgram) -> None:
+        adapter = get_backend(program.backend)
+        traits = calibrated(adapter, program.device)
+        equation, cut, landing = program.equation, program.blocking, program.landing
+        rates = (traits.rates.copy,) * len(program.operands)
+        self._model = StageCostModel(
+            equation, program.operands, program.in_place, rates, adapter, traits, program.device, program.compute_dtype
         )
-        self._plan, self._counts = plan, cut.counts
+        self._program, self._counts = program, cut.counts
         self._sizes = [-(-size // count) or 1 for size, count in zip(equation.sizes, cut.counts)]
         self.names = tuple(map(visible, label_names(equation)))
-        self._works: dict[Stage, StageCost] = {}
-        self._next = len(plan.operands)
+        self._stage_costs: dict[Stage, StageCost] = {}
+        self._next = len(program.operands)
         self._band = 0
         self.rows: list[Row] = []
         waiting = landing.waiting * self._block
         self.base = (landing.cut if cut.root.nest else 0) + waiting + landing.beside + cut.read_ahead
 
-    def result(self, number: int) -> None:
-        """The row of the value that is the result."""
-        root, landing, dtype = self._plan.blocking.root, self._plan.landing, self._plan.dtype
+    def add_result(self, number: int) -> None:
+        """Add the row of the result, which is the value with this number."""
+        root, landing, dtype = self._program.blocking.root, self._program.landing, self._program.dtype
         cost = self._cost(root)
         held = cost.value + sum(size for _, size in cost.kept) + landing.copied * self._block
         held += 0 if root.nest else landing.whole
@@ -333,61 +336,61 @@ class _Walk:
                 axes=self._axes(root.output),
                 dtype=dtype,
                 held=held,
-                remark=f"{quantity(cost.value, 'B')} {dtype}, brought where it belongs",
+                remark=f"{quantity(cost.value, 'B')} {dtype}, stored in the result",
                 times=self._times(root.nest),
                 band=self._band - 1,
             )
         )
 
-    def stage(self, stage: Stage, beside: int) -> int:
-        """The rows of a stage, and of those that it takes values of; the number of its value.
+    def add_stage(self, stage: Stage, beside: int) -> int:
+        """Add the rows of a stage and of the stages that it depends on. Returns the number of its value.
 
         Args:
-            stage: of the contraction.
-            beside: bytes that other stages hold meanwhile.
+            stage: a stage of the contraction.
+            beside: bytes that other stages hold at the same time.
         """
-        work = self._work(stage)
-        plan, body = work.plan(self._sizes), work.exact(self._sizes)
-        inputs = [self._held(stage, body.read, place) for place in range(len(stage.inputs))]
+        stage_cost = self._stage_cost(stage)
+        body, exact = stage_cost.plan(self._sizes), stage_cost.exact(self._sizes)
+        inputs = [self._held(stage, exact.read, place) for place in range(len(stage.inputs))]
         depths = [len(nest) for nest in stage.nests]
-        total = body.value if stage.loops else 0
+        total = exact.value if stage.loops else 0
         numbers: dict[int, int] = {}
-        there, order = beside, stage.order
+        alive, order = beside, stage.order
         for at, place in enumerate(order):
             source = stage.inputs[place]
-            # What an outer loop keeps is there from its block before.
+            # Outer loops still hold the blocks of their previous iteration.
             stays = sum(size for other in order[at + 1 :] for depth, size in inputs[other] if depth < depths[place])
-            around = there + stays + (total if depths[place] > len(stage.nest) else 0)
-            there += sum(size for _, size in inputs[place])
+            around = alive + stays + (total if depths[place] > len(stage.nest) else 0)
+            alive += sum(size for _, size in inputs[place])
             if isinstance(source, Stage):
-                numbers[place] = self.stage(source, around)
+                numbers[place] = self.add_stage(source, around)
             else:
                 numbers[place] = source
-                self._read(stage, place, source, around + body.read[place])
+                self._add_operand(stage, place, source, around + exact.read[place])
         labels = _Labels(
-            _named(axis_labels(plan, stage.terms, stage.output, self._sizes), self.names),
+            _named(axis_labels(body, stage.terms, stage.output, self._sizes), self.names),
             dict(zip(self.names, self._sizes)),
         )
-        times, there = self._times(stage.inside), there + total
-        cost = program_cost(plan, self._bodies.adapter)
-        for op, entry, held, _ in _moments(plan, cost.ops):
+        times, alive = self._times(stage.inside), alive + total
+        cost = program_cost(body, self._model.adapter)
+        for op, entry, held, _ in _moments(body, cost.ops):
             numbers[op.out] = self._number()
-            row = _op_row(op, entry, labels, there + held, times, self._band)
+            row = _op_row(op, entry, labels, alive + held, times, self._band)
             self.rows.append(_renumbered(row, op, numbers))
-        number = numbers[plan.result]
+        number = numbers[body.result]
         if stage.loops:
-            number = self._add(stage, number, plan.dtype, body.value, there)
+            number = self._add_sum(stage, number, body.dtype, exact.value, alive)
         self._band += 1
         return number
 
-    def _read(self, stage: Stage, place: int, source: int, held: int) -> None:
-        """The row of a block of an operand."""
-        operand = self._plan.operands[source]
-        term, shape = stage.terms[place], self._bodies.block(source, self._sizes)
+    def _add_operand(self, stage: Stage, place: int, source: int, held: int) -> None:
+        """Add the row of a block of an operand."""
+        operand = self._program.operands[source]
+        term, shape = stage.terms[place], self._model.block(source, self._sizes)
         axes = tuple(
             ((self.names[label],) if size == self._sizes[label] else (), size) for label, size in zip(term, shape)
         )
-        lies = "where it lies" if self._plan.in_place[source] else "read"
+        access = "in place" if self._program.in_place[source] else "read"
         self.rows.append(
             Row(
                 number=source,
@@ -397,14 +400,14 @@ class _Walk:
                 axes=axes,
                 dtype=operand.dtype,
                 held=held,
-                remark=f"{_amount(shape, operand.dtype)}, {lies}",
+                remark=f"{_amount(shape, operand.dtype)}, {access}",
                 times=self._times(stage.nests[place]),
                 band=self._band,
             )
         )
 
-    def _add(self, stage: Stage, part: int, dtype: str, value: int, held: int) -> int:
-        """The row that adds up the blocks of a label that is summed; the number of the sum."""
+    def _add_sum(self, stage: Stage, part: int, dtype: str, value: int, held: int) -> int:
+        """Add the row that sums over the blocks of contracted labels. Returns the number of the sum."""
         number = self._number()
         over = " ".join(self.names[label] for label in stage.loops)
         self.rows.append(
@@ -425,8 +428,8 @@ class _Walk:
 
     @property
     def _block(self) -> int:
-        """Elements of a block of the result."""
-        return prod(self._sizes[label] for label in self._plan.blocking.root.output)
+        """Elements in a block of the result."""
+        return prod(self._sizes[label] for label in self._program.blocking.root.output)
 
     def _axes(self, labels: Sequence[int]) -> tuple[tuple[Names, int], ...]:
         return tuple(((self.names[label],), self._sizes[label]) for label in labels)
@@ -439,7 +442,7 @@ class _Walk:
         return prod(self._counts[label] for label in loops)
 
     def _held(self, stage: Stage, read: Sequence[int], place: int) -> list[tuple[int, int]]:
-        """How deep in the loops, and how many bytes, an input and what is kept for it are."""
+        """The loop depth and the bytes of an input, and of each value kept for it."""
         source, depth = stage.inputs[place], len(stage.nests[place])
         if not isinstance(source, Stage):
             return [(depth, read[place])]
@@ -447,16 +450,16 @@ class _Walk:
         return [(depth, cost.value), *cost.kept]
 
     def _cost(self, stage: Stage) -> Cost:
-        return Step.of(stage, lambda each: self._work(each).exact).cost(self._counts, self._sizes)
+        return Step.of(stage, lambda each: self._stage_cost(each).exact).cost(self._counts, self._sizes)
 
-    def _work(self, stage: Stage) -> StageCost:
-        if stage not in self._works:
-            below = [self._work(source) for source in stage.inputs if isinstance(source, Stage)]
-            self._works[stage] = StageCost(self._bodies, stage, None, below)
-        return self._works[stage]
+    def _stage_cost(self, stage: Stage) -> StageCost:
+        if stage not in self._stage_costs:
+            below = [self._stage_cost(source) for source in stage.inputs if isinstance(source, Stage)]
+            self._stage_costs[stage] = StageCost(self._model, stage, None, below)
+        return self._stage_costs[stage]
 
 
-def _renumbered(row: Row, op: Op, numbers: Mapping[int, int]) -> Row:
-    """The row of an op with other numbers for the values that it reads and writes."""
-    written = op.renamed(numbers)
-    return replace(row, number=written.out, sources=written.sources, call=f"%{written.out} = {call_text(written)}")
+def _renumbered(row: Row, op: ops.Op, numbers: Mapping[int, int]) -> Row:
+    """The row of an op with other slot numbers."""
+    renamed = op.renamed(numbers)
+    return replace(row, number=renamed.out, sources=renamed.sources, call=f"%{renamed.out} = {call_text(renamed)}")

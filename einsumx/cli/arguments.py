@@ -1,0 +1,93 @@
+"""How the commands read their arguments, and the options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from einsumx import dtypes
+from einsumx.errors import shown
+from einsumx.runtime.request import limit_bytes
+
+__all__ = ["SHAPES", "add_dtype", "add_output", "add_problem", "amount", "count", "file_ending_in", "shape"]
+
+SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Declare --device and --json."""
+    parser.add_argument("--device", default="", help="such as cuda; by default the framework's default")
+    parser.add_argument("--json", action="store_true", help="print JSON, as described below")
+
+
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Declare --dtype."""
+    parser.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Declare an equation with the shapes and the dtype of its operands, the backend, and the path."""
+    parser.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- if it starts with ->")
+    parser.add_argument("shapes", nargs="+", type=shape, metavar="SHAPE", help=SHAPES)
+    add_dtype(parser)
+    parser.add_argument("--backend", default="numpy", metavar="NAME", help="the framework (default: numpy)")
+    parser.add_argument(
+        "--optimize",
+        default="auto",
+        metavar="NAME",
+        help="how to find the path: auto, greedy, optimal, dp, cotengra, ... (default: auto)",
+    )
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """A shape in the notation of people or of plans.
+
+    >>> shape("64,100,8"), shape("(5,)"), shape("7"), shape("-"), shape("()")
+    ((64, 100, 8), (5,), (7,), (), ())
+    """
+    bare = text.strip()
+    if bare == "-":
+        return ()
+    if bare.startswith("(") and bare.endswith(")"):
+        bare = bare[1:-1].strip()
+        if not bare:
+            return ()
+    sizes = bare.removesuffix(",").split(",")
+    if not all(size.strip().isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {SHAPES}")
+    return tuple(map(int, sizes))
+
+
+def count(text: str) -> int:
+    """A positive integer."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no positive number")
+    return int(text)
+
+
+def amount(text: str) -> int:
+    """An amount of memory in bytes."""
+    try:
+        return limit_bytes(text, lambda: None)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no amount of memory; write 8GiB, 500MB, or bytes") from None
+
+
+def file_ending_in(ending: str) -> Callable[[str], Path]:
+    """An argument type for file names with an ending."""
+
+    def path(text: str) -> Path:
+        if Path(text).suffix.lower() != ending:
+            raise argparse.ArgumentTypeError(f"{shown(text)} does not end in {ending}")
+        return Path(text)
+
+    return path
+
+
+def _dtype(text: str) -> str:
+    if dtypes.kind(text) == "O":
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is no dtype; write float32, float64, bfloat16, complex64, int32, ..."
+        )
+    return text

@@ -1,0 +1,1 @@
+"""The commands, a module each: ``ABOUT`` and ``MORE`` for ``--help``, ``add_arguments``, and ``run``."""

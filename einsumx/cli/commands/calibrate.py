@@ -1,0 +1,155 @@
+"""``einsumx calibrate``: measure, show or remove the rates of the planner's cost model."""
+
+# ruff: noqa: T201  printing is what this module is for
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from einsumx.adapters.registry import backends, get_backend
+from einsumx.cli.arguments import add_output
+from einsumx.cli.calibrate import Calibration, calibrate
+from einsumx.cli.output import console, plain_table, print_json, progress, require_rich
+from einsumx.errors import EinsumxError
+from einsumx.ir.text import quantity
+from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
+from einsumx.terminal import timing
+
+__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
+
+ABOUT = """\
+Measures the rates of this machine that the planner's cost model uses, and
+stores them for later processes. It takes some seconds per backend, and needs
+an otherwise idle machine. It is optional: by default, plans use the rates that
+each backend declares.
+"""
+
+MORE = """\
+A calibration holds for one backend, kind of device, version of the framework
+and number of threads (EINSUMX_NUM_THREADS, OMP_NUM_THREADS, ..., or the cores
+that the process may use). It is a file in EINSUMX_CACHE, or else in the folder
+einsumx in the platform's cache folder (XDG_CACHE_HOME or ~/.cache on Linux).
+Rates are in seconds, or in bytes or multiply-adds a second. JAX compiles whole
+plans: its rates are those of calls within a compiled plan.
+
+--json prints one object:
+  folder          where calibrations are stored
+  calibrations    a list of objects:
+    backend, device, framework, threads
+                  what it holds for; framework is the framework's version
+    declared      the rates that the backend declares
+    measured      the measured rates, without implausible or unusable ones
+With --reset:
+  folder          the same
+  removed         the names of the files that were removed
+"""
+
+_MEANINGS = {
+    "call": "a call, before any work",
+    "view": "a reshape that copies nothing",
+    "matrix": "a matrix of a batched product, before any work",
+    "gemm": "multiply-adds of a large product",
+    "stream": "bytes of sums and elementwise products",
+    "copy": "bytes of copies in long runs",
+    "permute": "bytes of copies that move the innermost axis",
+    "run": "a contiguous run of a copy, besides its bytes",
+    "native": "multiply-adds of the framework's own einsum",
+    "sweep": "the same, sweeping through one operand",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add_output(parser)
+    parser.add_argument(
+        "--backend", nargs="+", action="extend", metavar="NAME", help="only these (default: all that are installed)"
+    )
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--show", action="store_true", help="show the stored rates, without measuring")
+    either.add_argument("--reset", action="store_true", help="remove the stored rates, without measuring")
+
+
+def run(options: argparse.Namespace) -> bool:
+    """Measure, show or remove calibrations. Returns True.
+
+    Raises:
+        EinsumxError: a backend cannot be calibrated, or the cache folder cannot be written.
+    """
+    if not (options.json or options.reset):
+        require_rich()
+    paths = stored_files(options.backend or (), options.device.partition(":")[0])
+    if options.reset:
+        _remove(paths, options.json)
+    elif options.show:
+        _show(list(_readable(paths)), options.json)
+    else:
+        # A backend without a module stands for many libraries, with rates of their own.
+        installed = [name for name, is_installed in backends().items() if is_installed and get_backend(name).module]
+        adapters = [get_backend(name) for name in options.backend or installed]
+        with progress(quiet=options.json) as announce:
+            calibrations = [calibrate(adapter, options.device, announce) for adapter in adapters]
+        _show(calibrations, options.json)
+    return True
+
+
+def _remove(paths: Sequence[Path], as_json: bool) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    if as_json:
+        print_json({"folder": str(cache_folder()), "removed": [path.name for path in paths]})
+    else:
+        print(f"{len(paths)} removed from {cache_folder()}")
+
+
+def _readable(paths: Sequence[Path]) -> Iterator[Calibration]:
+    """The calibrations in files; reports files that cannot be used on standard error."""
+    for path in paths:
+        try:
+            key, rates = read_rates(path)
+            yield Calibration(key, declared_rates(get_backend(key.backend), key.device), rates)
+        except (OSError, ValueError, EinsumxError) as error:
+            print(f"{path} is not used: {error}", file=sys.stderr)
+
+
+def _show(calibrations: Sequence[Calibration], as_json: bool) -> None:
+    if as_json:
+        data = [
+            {**asdict(each.key), "declared": asdict(each.declared), "measured": each.measured} for each in calibrations
+        ]
+        print_json({"folder": str(cache_folder()), "calibrations": data})
+        return
+    for calibration in calibrations:
+        _print_table(calibration)
+    print(f"{'stored' if calibrations else 'nothing is stored'} in {cache_folder()}")
+
+
+def _print_table(calibration: Calibration) -> None:
+    key = calibration.key
+    table = plain_table()
+    for column in ("rate", "declared", "measured"):
+        table.add_column(column, justify="left" if column == "rate" else "right", no_wrap=True)
+    table.add_column("")
+    for name, meaning in _MEANINGS.items():
+        declared, measured = getattr(calibration.declared, name), calibration.measured.get(name)
+        if declared:
+            table.add_row(name, _rate(name, declared), "" if measured is None else _rate(name, measured), meaning)
+    out = console()
+    threads = "1 thread" if key.threads == 1 else f"{key.threads} threads"
+    out.print(f"{key.backend} {key.framework} on {key.device}, {threads}\n")
+    out.print(table)
+    out.print()
+
+
+def _rate(name: str, value: float) -> str:
+    """A rate with its unit.
+
+    >>> _rate("call", 2.5e-6), _rate("gemm", 98.7e9), _rate("copy", 14e9)
+    ('2.50 µs', '98.7 G/s', '14 GB/s')
+    """
+    if name in ("call", "view", "matrix", "run"):
+        return timing(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
+    return f"{quantity(value, '' if name in ('gemm', 'native', 'sweep') else 'B')}/s"

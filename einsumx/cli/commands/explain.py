@@ -1,0 +1,185 @@
+"""``einsumx explain``: print or draw a plan and its costs, without running it."""
+
+# ruff: noqa: T201  printing is what this module is for
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from einsumx.api import plan
+from einsumx.cli.arguments import add_output, add_problem, amount, file_ending_in
+from einsumx.cli.output import print_json
+from einsumx.errors import EinsumxError
+from einsumx.ir import ops
+from einsumx.ir.text import summary
+from einsumx.plans import BlockedPlan, Plan, plan_cost
+from einsumx.terminal import terminal_width
+
+__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
+
+ABOUT = """\
+Prints the plan that einsumx would run, its arithmetic, what it copies and why,
+and its peak memory. The framework need not be installed. With --memory-limit,
+prints how the contraction is tiled to stay within the limit; with --source, a
+function in plain code of the framework, without einsumx. --svg and --html also
+draw the plan: the contraction tree, the cost of each call, and memory over time.
+"""
+
+MORE = """\
+--json prints one object:
+  equation, backend, device  the request
+  shapes                     of the operands
+  shape, dtype               of the result
+  path                       the operands of each pairwise contraction
+  multiply_adds              of the whole plan; one is two floating-point
+                             operations
+  copied_bytes               written by copies and casts
+  operand_bytes              of all operands together
+  result_bytes               of the result
+  peak_bytes                 the most memory alive at once: operands,
+                             intermediates and result
+  generic_kernel             whether a call is the framework's own einsum
+  ops                        an object per call: op, out (the slot that it
+                             writes), its sources and parameters, shape, dtype,
+                             multiply_adds, copied_bytes, allocated_bytes; the
+                             operands are the first slots
+
+With --memory-limit, from shape and dtype on:
+  memory_limit               in bytes
+  cuts                       the number of blocks by label, from the outermost
+                             loop to the innermost
+  blocks                     of the result
+  operand_bytes              of each operand
+  reads                      how often each operand is read as a whole
+  read_bytes                 bytes read from each; 0 if it is in memory
+  peak_bytes                 the most memory alive at once besides operands
+  seconds                    expected time
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add_problem(parser)
+    add_output(parser)
+    parser.add_argument(
+        "--memory-limit",
+        metavar="AMOUNT",
+        type=amount,
+        help="memory besides the operands, such as 8GiB or 500MB",
+    )
+    parser.add_argument(
+        "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
+    )
+    parser.add_argument(
+        "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
+    )
+    parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
+    parser.add_argument(
+        "--html", metavar="FILE", type=file_ending_in(".html"), help="write a page with picture, text and table"
+    )
+
+
+def run(options: argparse.Namespace) -> bool:
+    """Print the plan. Returns True.
+
+    Raises:
+        EinsumxError: the request is wrong, or a picture cannot be written.
+    """
+    planned = plan(
+        options.equation,
+        *options.shapes,
+        backend=options.backend,
+        device=options.device,
+        dtypes=options.dtype,
+        optimize=options.optimize,
+        memory_limit=options.memory_limit,
+        stored=options.stored,
+    )
+    if options.source and options.json:
+        raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
+    for path in filter(None, (options.svg, options.html)):
+        try:
+            planned.draw().save(path)
+        except OSError as error:
+            raise EinsumxError(f"{path} cannot be written: {error.strerror}") from error
+    if options.source:
+        print(planned.source(), end="")
+    elif options.json:
+        print_json(_blocked_data(planned) if isinstance(planned, BlockedPlan) else _plan_data(planned))
+    else:
+        print(_folded(str(planned)))
+        if not isinstance(planned, BlockedPlan):
+            print(f"\n{_folded(_totals(planned))}")
+    return True
+
+
+def _is_generic(plan: Plan) -> bool:
+    return any(isinstance(op, ops.Native) for op in plan.ops)
+
+
+def _totals(plan: Plan) -> str:
+    kernel = "one or more calls of the framework's own einsum" if _is_generic(plan) else "none"
+    totals = {**summary(plan_cost(plan)), "generic kernel": kernel}
+    width = max(map(len, totals))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in totals.items())
+
+
+def _plan_data(plan: Plan) -> dict[str, Any]:
+    cost = plan_cost(plan)
+    return {
+        "equation": plan.equation,
+        "backend": plan.backend,
+        "device": plan.device,
+        "dtype": plan.dtype,
+        "shapes": [operand.shape for operand in plan.operands],
+        "shape": plan.shape,
+        "path": plan.path,
+        "multiply_adds": cost.multiply_adds,
+        "copied_bytes": cost.copied,
+        "operand_bytes": cost.input_bytes,
+        "result_bytes": cost.output_bytes,
+        "peak_bytes": cost.peak_bytes,
+        "generic_kernel": _is_generic(plan),
+        "ops": [
+            {
+                "op": type(op).__name__.lower(),
+                **asdict(op),
+                "shape": entry.shape,
+                "dtype": entry.dtype,
+                "multiply_adds": entry.multiply_adds,
+                "copied_bytes": entry.copied,
+                "allocated_bytes": entry.allocated,
+            }
+            for op, entry in zip(plan.ops, cost.ops)
+        ],
+    }
+
+
+def _blocked_data(plan: BlockedPlan) -> dict[str, Any]:
+    return {
+        "equation": plan.equation.text,
+        "backend": plan.backend,
+        "device": plan.device,
+        "shapes": [operand.shape for operand in plan.operands],
+        "shape": plan.shape,
+        "dtype": plan.dtype,
+        "memory_limit": plan.limit,
+        "cuts": plan.cuts,
+        "blocks": plan.blocks,
+        "operand_bytes": [operand.nbytes for operand in plan.operands],
+        "reads": plan.reads,
+        "read_bytes": plan.read_bytes,
+        "peak_bytes": plan.peak_bytes,
+        "seconds": plan.seconds,
+    }
+
+
+def _folded(text: str) -> str:
+    """Wrap lines at the width of the terminal, with an indent."""
+    return "\n".join(
+        textwrap.fill(line, max(terminal_width(), 20), subsequent_indent=" " * 8, break_long_words=False)
+        for line in text.split("\n")
+    )
