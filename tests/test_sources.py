@@ -375,7 +375,7 @@ def test_the_next_block_of_a_mapped_file_is_loaded_before_it_is_read(tmp_path: P
     (source,), _ = sources([mapped], get_backend("numpy"), "")
     page = mapped[-8:]
     before = loaded(page)
-    source.expect((slice(size >> 11, size >> 10), slice(0, 1 << 10)))
+    source.prefetch((slice(size >> 11, size >> 10), slice(0, 1 << 10)))
     deadline = time.monotonic() + 10
     while not loaded(page) and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A contraction in blocks as text: into how many blocks each label is cut, what runs for which, and what that takes."""
+"""Prints a blocked contraction: its cuts, its stages and their cost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.text import duration, quantity, shape_text
 from einsumx.log import log
 
-__all__ = ["blocked_text", "stage_lines", "tell_blocks"]
+__all__ = ["blocked_text", "log_blocks", "stage_lines"]
 
 
-def tell_blocks(plan: BlockedProgram) -> None:
-    """Log how a contraction is cut that begins to run, in a line; nothing of one that is neither cut nor read."""
+def log_blocks(plan: BlockedProgram) -> None:
+    """Log the cuts of a contraction that starts to run, unless it is neither cut nor read."""
     if log.isEnabledFor(INFO) and (plan.cuts or sum(plan.read_bytes)):
         log.info("blocks of %s: %s", excerpt(plan.equation.text), _blocks_line(plan))
 
 
 def _blocks_line(plan: BlockedProgram) -> str:
-    """Into how many blocks each label is cut, and what that takes.
+    """The cuts and their cost in one line.
 
     >>> import einsumx
     >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
@@ -36,7 +36,7 @@ def _blocks_line(plan: BlockedProgram) -> str:
 
 
 def blocked_text(plan: BlockedProgram) -> str:
-    """How a contraction is cut: a header, a line a loop, a line a stage from the first to run, a line an operand."""
+    """The text of a plan: a header, then a line for each loop, each stage in the order of computation, each operand."""
     equation, cut = plan.equation, plan.blocking
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in plan.operands)
@@ -46,11 +46,11 @@ def blocked_text(plan: BlockedProgram) -> str:
         size, count = equation.sizes[label], cut.counts[label]
         lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
     lines += stage_lines(cut.root, names)
-    for number, (operand, is_there, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
+    for number, (operand, in_place, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
         nbytes = quantity(operand.nbytes, "B")
         often = f"{times} time{'s' * (times != 1)}"
         read = f", {quantity(plan.read_bytes[number], 'B')}" if times > 1 else ""
-        how = f"gone through {often} where it lies" if is_there else f"read {often}{read}"
+        how = f"gone through {often} where it lies" if in_place else f"read {often}{read}"
         lines.append((f"operand {number}", f"{nbytes}, {how}"))
     if sum(plan.read_bytes) and len(plan.operands) > 1:
         lines.append(("read in all", quantity(sum(plan.read_bytes), "B")))
@@ -64,9 +64,9 @@ def blocked_text(plan: BlockedProgram) -> str:
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
-    """A line a stage, those that it takes values of first; ``around`` are the loops of the one that takes its value."""
+    """A line for each stage, inputs first; ``around`` are the loops of the stage that uses its value."""
 
-    def written(labels: Sequence[int]) -> str:
+    def term(labels: Sequence[int]) -> str:
         return "".join(names[label] for label in labels)
 
     lines = []
@@ -74,9 +74,9 @@ def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()
         source = stage.inputs[place]
         if not isinstance(source, int):
             lines += stage_lines(source, names, stage.inside)
-    remark = f"for each block of {written(stage.nest)}" if stage.nest else "once"
+    remark = f"for each block of {term(stage.nest)}" if stage.nest else "once"
     if stage.loops:
-        remark += f", summed over blocks of {written(stage.loops)}"
+        remark += f", summed over blocks of {term(stage.loops)}"
     if len(stage.nest) < len(around):
-        remark += f", kept while {written(around[len(stage.nest) :])} goes on"
-    return [*lines, (f"{','.join(map(written, stage.terms))}->{written(stage.output)}", remark)]
+        remark += f", kept while {term(around[len(stage.nest) :])} goes on"
+    return [*lines, (f"{','.join(map(term, stage.terms))}->{term(stage.output)}", remark)]
