@@ -101,6 +101,10 @@ The last is mostly the time that threads take to wake up while BLAS threads are 
 """
 
 
+Kept: TypeAlias = Sequence[tuple[int, int]]
+"""Arrays that stay for the next run of a stage: the number of loops that each outlasts, and bytes."""
+
+
 class Cost(NamedTuple):
     """The cost of the value of a stage in all its runs, and those of the stages below it.
 
@@ -111,7 +115,7 @@ class Cost(NamedTuple):
         reads: operands, and how often each is read from end to end.
         peak: the most bytes alive at once in a run.
         value: bytes of its value.
-        kept: the arrays that stay for its next run: the number of loops that each outlasts, and bytes.
+        kept: the arrays that stay for its next run.
         tight: the labels of the arrays alive at its peak.
         ahead: the most bytes that are read for the next run of a stage during one.
         early: the labels of those.
@@ -123,30 +127,18 @@ class Cost(NamedTuple):
     reads: tuple[tuple[int, int], ...]
     peak: int
     value: int
-    kept: tuple[tuple[int, int], ...]
+    kept: Kept
     tight: frozenset[int]
     ahead: int
     early: frozenset[int]
 
-
-Stays: TypeAlias = Sequence[Sequence[tuple[int, int]]]
-"""For each input of a stage, the arrays that stay for its next run, as in :attr:`Cost.kept`."""
 
 Size: TypeAlias = Callable[[Sequence[int]], RunCost]
 """Gives the cost of a run of a stage from the sizes of labels."""
 
 
 class Step:
-    """A stage in the tree of stages, with the costs of the cuts that were tried.
-
-    Args:
-        stage: the stage.
-        body: gives the cost of a run of it.
-        below: the steps of the stages that are its inputs, by input number.
-
-    Attributes:
-        count: the number of stages in this tree.
-    """
+    """A stage in the tree of stages, with the costs of the cuts that were tried; ``below`` are its inputs by number."""
 
     def __init__(self, stage: Stage, body: Size, below: dict[int, Step]) -> None:
         self.stage, self._body, self._below = stage, body, below
@@ -197,14 +189,14 @@ class Step:
         for place in self._order:
             if place in inputs and inputs[place].ahead > ahead:
                 ahead, early = inputs[place].ahead, inputs[place].early
-        stays = [[(depth, body.read[place])] for place, depth in enumerate(self._depths)]
+        stays: list[Kept] = [[(depth, body.read[place])] for place, depth in enumerate(self._depths)]
         for place, part in inputs.items():
             stays[place] = [(self._depths[place], part.value), *part.kept]
         peak, tight = self._peak(body, inputs, stays)
         kept = tuple([(depth, size) for depth, size in chain(*stays) if depth < len(stage.nest) and size])
         return Cost(seconds, reading, handing, tuple(reads), peak, body.value, kept, tight, ahead, early)
 
-    def _peak(self, body: RunCost, inputs: Mapping[int, Cost], stays: Stays) -> tuple[int, frozenset[int]]:
+    def _peak(self, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
         """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
         stage, depths = self.stage, self._depths
         held = [sum([size for _, size in entries]) for entries in stays]
@@ -235,15 +227,9 @@ def blocking(
     *,
     read_ahead: bool,
 ) -> Blocking:
-    """The cost of a contraction that is cut into blocks.
+    """The cost of a contraction that is cut into blocks; ``step`` computes the result in the loops of ``order``.
 
-    Args:
-        step: the stage that computes the result, from :func:`stages` for the loops of ``order``.
-        counts: the number of blocks of each label.
-        order: the cut labels, in the order of their loops.
-        equation: the contraction.
-        landing: the memory needed to store the result.
-        read_ahead: whether the blocks for the next run of a stage are read during one.
+    With ``read_ahead``, the blocks for the next run of a stage are read during one.
     """
     root = step.stage
     largest = [-(-size // count) for size, count in zip(equation.sizes, counts)]

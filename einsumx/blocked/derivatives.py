@@ -95,7 +95,7 @@ class Passes:
         adapter, device: where they run.
         equation: the forward contraction.
         arrays: the array of each place, the cotangent last.
-        options: for the backward contractions; ``dtype`` is that of the result.
+        options: for the backward contractions.
         limit: in bytes.
         numbers: the operands that may need gradients.
     """
@@ -111,8 +111,7 @@ class Passes:
     @property
     def dtype(self) -> str:
         """The dtype of the result and of the gradients as they are computed."""
-        assert self.options.dtype is not None
-        return self.options.dtype
+        return self.arrays[-1].operand.dtype
 
     def smallest(self) -> int:
         """The smallest limit under which all gradients can be computed, one after the other, while earlier ones stay.

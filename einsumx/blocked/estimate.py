@@ -71,15 +71,7 @@ class Estimate(NamedTuple):
 def amounts(
     plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
 ) -> list[Amounts]:
-    """The work and memory of each op of a program.
-
-    Args:
-        plan: lowered for blocks of these sizes.
-        terms, output: the labels of the operands' axes and of the result's.
-        sizes: the sizes of the labels.
-        adapter: of the framework that the program is for.
-        rates: its speeds.
-    """
+    """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
     axes = _axes(plan, terms, output, sizes)
     labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
     dtypes = slot_dtypes(plan)
@@ -170,10 +162,8 @@ def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]
 class Sketch:
     """The seconds and bytes of some ops of a program, on blocks of any size.
 
-    Args:
-        plan: the program.
-        parts: the amounts of these ops; arrays that other ops allocate do not count.
-        sizes: the sizes of labels that the program was lowered for.
+    ``parts`` are the amounts of these ops, and ``sizes`` the sizes of labels that the program was lowered for. Arrays
+    that other ops allocate do not count.
     """
 
     def __init__(self, plan: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:

@@ -30,11 +30,7 @@ def along_paths(
 
     When the path that is best without a limit is cut, some values may have to be recomputed, or operands reread, for
     every block. Another path may avoid this. A path or an optimizer that the user passes is kept.
-
-    Args:
-        model: the contraction.
-        optimize: as the user passed it.
-        blocked: gives the blocking along a path, and whether it fits; takes also the seconds of the best so far.
+    ``blocked`` gives the blocking along a path and whether it fits; it also takes the seconds of the best so far.
     """
     reading = sum(
         0.0 if in_place else operand.nbytes / rate

@@ -55,11 +55,6 @@ class Search:
     """Blockings of one contraction along one path, and their costs.
 
     The search uses estimates that lower nothing; the blockings that it returns are costed exactly.
-
-    Args:
-        model: the contraction.
-        outline: its estimates along the path.
-        landing: the memory needed to store the result.
     """
 
     def __init__(self, model: StageCostModel, outline: Outline, landing: ResultFootprint) -> None:

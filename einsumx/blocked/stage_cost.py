@@ -88,12 +88,8 @@ class StageCostModel:
 class Outline:
     """The plan of a contraction that is not cut, from which the costs of its stages are estimated.
 
-    Args:
-        model: the contraction.
-        path: the order of its pairwise contractions.
-
     Attributes:
-        path: the same.
+        path: the order of its pairwise contractions.
         seconds: the time of the contraction without cuts and without reading its operands.
     """
 
@@ -140,13 +136,9 @@ def _step_values(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[froz
 
 
 class StageCost:
-    """The cost of a run of one stage, whatever the loops around it.
+    """The cost of a run of one stage, whatever the loops around it; ``below`` are those of its inputs that are stages.
 
-    Args:
-        model: the contraction.
-        stage: one of its stages.
-        outline: of the contraction along the same path; None to cost exactly only.
-        below: the costs of the stages that are its inputs, in their order.
+    Without an outline of the contraction along the same path, it can only be costed exactly.
     """
 
     def __init__(

@@ -113,11 +113,7 @@ def tree(equation: SizedEquation, path: Path) -> Node:
 def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | None = None) -> Stage:
     """Split a contraction into stages, with the labels of ``order`` cut, in loops of that order.
 
-    Args:
-        equation: the contraction.
-        root: its tree.
-        order: the cut labels.
-        known: stages of the same contraction to share; new ones are added.
+    Stages that are ``known`` are shared, and new ones are added to them.
 
     >>> from einsumx.ir.bind import bind
     >>> from einsumx.ir.parse import parse_text

@@ -16,10 +16,9 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.errors import shown
-from einsumx.runtime.request import Progress
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source
-from einsumx.streaming.scheduler import Concurrency, Scheduler, Values, Workload
+from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.tasks import Piece, pieces_for
 from einsumx.streaming.walk import BlockIndex, Blocks, Box, Read, compute
 
@@ -68,13 +67,9 @@ class Devices:
         """A source of each operand that takes memory if that of any device does, to plan for all devices."""
         return [next((source for source in row if not source.in_place), row[0]) for row in zip(*self.sources)]
 
-    def values(self, work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
-        """Compute the blocks that are left; yield each with its number, on the device that computed it.
-
-        Raises:
-            BlockError: a device could not compute a piece.
-        """
-        return _DeviceScheduler(self, work).values(left, progress)
+    def scheduler(self, work: Workload) -> Scheduler:
+        """Runs a contraction; each value stays on the device that computed it."""
+        return _DeviceScheduler(self, work)
 
 
 class _DeviceScheduler(Scheduler):

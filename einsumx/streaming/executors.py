@@ -20,12 +20,11 @@ from uuid import uuid4
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError, shown
-from einsumx.runtime.request import Progress
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.array_files import is_of
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.readers import Source, is_host_array
-from einsumx.streaming.scheduler import Concurrency, Scheduler, Values, Workload
+from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, file_of
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, parts_of, pieces_for
 from einsumx.streaming.walk import BlockIndex
@@ -138,7 +137,7 @@ class _LocalScheduler(_RemoteScheduler):
                     "a worker of executor= died, and the executor takes no more work; the contraction goes on in "
                     "another one of its kind, which ends with it",
                     RuntimeWarning,
-                    stacklevel=9,
+                    stacklevel=10,
                 )
             self._shut_down_replacement()
             self.executor = _another(self._original, self.workers)
@@ -180,7 +179,7 @@ class _DaskScheduler(_RemoteScheduler):
         count = len(pieces) // max(len(left), 1)
         # A worker has all blocks of a piece at once, in addition to its own memory.
         room = self.plan.limit - self.plan.blocking.peak_bytes
-        while pieces and count < terms and sum(map(self._nbytes, self._sent_parts(pieces[-1]))) > room:
+        while pieces and count < terms and self._sent_bytes(pieces[-1]) > room:
             count = min(2 * count, terms)
             pieces = cut(self.plan, left, count)
         self._parts = [self._sent_parts(piece) for piece in pieces]
@@ -192,8 +191,8 @@ class _DaskScheduler(_RemoteScheduler):
         """The blocks that have to be sent for a piece."""
         return [part for part in parts_of(self.plan, piece) if self.job.operands[part[0]] is None]
 
-    def _nbytes(self, part: Part) -> int:
-        return self.work.sources[part[0]].nbytes(box_of(part))
+    def _sent_bytes(self, piece: Piece) -> int:
+        return sum(self.work.sources[part[0]].nbytes(box_of(part)) for part in self._sent_parts(piece))
 
     def submit(self, piece: Piece) -> Future[Any]:
         parts = self._parts[piece.number]
@@ -239,14 +238,7 @@ def _is_shut_down(executor: Any) -> bool:
 
 
 class WorkerPool:
-    """An executor and its number of workers.
-
-    Args:
-        executor: a :class:`concurrent.futures.Executor`.
-
-    Attributes:
-        workers: how many tasks run at the same time.
-        concurrency: how they affect the plan.
+    """An executor, its number of workers, and how they affect the plan.
 
     Raises:
         TypeError: it is no executor.
@@ -275,10 +267,6 @@ class WorkerPool:
         # Besides the blocks being computed, one is in memory that parts are added to, or that arrives.
         self.concurrency = Concurrency(together=1 + threads, pieces=2 * self.workers)
 
-    def values(self, work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
-        """Compute the blocks that are left; yield each with its number.
-
-        Raises:
-            BlockError: a worker could not compute a piece.
-        """
-        return self._scheduler(self._executor, self.workers, work).values(left, progress)
+    def scheduler(self, work: Workload) -> Scheduler:
+        """Runs a contraction."""
+        return self._scheduler(self._executor, self.workers, work)

@@ -122,13 +122,10 @@ def _stamp(array: Any, out: Any) -> str:
             status = path.stat()
         except OSError:
             continue
-        hasher.update(f"{_name(path)} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
+        name = path.name.encode("utf-8", "backslashreplace").decode()
+        hasher.update(f"{name} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
     return hasher.hexdigest()
 
 
 def _is_same(path: Path, other: Path) -> bool:
     return path.exists() and other.exists() and path.samefile(other)
-
-
-def _name(path: Path) -> str:
-    return path.name.encode("utf-8", "backslashreplace").decode()

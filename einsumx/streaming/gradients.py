@@ -18,11 +18,7 @@ __all__ = ["RecordedContraction", "recorded"]
 
 
 class RecordedContraction:
-    """A contraction under a limit, as a framework records it for differentiation; it holds no arrays.
-
-    Args:
-        passes: its backward passes.
-    """
+    """A contraction under a limit, as a framework records it for differentiation; it holds no arrays."""
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes

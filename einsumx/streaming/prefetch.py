@@ -19,7 +19,7 @@ class Reader:
     """Reads blocks in an order that is known in advance; a context manager that leaves no thread behind.
 
     Args:
-        sources: the operands.
+        sources: one for each operand.
         reads: the blocks that will be requested, in order; None if all is requested at once.
         ahead: bytes of blocks that may be read before they are requested; 0 for none.
         carried: prepares a function of the framework to be called in another thread.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from logging import INFO
 from typing import Any
@@ -29,40 +29,27 @@ def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[
     Raises:
         BackendError: a progress bar was requested, but tqdm is not installed.
     """
-    with _shown(progress, total) as show:
-        if not log.isEnabledFor(INFO):
-            yield show
-            return
-        done, steps = 0, total()
+    is_logged = log.isEnabledFor(INFO)
+    if progress is False and not is_logged:
+        yield lambda: None
+        return
+    done, steps = 0, total()
+    with _tqdm()(total=steps, unit="step") if progress is True else nullcontext() as bar:
+        report = None if isinstance(progress, bool) else progress
 
         def step() -> None:
             nonlocal done
-            show()
             done += 1
-            if steps > 1 and 10 * done // steps > 10 * (done - 1) // steps:
+            if bar is not None:
+                bar.update()
+            if report is not None:
+                report(done, steps)
+            if is_logged and steps > 1 and 10 * done // steps > 10 * (done - 1) // steps:
                 log.info("blocks: %d of %d steps", done, steps)
 
+        if report is not None:
+            report(0, steps)
         yield step
-
-
-@contextmanager
-def _shown(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
-    if progress is False:
-        yield lambda: None
-        return
-    if progress is True:
-        with _tqdm()(total=total(), unit="step") as bar:
-            yield bar.update
-        return
-    done, steps = 0, total()
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        progress(done, steps)
-
-    progress(0, steps)
-    yield step
 
 
 def _tqdm() -> Any:
@@ -76,12 +63,7 @@ def _tqdm() -> Any:
 
 
 class Ledger:
-    """The blocks of a result that are written; they stay those of the first plan, even if another one goes on.
-
-    Args:
-        plan: the first plan.
-        journal: records the finished blocks; None for no journal.
-    """
+    """The blocks of a result that are written; they stay those of the first plan, even if another one goes on."""
 
     def __init__(self, plan: BlockedProgram, journal: Journal | None) -> None:
         sizes, counts, root = plan.equation.sizes, plan.blocking.counts, plan.blocking.root

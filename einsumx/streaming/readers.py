@@ -156,7 +156,7 @@ class _OnHost(Source):
             self._ring.close()
 
     def on_host(self) -> Any:
-        return self._array.whole() if isinstance(self._array, _ForeignArray) else self._array
+        return self._array.on_host() if isinstance(self._array, _ForeignArray) else self._array
 
 
 class _ForeignArray:
@@ -169,8 +169,7 @@ class _ForeignArray:
     def __getitem__(self, box: Box) -> Any:
         return self._owner.to_numpy(self._array[box])
 
-    def whole(self) -> Any:
-        """All of it."""
+    def on_host(self) -> Any:
         return self._owner.to_numpy(self._array)
 
 
@@ -217,13 +216,9 @@ def _kind_that_computes(number: int, array: Any) -> type:
 def sources(
     arrays: Sequence[Any], adapter: Adapter, device: str, *, as_copies: bool = False
 ) -> tuple[list[Source], str]:
-    """A source for each operand, and the device that computes.
+    """A source for each operand, and the device that computes: ``device``, or if empty that of the framework's arrays.
 
-    Args:
-        arrays: from :func:`framework_of`.
-        adapter: of the framework that computes.
-        device: that computes; empty for the device of the framework's arrays.
-        as_copies: whether blocks of the framework's own arrays are copied even if they are already on the device.
+    With ``as_copies``, blocks of the framework's own arrays are copied even if they are already on the device.
 
     Raises:
         BackendError: an operand cannot be read; the error names it.

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -16,7 +17,6 @@ from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.derivatives import PassArray, Passes
 from einsumx.blocked.plan import BlockedContraction, blocked_program, compute_dtype, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import Stage
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
@@ -35,7 +35,7 @@ from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
-from einsumx.streaming.walk import BlockIndex, Blocks, compute, contracting
+from einsumx.streaming.walk import BlockIndex, Blocks, compute
 from einsumx.streaming.writers import Output
 
 __all__ = ["Limited", "plan_within", "run_blocked", "run_blocks"]
@@ -246,14 +246,10 @@ def _no_other(limit: int) -> Limited:
 
 
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
-    """Run a contraction block by block, and return the result.
+    """Run a contraction block by block, and return the result; ``progress`` counts runs of a stage, or workers' pieces.
 
     If memory runs out, it warns and goes on with a plan for half the memory, or for as little as possible. Finished
     blocks stay, unless the new plan cuts them in other places.
-
-    Args:
-        limited: the contraction.
-        progress: reports steps: runs of a stage, or pieces that workers have computed.
 
     Raises:
         MemoryLimitError: memory ran out, and no plan takes less.
@@ -324,8 +320,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     missing = set(left)
     is_writing = False
     try:
-        compute_values = _values if limited.pool is None else limited.pool.values
-        with closing(compute_values(limited, left, progress)) as values:
+        compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
+        with closing(compute_values(left, progress)) as values:
             for number, block in values:
                 box = outline.box(left[number])
                 if block is not None:  # else its worker has written it
@@ -384,13 +380,6 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
         reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
         Reader(work.sources, reads, plan.blocking.read_ahead, adapter.carried) as read,
     ):
-        run = contracting(plan, adapter)
-
-        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            value = run(stage, arrays)
-            step()
-            return value
-
-        blocks = Blocks(plan, contract, adapter.add)
+        blocks = Blocks.computing(plan, adapter, step)
         for number, index in left.items():
             yield number, compute(blocks.value(index), read)

@@ -47,15 +47,7 @@ class Concurrency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A contraction with its operands and its result.
-
-    Attributes:
-        plan: the blocked contraction.
-        adapter: of the framework that computes.
-        sources: the operands.
-        target: the result.
-        room: bytes of the memory limit that the result leaves to the caller.
-    """
+    """A contraction with its operands and its result; ``room`` is the part of the limit that the result leaves."""
 
     plan: BlockedProgram
     adapter: Adapter
@@ -65,13 +57,7 @@ class Workload:
 
 
 class Scheduler:
-    """Runs a contraction in threads of the caller's process; subclasses override what differs for others.
-
-    Args:
-        executor: computes the pieces.
-        workers: how many it computes at the same time.
-        work: the contraction.
-    """
+    """Runs a contraction in threads of the caller's process; subclasses override what differs for others."""
 
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
@@ -99,16 +85,7 @@ class Scheduler:
                     while waiting and (len(running) + len(ready) < self.window or not running):
                         piece = heappop(waiting)
                         running[self._submitted(piece, lost)] = piece
-                    done, _ = wait(running, return_when=FIRST_COMPLETED)
-                    while done:
-                        future = done.pop()
-                        piece = running.pop(future)
-                        try:
-                            ready[piece.number] = future.result()
-                        except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
-                            self._lose(piece, error, lost)
-                            heappush(waiting, piece)
-                        del future
+                    ready.update(self._finished(running, waiting, lost))
                     while ready and (added in ready or not in_parts):
                         piece = pieces[added if in_parts else next(iter(ready))]
                         value = self.received(piece, ready.pop(piece.number))
@@ -130,6 +107,19 @@ class Scheduler:
                 return self.submit(piece)
             except BrokenExecutor as error:
                 self._lose(piece, error, lost)
+
+    def _finished(self, running: dict[Future[Any], Piece], waiting: list[Piece], lost: Counter[int]) -> dict[int, Any]:
+        """Wait for pieces; return the values of those that were computed, by number, and put the others back."""
+        values = {}
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            piece = running.pop(future)
+            try:
+                values[piece.number] = future.result()
+            except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
+                self._lose(piece, error, lost)
+                heappush(waiting, piece)
+        return values
 
     def _lose(self, piece: Piece, error: Exception, lost: Counter[int]) -> None:
         """Count a piece that was not computed.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 from weakref import finalize
 
 from einsumx.adapters.registry import get_backend
@@ -24,10 +24,6 @@ from einsumx.streaming.array_files import is_dataset, reserve
 from einsumx.streaming.readers import Source
 
 __all__ = ["Mapped", "Pickled", "SharedOperand", "SharedOperands", "file_of"]
-
-
-Folder: TypeAlias = "finalize[[], SharedOperands]"
-"""Removes a folder when it is called, when its owner is garbage-collected, or when the process exits."""
 
 
 class SharedOperand(Protocol):
@@ -122,34 +118,23 @@ def _address(array: Any) -> int:
     return address
 
 
-_folders: set[Folder] = set()
-"""The finalizers of all folders of shared operands."""
-
-
-def _leave_to_the_caller() -> None:
-    """In a forked child: only the parent removes folders."""
-    while _folders:
-        _folders.pop().detach()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_the_caller)
+def _remove(folder: str, owner: int) -> None:
+    """Remove a folder, unless this process is a forked child of its owner."""
+    if os.getpid() == owner:
+        rmtree(folder, ignore_errors=True)
 
 
 class SharedOperands:
     """Shares operands with worker processes until :meth:`close`; each array in memory is written to a file once.
 
-    If all workers are local and memory is ample, the file is a memfd (Linux), which disappears with this process,
-    however it ends. Otherwise it is in a temporary folder, and stays there if the process is killed.
-
-    Args:
-        local: whether all workers run on this machine.
+    If all workers are on this machine and memory is ample, the file is a memfd (Linux), which disappears with this
+    process, however it ends. Otherwise it is in a temporary folder, and stays there if the process is killed.
     """
 
     def __init__(self, local: bool) -> None:
         self._local = local
         self._memory_files: list[int] = []
-        self._folders: list[Folder] = []
+        self._folders: list[Callable[[], object]] = []  # each removes one, at the latest when the process exits
         self._written: dict[tuple[Any, ...], Mapped] = {}
 
     def share(self, source: Source) -> SharedOperand:
@@ -187,8 +172,7 @@ class SharedOperands:
             self._memory_files.append(files.keep(os.memfd_create("einsumx")))
             return f"/proc/{os.getpid()}/fd/{self._memory_files[-1]}"
         path = mkdtemp(prefix=f"einsumx-{os.getpid()}-")
-        self._folders.append(finalize(self, partial(rmtree, path, ignore_errors=True)))
-        _folders.add(self._folders[-1])
+        self._folders.append(finalize(self, _remove, path, os.getpid()))
         return str(Path(path, "operand"))
 
     def close(self) -> None:
@@ -196,6 +180,4 @@ class SharedOperands:
         while self._memory_files:
             files.close(self._memory_files.pop())
         while self._folders:
-            folder = self._folders.pop()
-            _folders.discard(folder)
-            folder()
+            self._folders.pop()()

@@ -14,7 +14,7 @@ from einsumx.ir.cost import returns_view
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
-__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "contracting"]
+__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute"]
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
@@ -42,11 +42,6 @@ class Blocks:
 
     A step yields what to read and is sent the block. So the same walk, with functions that compute nothing, also gives
     the order of reads in advance.
-
-    Args:
-        plan: the blocked contraction.
-        contract: runs a stage.
-        add: adds up partial sums.
     """
 
     def __init__(self, plan: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
@@ -60,9 +55,20 @@ class Blocks:
         return cls(plan, lambda *_: None, lambda *_: None)
 
     @classmethod
-    def computing(cls, plan: BlockedProgram, adapter: Adapter) -> Blocks:
-        """A walk that computes with a framework."""
-        return cls(plan, contracting(plan, adapter), adapter.add)
+    def computing(cls, plan: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
+        """A walk that computes with a framework, and calls ``step`` after each run of a stage."""
+
+        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+            options = Options(plan.compute_dtype, "unsafe", stage.path)
+            prepared = prepare(adapter, stage.equation, arrays, options)
+            value = adapter.boxed(prepared.run(*arrays), prepared.plan.dtype)
+            # Sums are added in place, so the first one must not be a view of an operand.
+            value = adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
+            adapter.synchronize(value)  # queued operations would keep their blocks alive
+            step()
+            return value
+
+        return cls(plan, contract, adapter.add)
 
     @classmethod
     def reads(cls, plan: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
@@ -161,21 +167,6 @@ def _nest(key: tuple[Stage, int]) -> Sequence[int]:
 def _at(loops: Sequence[int], index: BlockIndex) -> tuple[int, ...]:
     """The current blocks of some loops; -1 for a loop that has not started."""
     return tuple(index.get(label, -1) for label in loops)
-
-
-def contracting(plan: BlockedProgram, adapter: Adapter) -> Contract:
-    """A function that runs the stages of ``plan`` on blocks of their inputs."""
-
-    def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-        options = Options(plan.compute_dtype, "unsafe", stage.path)
-        prepared = prepare(adapter, stage.equation, arrays, options)
-        value = adapter.boxed(prepared.run(*arrays), prepared.plan.dtype)
-        # Sums are added in place, so the first one must not be a view of an operand.
-        value = adapter.copy(value) if stage.loops and returns_view(prepared.plan) else value
-        adapter.synchronize(value)  # queued operations would keep their blocks alive
-        return value
-
-    return contract
 
 
 def compute(steps: Steps, read: Callable[[int, Box], Array]) -> Array:

@@ -100,13 +100,7 @@ class _Fresh(Target):
 
 
 class _Array(Target):
-    """An existing array of a framework, on the device that computes or in the host's memory.
-
-    Args:
-        out: the array.
-        owner: the adapter of its framework.
-        convert: moves a block to the framework and device of the array.
-    """
+    """An existing array of a framework; ``convert`` moves blocks to its framework and device."""
 
     def __init__(self, out: Array, owner: Adapter, convert: Callable[[Array], Array]) -> None:
         self._out, self._owner, self._convert = out, owner, convert
@@ -119,13 +113,7 @@ class _Array(Target):
 
 
 class _Host(Target):
-    """An array that is written by slices from NumPy arrays.
-
-    Args:
-        out: the array.
-        adapter: of the framework that computes.
-        size: bytes of an element of a block.
-    """
+    """An array that is written by slices from NumPy arrays; ``size`` is that of an element of a block, in bytes."""
 
     def __init__(self, out: Any, adapter: Adapter, size: int) -> None:
         self.out, self._adapter, self._size = out, adapter, size
@@ -193,12 +181,6 @@ def write(out: Any, box: Box, values: Any) -> None:
 
 class Output:
     """The requested result: a fresh array in a memory order, or ``out=``.
-
-    Args:
-        adapter: of the framework that computes.
-        operands: as the user passed them.
-        out: the array to write to; None for a fresh one.
-        order: the memory order of a fresh array; ``"K"`` for any.
 
     Attributes:
         is_late: whether ``out`` is written only when all operands have been read, as it overlaps with one.
