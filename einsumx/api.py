@@ -348,7 +348,7 @@ def plan(
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         return _plan_of_shapes(request, adapter, described, stored)
     if memory_limit is not None:
-        return as_blocked_plan(plan_within(request).plan)
+        return as_blocked_plan(plan_within(request).program)
     given = [unread(number, array) if is_stored(array) else array for number, array in enumerate(given)]
     adapter, arrays = arrays_of(given, request.wanted)
     return as_plan(prepare(adapter, written, arrays, request.options(adapter)).plan)

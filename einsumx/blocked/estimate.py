@@ -69,16 +69,16 @@ class Estimate(NamedTuple):
 
 
 def amounts(
-    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
 ) -> list[Amounts]:
     """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
-    axes = _axes(plan, terms, output, sizes)
+    axes = _axes(program, terms, output, sizes)
     labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
-    dtypes = slot_dtypes(plan)
-    slot_layouts = layouts(plan, axes, dtypes)
+    dtypes = slot_dtypes(program)
+    slot_layouts = layouts(program, axes, dtypes)
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
     parts = []
-    for op in plan.ops:
+    for op in program.ops:
         depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
         workspace = adapter.workspace(op, [slot_layouts[slot] for slot in op.sources])
         cost = op_cost(op, axes, dtypes[op.out], workspace)
@@ -102,7 +102,7 @@ def amounts(
 
 
 def axis_labels(
-    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
 ) -> dict[int, tuple[Labels, ...]]:
     """The labels of each axis of each slot, except those of size 1; arguments as for :func:`amounts`.
 
@@ -111,11 +111,13 @@ def axis_labels(
     >>> axis_labels(program, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
     ((0,), (2,))
     """
-    axes = _axes(plan, terms, output, sizes)
+    axes = _axes(program, terms, output, sizes)
     return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
 
 
-def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:
+def _axes(
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+) -> dict[int, tuple[_Axis, ...]]:
     """The shape of each slot, with labels."""
 
     def axis(labels: Labels) -> _Axis:
@@ -125,9 +127,9 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
 
     axes = {
         slot: tuple(axis((label,) if size == sizes[label] else ()) for label, size in zip(term, operand.shape))
-        for slot, (term, operand) in enumerate(zip(terms, plan.operands))
+        for slot, (term, operand) in enumerate(zip(terms, program.operands))
     }
-    for op in plan.ops:
+    for op in program.ops:
         shapes = [axes[slot] for slot in op.sources]
         present = [label for shape in shapes for source_axis in shape for label in source_axis.labels]
         match op:
@@ -166,7 +168,7 @@ class Sketch:
     that other ops allocate do not count.
     """
 
-    def __init__(self, plan: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
+    def __init__(self, program: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         numbers: dict[Labels, int] = {(): 0}
 
@@ -183,8 +185,8 @@ class Sketch:
         self._parts = parts
         self._freed: list[list[int]] = []
         if parts:
-            program = replace(plan, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
-            self._freed = list(freed(program, [part.allocated is not None for part in parts]))
+            partial = replace(program, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
+            self._freed = list(freed(partial, [part.allocated is not None for part in parts]))
         allocated = {part.op.out: (number(part.allocated[0]), part.allocated[1]) for part in parts if part.allocated}
         self._moments = [
             (

@@ -56,8 +56,8 @@ def blocked_program(request: BlockedContraction) -> BlockedProgram:
     """
     # An optimizer object may find another path the next time.
     optimize = request.contraction.options.optimize
-    plan = _blocked_program if isinstance(optimize, str | bool | tuple) else _blocked_program.__wrapped__
-    return plan(request)
+    program = _blocked_program if isinstance(optimize, str | bool | tuple) else _blocked_program.__wrapped__
+    return program(request)
 
 
 @lru_cache(maxsize=256)

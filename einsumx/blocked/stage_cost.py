@@ -81,8 +81,8 @@ class StageCostModel:
         self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout] = ()
     ) -> tuple[Program, list[Amounts]]:
         """The program of a stage, and the work and memory of each of its ops."""
-        plan = self.lowered(stage, sizes, traits, values)
-        return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
+        program = self.lowered(stage, sizes, traits, values)
+        return program, amounts(program, stage.terms, stage.output, sizes, self.adapter, traits.rates)
 
 
 class Outline:
@@ -101,7 +101,7 @@ class Outline:
         self._sizes = equation.sizes
         # A single call of the framework's own einsum would tell nothing about the stages.
         rates = replace(model.traits.rates, native=0.0) if len(every) > 2 else model.traits.rates
-        self._plan, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
+        self._program, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
         # Values are identified by the operands that they depend on.
         self._used_by: dict[frozenset[int], frozenset[int]] = {}
         self._ops: dict[frozenset[int], list[Amounts]] = {}
@@ -110,7 +110,7 @@ class Outline:
             self._used_by.update(dict.fromkeys(inputs, value))
         for part in parts:
             self._ops[self._value_of(part)].append(part)
-        self.seconds = Sketch(self._plan, parts, self._sizes)(self._sizes).seconds
+        self.seconds = Sketch(self._program, parts, self._sizes)(self._sizes).seconds
 
     def _value_of(self, part: Amounts) -> frozenset[int]:
         """The value that an op helps to compute; a copy of another value belongs to the value that uses it."""
@@ -121,7 +121,7 @@ class Outline:
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:
         """The ops for the values along a path; inputs are identified by the operands that they depend on."""
         parts = [part for value, *_ in _step_values(path, inputs) for part in self._ops[value]]
-        return Sketch(self._plan, parts, self._sizes)
+        return Sketch(self._program, parts, self._sizes)
 
 
 def _step_values(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset[int]]]:
@@ -188,7 +188,7 @@ class StageCost:
         """The cost of a plan for exactly these sizes."""
         return self._lowered(sizes)[0]
 
-    def plan(self, sizes: Sequence[int]) -> Program:
+    def program(self, sizes: Sequence[int]) -> Program:
         """The program for exactly these sizes."""
         values = [cost._lowered(sizes)[1] for cost in self._below]
         return self._model.lowered(self._stage, sizes, self._model.traits, values)
@@ -199,11 +199,11 @@ class StageCost:
         key = tuple([sizes[label] for label in self._labels]), values
         if key not in self._exact:
             model = self._model
-            plan, parts = model.amounts(self._stage, sizes, model.traits, values)
-            sketch = Sketch(plan, parts, sizes)
+            program, parts = model.amounts(self._stage, sizes, model.traits, values)
+            sketch = Sketch(program, parts, sizes)
             cost, layout = self._run_cost(sketch(sizes), sizes), None
-            if model.traits.strided and not (self._stage.loops and returns_view(plan)):
-                layout = layout_class(plan.shape, result_strides(plan))
+            if model.traits.strided and not (self._stage.loops and returns_view(program)):
+                layout = layout_class(program.shape, result_strides(program))
             self._exact[key] = cost, layout
             self._own.append(sketch)
             self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}

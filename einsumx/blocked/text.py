@@ -15,52 +15,52 @@ from einsumx.log import log
 __all__ = ["blocked_text", "log_blocks", "stage_lines"]
 
 
-def log_blocks(plan: BlockedProgram) -> None:
+def log_blocks(program: BlockedProgram) -> None:
     """Log the cuts of a contraction that starts to run, unless it is neither cut nor read."""
-    if log.isEnabledFor(INFO) and (plan.cuts or sum(plan.read_bytes)):
-        log.info("blocks of %s: %s", excerpt(plan.equation.text), _blocks_line(plan))
+    if log.isEnabledFor(INFO) and (program.cuts or sum(program.read_bytes)):
+        log.info("blocks of %s: %s", excerpt(program.equation.text), _blocks_line(program))
 
 
-def _blocks_line(plan: BlockedProgram) -> str:
+def _blocks_line(program: BlockedProgram) -> str:
     """The cuts and their cost in one line.
 
     >>> import einsumx
     >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
     'k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
     """
-    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in plan.cuts.items()) or "one"
+    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in program.cuts.items()) or "one"
     return (
-        f"{cuts}; {quantity(sum(plan.read_bytes), 'B')} to read, "
-        f"peak {quantity(plan.peak_bytes, 'B')} of {quantity(plan.limit, 'B')}, on {plan.backend}"
+        f"{cuts}; {quantity(sum(program.read_bytes), 'B')} to read, "
+        f"peak {quantity(program.peak_bytes, 'B')} of {quantity(program.limit, 'B')}, on {program.backend}"
     )
 
 
-def blocked_text(plan: BlockedProgram) -> str:
+def blocked_text(program: BlockedProgram) -> str:
     """The text of a plan: a header, then a line for each loop, each stage in the order of computation, each operand."""
-    equation, cut = plan.equation, plan.blocking
+    equation, cut = program.equation, program.blocking
     names = tuple(map(visible, label_names(equation)))
-    shapes = " ".join(shape_text(operand.shape) for operand in plan.operands)
-    where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
+    shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
+    where = f"{program.backend} ({program.device})" if program.device else program.backend
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
         lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
     lines += stage_lines(cut.root, names)
-    for number, (operand, in_place, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
+    for number, (operand, in_place, times) in enumerate(zip(program.operands, program.in_place, program.reads)):
         nbytes = quantity(operand.nbytes, "B")
         often = f"{times} time{'s' * (times != 1)}"
-        read = f", {quantity(plan.read_bytes[number], 'B')}" if times > 1 else ""
-        how = f"gone through {often} where it lies" if in_place else f"read {often}{read}"
+        read = f", {quantity(program.read_bytes[number], 'B')}" if times > 1 else ""
+        how = f"read in place {often}" if in_place else f"read {often}{read}"
         lines.append((f"operand {number}", f"{nbytes}, {how}"))
-    if sum(plan.read_bytes) and len(plan.operands) > 1:
-        lines.append(("read in all", quantity(sum(plan.read_bytes), "B")))
+    if sum(program.read_bytes) and len(program.operands) > 1:
+        lines.append(("read in all", quantity(sum(program.read_bytes), "B")))
     if cut.read_ahead:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
-    lines.append(("peak memory", f"{quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
-    lines.append(("time", f"{duration(plan.seconds)} expected"))
+    lines.append(("peak memory", f"{quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}"))
+    lines.append(("time", f"{duration(program.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(equation.text)}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{body}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

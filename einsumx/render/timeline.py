@@ -347,7 +347,7 @@ class _Walk:
             beside: bytes that other stages hold meanwhile.
         """
         work = self._work(stage)
-        plan, body = work.plan(self._sizes), work.exact(self._sizes)
+        plan, body = work.program(self._sizes), work.exact(self._sizes)
         inputs = [self._held(stage, body.read, place) for place in range(len(stage.inputs))]
         depths = [len(nest) for nest in stage.nests]
         total = body.value if stage.loops else 0

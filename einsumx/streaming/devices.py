@@ -87,7 +87,7 @@ class _DeviceScheduler(Scheduler):
         return _DEPTH * self.workers
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
-        return pieces_for(self.window, self.plan, left)
+        return pieces_for(self.window, self.program, left)
 
     def submit(self, piece: Piece) -> Future[Any]:
         lane = self._lane_of[piece.number] = min(self._lanes, key=list(self._lane_of.values()).count)
@@ -95,8 +95,8 @@ class _DeviceScheduler(Scheduler):
 
     def received(self, piece: Piece, value: Any) -> Array:
         del self._lane_of[piece.number]
-        is_whole = piece.start == 0 and piece.stop == self.plan.blocking.terms
-        return value if is_whole else self.adapter.move(value, self.plan.device)
+        is_whole = piece.start == 0 and piece.stop == self.program.blocking.terms
+        return value if is_whole else self.adapter.move(value, self.program.device)
 
     def close(self, running: Sequence[Future[Any]]) -> None:
         super().close(running)
@@ -109,14 +109,14 @@ class _Lane:
     """Computes pieces on one device, in the order of submission."""
 
     def __init__(self, work: Workload, device: str, sources: Sequence[Source], stopped: Event) -> None:
-        plan, adapter = work.plan, work.adapter
+        program, adapter = work.program, work.adapter
         self._adapter, self._stopped = adapter, stopped
-        self._blocks = Blocks.computing(plan, adapter)
-        self._ahead = Blocks.outline(plan)
+        self._blocks = Blocks.computing(program, adapter)
+        self._ahead = Blocks.outline(program)
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()
-        reader = Reader(sources, self._reads(), plan.blocking.read_ahead, adapter.carried)
+        reader = Reader(sources, self._reads(), program.blocking.read_ahead, adapter.carried)
         self._read_block = self._open.enter_context(reader)
         self._open.callback(self._queue.put, None)
         self._thread = self._open.enter_context(ThreadPoolExecutor(1, f"einsumx-{device}"))

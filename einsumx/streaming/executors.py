@@ -43,7 +43,7 @@ class _RemoteScheduler(Scheduler):
         super().__init__(executor, workers, work)
         if get_backend(self.adapter.name) is not self.adapter:
             raise BackendError(
-                f"other processes do not know which {self.adapter.name} is meant; pass an executor of threads"
+                f"other processes do not know the backend {self.adapter.name} of this one; pass an executor of threads"
             )
         self._shared = SharedOperands(self.local)
         try:
@@ -54,7 +54,7 @@ class _RemoteScheduler(Scheduler):
         self._permit: Permit | None = None
         self._outlet: Outlet | None = None
         self._is_disjoint = True
-        self.job = Job(uuid4().hex, self.plan, operands, workers)
+        self.job = Job(uuid4().hex, self.program, operands, workers)
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
         pieces = super().pieces(left)
@@ -64,7 +64,7 @@ class _RemoteScheduler(Scheduler):
     def _begin(self, pieces: Sequence[Piece]) -> None:
         """Let workers write blocks themselves, if each is computed in one piece."""
         self._withdraw()
-        files = self.work.target.files(self.plan)
+        files = self.work.target.files(self.program)
         if files is not None and Permit.is_possible() and not any(piece.start for piece in pieces):
             self._permit = Permit()
             self._outlet, self._is_disjoint = self._permit.outlet(files), files.disjoint
@@ -80,7 +80,7 @@ class _RemoteScheduler(Scheduler):
         if self._outlet is not None and self.local:  # no blocks come back
             return 2 * self.workers
         # A value that arrives is in memory twice: as bytes and as an array.
-        held = self.work.room // max(block_bytes(self.plan), 1) - 1
+        held = self.work.room // max(block_bytes(self.program), 1) - 1
         return max(1, min(2 * self.workers, held))
 
     def share(self, source: Source) -> SharedOperand | None:
@@ -95,7 +95,7 @@ class _RemoteScheduler(Scheduler):
         if value is None:
             return None
         self._outlet = None  # a worker that should have written this could not open the files
-        return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.plan.device)
+        return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.program.device)
 
     def writing(self) -> AbstractContextManager[None]:
         return nullcontext() if self._permit is None or self._is_disjoint else self._permit.alone()
@@ -175,13 +175,13 @@ class _DaskScheduler(_RemoteScheduler):
         return file_of(source.on_host())
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
-        pieces, terms = pieces_for(self.workers, self.plan, left), self.plan.blocking.terms
+        pieces, terms = pieces_for(self.workers, self.program, left), self.program.blocking.terms
         count = len(pieces) // max(len(left), 1)
         # A worker has all blocks of a piece at once, in addition to its own memory.
-        room = self.plan.limit - self.plan.blocking.peak_bytes
+        room = self.program.limit - self.program.blocking.peak_bytes
         while pieces and count < terms and self._sent_bytes(pieces[-1]) > room:
             count = min(2 * count, terms)
-            pieces = cut(self.plan, left, count)
+            pieces = cut(self.program, left, count)
         self._parts = [self._sent_parts(piece) for piece in pieces]
         self._uses = Counter(part for parts in self._parts for part in parts)
         self._begin(pieces)
@@ -189,7 +189,7 @@ class _DaskScheduler(_RemoteScheduler):
 
     def _sent_parts(self, piece: Piece) -> list[Part]:
         """The blocks that have to be sent for a piece."""
-        return [part for part in parts_of(self.plan, piece) if self.job.operands[part[0]] is None]
+        return [part for part in parts_of(self.program, piece) if self.job.operands[part[0]] is None]
 
     def _sent_bytes(self, piece: Piece) -> int:
         return sum(self.work.sources[part[0]].nbytes(box_of(part)) for part in self._sent_parts(piece))

@@ -33,7 +33,7 @@ class Journal:
 
     Args:
         path: of the file; an existing one is resumed.
-        plan: the plan with the blocks.
+        program: the blocked contraction.
         operands: gives the operands' current fingerprints, from those in the file, if any.
         out: the name of the stored result for messages, if it has one.
 
@@ -47,13 +47,17 @@ class Journal:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], plan: BlockedProgram, operands: Callable[[list[Any]], list[Any]], out: str
+        self,
+        path: str | os.PathLike[str],
+        program: BlockedProgram,
+        operands: Callable[[list[Any]], list[Any]],
+        out: str,
     ) -> None:
         self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
         self.was = out
-        header = {"journal": VERSION, **_identity(plan), "operands": [], "out": out}
-        self._blocks = plan.blocks
+        header = {"journal": VERSION, **_identity(program), "operands": [], "out": out}
+        self._blocks = program.blocks
         self._descriptor = self._open()
         try:
             self._load(header, operands)
@@ -211,14 +215,14 @@ def _fields(line: bytes) -> dict[str, str]:
         return {}
 
 
-def _identity(plan: BlockedProgram) -> dict[str, Any]:
+def _identity(program: BlockedProgram) -> dict[str, Any]:
     """The data that must be the same for a run to be resumed."""
     return {
-        "equation": plan.equation.text,
-        "shapes": [list(operand.shape) for operand in plan.operands],
-        "dtypes": [operand.dtype for operand in plan.operands],
-        "dtype": plan.dtype,
-        "memory_limit": plan.limit,
-        "blocks": list(plan.blocking.counts),
-        "loops": list(plan.blocking.order),
+        "equation": program.equation.text,
+        "shapes": [list(operand.shape) for operand in program.operands],
+        "dtypes": [operand.dtype for operand in program.operands],
+        "dtype": program.dtype,
+        "memory_limit": program.limit,
+        "blocks": list(program.blocking.counts),
+        "loops": list(program.blocking.order),
     }

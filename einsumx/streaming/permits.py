@@ -43,7 +43,7 @@ class ResultFiles:
     disjoint: bool
 
 
-def result_files(out: Any, plan: BlockedProgram) -> ResultFiles | None:
+def result_files(out: Any, program: BlockedProgram) -> ResultFiles | None:
     """The files of a result, if other processes can write blocks of it; else None."""
     status = mapped_file(out)
     if status is not None:
@@ -54,17 +54,17 @@ def result_files(out: Any, plan: BlockedProgram) -> ResultFiles | None:
     if folder is None or not out.size:
         return None
     metadata = next((path for path in (folder / "zarr.json", folder / ".zarray") if path.is_file()), None)
-    disjoint = _is_disjoint(plan, grain(out))
+    disjoint = _is_disjoint(program, grain(out))
     if metadata is None or not (disjoint or _writes_at_once(out)):
         return None
     status = metadata.stat()
     return ResultFiles(Pickled(out), (str(metadata), status.st_dev, status.st_ino), disjoint)
 
 
-def _is_disjoint(plan: BlockedProgram, chunk: Sequence[int]) -> bool:
+def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
     """Whether no chunk has elements of two blocks."""
-    sizes, counts = plan.equation.sizes, plan.blocking.counts
-    cuts = [ranges(sizes[label], counts[label]) for label in plan.blocking.root.output]
+    sizes, counts = program.equation.sizes, program.blocking.counts
+    cuts = [ranges(sizes[label], counts[label]) for label in program.blocking.root.output]
     return all(cut.start % size == 0 for cut_axis, size in zip(cuts, chunk) for cut in cut_axis)
 
 

@@ -65,10 +65,10 @@ def _tqdm() -> Any:
 class Ledger:
     """The blocks of a result that are written; they stay those of the first plan, even if another one goes on."""
 
-    def __init__(self, plan: BlockedProgram, journal: Journal | None) -> None:
-        sizes, counts, root = plan.equation.sizes, plan.blocking.counts, plan.blocking.root
+    def __init__(self, program: BlockedProgram, journal: Journal | None) -> None:
+        sizes, counts, root = program.equation.sizes, program.blocking.counts, program.blocking.root
         self._cuts = [(root.output.index(label), ranges(sizes[label], counts[label])) for label in root.nest]
-        self._shape = plan.shape
+        self._shape = program.shape
         self._journal = journal
         self._done = set(journal.done) if journal is not None else set()
         self._left: Counter[int] = Counter()  # elements of blocks that are written in part

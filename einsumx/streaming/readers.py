@@ -83,7 +83,7 @@ class _OnDevice(Source):
     def on_host(self) -> Any:
         device = self._adapter.device(self._array)
         if not is_host(device):
-            raise BackendError(f"an operand on {device} reaches no other process; pass an executor of threads")
+            raise BackendError(f"an operand on {device} cannot be sent to another process; pass an executor of threads")
         return self._to_numpy(self._array)
 
     def host_block(self, box: Box) -> Any:
@@ -251,7 +251,7 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
     current = framework.device(array)
     if not is_host(current):
         raise BackendError(
-            f"operand {number} lies on {current}, but {adapter.name} computes on {device or 'the host'}; "
+            f"operand {number} is on {current}, but {adapter.name} computes on {device or 'the host'}; "
             "move it there or to the host first"
         )
     return _OnHost(number, _ForeignArray(array, framework), adapter, device, ring)

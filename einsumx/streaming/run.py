@@ -46,14 +46,14 @@ class Limited(Workload):
     """A contraction that is ready to run under a limit.
 
     Attributes:
-        within: plans the same contraction under another limit in bytes, without a journal.
+        within: plans the same contraction under another limit in bytes, without a journal; None for a fixed plan.
         resume: the path of the journal; None for none.
         pool: an executor or several devices; None if the caller computes the blocks.
         operands: the arrays, with the framework's own as plain arrays.
         passes: the backward passes; None if the framework records nothing.
     """
 
-    within: Callable[[int], Limited]
+    within: Callable[[int], Limited] | None = None
     resume: str | os.PathLike[str] | None = None
     pool: WorkerPool | Devices | None = None
     operands: Sequence[Any] = ()
@@ -130,7 +130,7 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
     devices, executor = request.devices, request.executor
     if devices and (request.device or executor is not None):
         other = "device" if request.device else "executor"
-        raise ValueError(f"devices= says where all is computed; leave {other}= away")
+        raise ValueError(f"devices= cannot be combined with {other}=")
     pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
     adapter, operands = framework_of(request.operands, request.wanted)
     for array in operands:
@@ -177,16 +177,16 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     limit = request.limit_bytes(opened.free_bytes)
     passes = opened.passes(sized, dtype, limit)
     if passes is not None and request.out is not None:
-        raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
+        raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
     least = 0 if passes is None else passes.smallest()
     try:
-        plan = opened.blocked(limit, footprint._replace(beside=beside), computed)
+        program = opened.blocked(limit, footprint._replace(beside=beside), computed)
     except MemoryLimitError as error:
         if least <= (error.smallest or 0):
             raise
     if least > limit:
         raise too_small(limit, least, sized, "this contraction with its gradients")
-    target = output.target(plan, options.casting)
+    target = output.target(program, options.casting)
     if request.resume is not None and (output.is_late or not target.outlives):
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
@@ -198,7 +198,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         return plan_within(replace(request, memory_limit=limit, device=on, resume=None), beside, as_copies)
 
     return Limited(
-        plan, adapter, opened.sources, target, limit - footprint.cut,
+        program, adapter, opened.sources, target, limit - footprint.cut,
         within, request.resume, opened.pool, opened.operands, passes,
     )  # fmt: skip
 
@@ -206,27 +206,27 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
 # -- running ------------------------------------------------------------------------------------------------------
 
 
-def run_blocked(plan: BlockedProgram, operands: Sequence[Any], out: Any = None) -> Array:
+def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = None) -> Array:
     """Run a blocked plan on operands that it fits.
 
     Raises:
         SizeError: the number of operands or their shapes differ from the plan's.
         BackendError: their dtypes or devices do; or gradients are requested.
-        ValueError: the plan counts on an ``out=``.
+        ValueError: the plan expects an ``out=``.
     """
-    text = plan.equation.text
-    if len(operands) != len(plan.operands):
-        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
-    adapter, arrays = framework_of(operands, get_backend(plan.backend))
-    opened, _ = sources(arrays, adapter, plan.device)
-    for number, (source, planned, in_place) in enumerate(zip(opened, plan.operands, plan.in_place)):
+    text = program.equation.text
+    if len(operands) != len(program.operands):
+        raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
+    adapter, arrays = framework_of(operands, get_backend(program.backend))
+    opened, _ = sources(arrays, adapter, program.device)
+    for number, (source, planned, in_place) in enumerate(zip(opened, program.operands, program.in_place)):
         check_operand(number, source.operand, planned, text)
         if source.in_place != in_place:
-            there, brought = "lies where it is computed", "is brought there block by block"
+            there, brought = "is already on the device", "is brought to the device block by block"
             actual, expected = (brought, there) if in_place else (there, brought)
             raise BackendError(
-                f"operand {number} {actual}, but the plan is made for one that {expected}; make the "
-                "plan from the operands themselves"
+                f"operand {number} {actual}, but the plan expects one that {expected}; make the plan "
+                "from the operands themselves"
             )
         array = arrays[number]
         if owner(array) is adapter and adapter.records(array):
@@ -234,15 +234,11 @@ def run_blocked(plan: BlockedProgram, operands: Sequence[Any], out: Any = None) 
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
     output = Output(adapter, operands, out)
-    footprint = output.footprint(plan.equation, plan.compute_dtype, plan.dtype)
-    if footprint.cut > plan.landing.cut:
-        raise ValueError(f"the plan counts on an out= that shares no memory with the operands\n  {excerpt(text)}")
-    target = output.target(plan, "safe")
-    return run_blocks(Limited(plan, adapter, opened, target, plan.limit - footprint.cut, _no_other))
-
-
-def _no_other(limit: int) -> Limited:
-    raise MemoryLimitError(f"a plan runs as it is, and so there is none for {limit} bytes")
+    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype)
+    if footprint.cut > program.landing.cut:
+        raise ValueError(f"the plan expects an out= that shares no memory with the operands\n  {excerpt(text)}")
+    target = output.target(program, "safe")
+    return run_blocks(Limited(program, adapter, opened, target, program.limit - footprint.cut))
 
 
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
@@ -259,14 +255,14 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
             check_whole(f"operand {number}", source.stored)
     with _journal(limited) as journal:
         limited.target.reserve()
-        ledger = Ledger(limited.plan, journal)
+        ledger = Ledger(limited.program, journal)
         if journal is not None:
             _verify(ledger, journal, limited)
-        log_blocks(limited.plan)
+        log_blocks(limited.program)
         while (error := _out_of_memory(limited, ledger, progress)) is not None:
             limited = _with_less(limited, ledger, error)
             log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
-            log_blocks(limited.plan)
+            log_blocks(limited.program)
         if journal is not None:
             limited.target.sync()
             journal.finish()
@@ -284,12 +280,12 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
     def fingerprints(before: list[Any]) -> list[Any]:
         pairs = zip_longest(limited.sources, before[: len(limited.sources)])
         try:
-            return [fingerprint(source, out, limited.plan.limit, was) for source, was in pairs]
+            return [fingerprint(source, out, limited.program.limit, was) for source, was in pairs]
         finally:
             for source in limited.sources:
                 source.close()
 
-    with closing(Journal(limited.resume, limited.plan, fingerprints, name_of(out))) as journal:
+    with closing(Journal(limited.resume, limited.program, fingerprints, name_of(out))) as journal:
         yield journal
 
 
@@ -298,7 +294,7 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
     recorded, name, file = len(journal.done), name_of(limited.target.out), os.fspath(limited.resume or "")
     differing = ledger.verify(limited.target)
     if recorded:
-        log.info("blocks: %d of %d are done already", recorded - len(differing), limited.plan.blocks)
+        log.info("blocks: %d of %d are done already", recorded - len(differing), limited.program.blocks)
     if not differing:
         return
     why = "out= was made anew or changed since"
@@ -315,7 +311,7 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
 
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.plan)
+    adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
     left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
     missing = set(left)
     is_writing = False
@@ -349,22 +345,22 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
     Raises:
         MemoryLimitError: there is none.
     """
-    plan = limited.plan
-    refused, limit, less = 0, plan.limit, limited
-    while less.plan.peak_bytes >= plan.peak_bytes:
+    program = limited.program
+    refused, limit, less = 0, program.limit, limited
+    while less.program.peak_bytes >= program.peak_bytes:
         before, limit = limit, (limit + refused) // 2
-        if limit == refused:
+        if limit == refused or limited.within is None:
             raise MemoryLimitError(
-                f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}, and this contraction cannot be "
+                f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}, and this contraction cannot be "
                 "computed in less\n"
-                f"  {excerpt(plan.equation.text)}"
+                f"  {excerpt(program.equation.text)}"
             ) from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
     warnings.warn(
-        f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}; the contraction goes on under {limit} "
+        f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}; the contraction goes on under {limit} "
         f"bytes{in_units(limit)}: {type(error).__name__}: {error}",
         RuntimeWarning,
         stacklevel=6,
@@ -374,12 +370,12 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
 
 def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
     """Compute the blocks that are left in this thread, while the next ones are read; yield each with its number."""
-    plan, adapter = work.plan, work.adapter
-    reads = Blocks.reads(plan, left.values()) if plan.blocking.order else None
+    program, adapter = work.program, work.adapter
+    reads = Blocks.reads(program, left.values()) if program.blocking.order else None
     with (
-        reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
-        Reader(work.sources, reads, plan.blocking.read_ahead, adapter.carried) as read,
+        reported(progress, lambda: Blocks.steps(program, left.values())) as step,
+        Reader(work.sources, reads, program.blocking.read_ahead, adapter.carried) as read,
     ):
-        blocks = Blocks.computing(plan, adapter, step)
+        blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():
             yield number, compute(blocks.value(index), read)

@@ -49,7 +49,7 @@ class Concurrency(NamedTuple):
 class Workload:
     """A contraction with its operands and its result; ``room`` is the part of the limit that the result leaves."""
 
-    plan: BlockedProgram
+    program: BlockedProgram
     adapter: Adapter
     sources: Sequence[Source]
     target: Target
@@ -61,7 +61,7 @@ class Scheduler:
 
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
-        self.work, self.plan, self.adapter = work, work.plan, work.adapter
+        self.work, self.program, self.adapter = work, work.program, work.adapter
         self._stopped = threading.Event()
         self._walks: dict[int, Blocks] = {}  # by thread
 
@@ -93,7 +93,7 @@ class Scheduler:
                         del value
                         added += 1
                         step()
-                        if piece.stop == self.plan.blocking.terms:
+                        if piece.stop == self.program.blocking.terms:
                             with nullcontext() if total is None else self.writing():
                                 yield piece.block, total
                             total = None
@@ -130,9 +130,9 @@ class Scheduler:
         lost[piece.number] += 1
         if lost[piece.number] <= RETRIES and self.can_retry(piece, error):
             return
-        box = Blocks.outline(self.plan).box(piece.index)
+        box = Blocks.outline(self.program).box(piece.index)
         ranges = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
-        block = f"block [{ranges}] of the result of {excerpt(self.plan.equation.text)}"
+        block = f"block [{ranges}] of the result of {excerpt(self.program.equation.text)}"
         if isinstance(error, BrokenExecutor):
             raise BlockError(
                 f"{block} could not be computed: workers of the executor died {lost[piece.number]} times while they "
@@ -149,7 +149,7 @@ class Scheduler:
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
         """All pieces, in the order of addition."""
-        return pieces_for(self.workers, self.plan, left)
+        return pieces_for(self.workers, self.program, left)
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Give a piece to a worker."""
@@ -159,7 +159,7 @@ class Scheduler:
     def _compute(self, piece: Piece) -> Array:
         thread = threading.get_ident()
         if thread not in self._walks:
-            self._walks[thread] = Blocks.computing(self.plan, self.adapter)
+            self._walks[thread] = Blocks.computing(self.program, self.adapter)
         with sharing(self.workers, self.adapter.name):
             return compute(self._walks[thread].value(piece.index, piece.start, piece.stop), self._read)
 

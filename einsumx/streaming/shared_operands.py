@@ -62,8 +62,8 @@ class Mapped:
                 buffer = mmap.mmap(file.fileno(), 0, access=access)
         except FileNotFoundError as error:
             raise BackendError(
-                f"a worker does not find {self.path}, where an operand lies; one that is on another machine needs "
-                "operands in files of a folder that all machines see, or TMPDIR= set to such a folder"
+                f"a worker does not find {self.path}, the file of an operand; a worker on another machine needs "
+                "operands in a folder that all machines share, or TMPDIR= set to such a folder"
             ) from error
         except ValueError as error:
             raise BackendError(f"a worker cannot read an operand from {self.path}: {error}") from error

@@ -24,16 +24,16 @@ def check_job(job: Job) -> None:
     Raises:
         EinsumxError: it does not.
     """
-    plan = job.plan
+    program = job.program
     operands = job.operands
-    if type(plan) is not BlockedProgram or type(operands) is not tuple or len(operands) != len(plan.operands):
+    if type(program) is not BlockedProgram or type(operands) is not tuple or len(operands) != len(program.operands):
         raise EinsumxError(f"a worker received something that is not a contraction; {_SAME}")
-    _check_types(plan)
-    equation, cut = plan.equation, plan.blocking
-    count, labels = len(plan.operands), range(len(equation.sizes))
+    _check_types(program)
+    equation, cut = program.equation, program.blocking
+    count, labels = len(program.operands), range(len(equation.sizes))
     is_consistent = (
-        len(equation.inputs) == len(plan.in_place) == len(cut.reads) == count
-        and equation.shapes == tuple(operand.shape for operand in plan.operands)
+        len(equation.inputs) == len(program.in_place) == len(cut.reads) == count
+        and equation.shapes == tuple(operand.shape for operand in program.operands)
         and len(cut.counts) == len(labels)
         and all(0 < number <= max(size, 1) for number, size in zip(cut.counts, equation.sizes))
         and all(label in labels for term in (*equation.inputs, equation.output, cut.order) for label in term)
@@ -43,21 +43,23 @@ def check_job(job: Job) -> None:
         raise EinsumxError(f"a worker received a plan that contradicts itself; {_SAME}\n  {excerpt(equation.text)}")
 
 
-def check_piece(plan: BlockedProgram, piece: Piece) -> None:
+def check_piece(program: BlockedProgram, piece: Piece) -> None:
     """Check that a piece belongs to the contraction.
 
     Raises:
         EinsumxError: it does not.
     """
     _check_types(piece)
-    root, counts = plan.blocking.root, plan.blocking.counts
+    root, counts = program.blocking.root, program.blocking.counts
     if not (
         type(piece) is Piece
         and set(piece.index) == set(root.nest)
         and all(number < counts[label] for label, number in piece.index.items())
-        and piece.start < piece.stop <= plan.blocking.terms
+        and piece.start < piece.stop <= program.blocking.terms
     ):
-        raise EinsumxError(f"a worker received a piece that is not part of the plan\n  {excerpt(plan.equation.text)}")
+        raise EinsumxError(
+            f"a worker received a piece that is not part of the plan\n  {excerpt(program.equation.text)}"
+        )
 
 
 def _check_types(value: BlockedProgram | Piece) -> None:

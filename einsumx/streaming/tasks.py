@@ -27,13 +27,13 @@ class Job:
 
     Attributes:
         token: identifies the contraction.
-        plan: the blocked contraction.
+        program: the blocked contraction.
         operands: how workers open each operand; None for those whose blocks are sent with the pieces.
         workers: how many compute at the same time, and share the cores of their machine.
     """
 
     token: str
-    plan: BlockedProgram
+    program: BlockedProgram
     operands: tuple[SharedOperand | None, ...]
     workers: int
 
@@ -70,25 +70,25 @@ def box_of(part: Part) -> Box:
     return tuple(slice(*axis) for axis in part[1])
 
 
-def parts_of(plan: BlockedProgram, piece: Piece) -> list[Part]:
+def parts_of(program: BlockedProgram, piece: Piece) -> list[Part]:
     """The blocks of operands that a piece needs, each once."""
-    steps = Blocks.outline(plan).value(piece.index, piece.start, piece.stop)
+    steps = Blocks.outline(program).value(piece.index, piece.start, piece.stop)
     return list(dict.fromkeys(part_of(number, box) for number, box in steps))
 
 
-def block_bytes(plan: BlockedProgram) -> int:
+def block_bytes(program: BlockedProgram) -> int:
     """Bytes of the largest block of the result, as it is computed."""
-    sizes, counts = plan.equation.sizes, plan.blocking.counts
-    elements = prod(-(-sizes[label] // counts[label]) for label in plan.blocking.root.output)
-    return elements * itemsize(plan.compute_dtype)
+    sizes, counts = program.equation.sizes, program.blocking.counts
+    elements = prod(-(-sizes[label] // counts[label]) for label in program.blocking.root.output)
+    return elements * itemsize(program.compute_dtype)
 
 
-def cut(plan: BlockedProgram, left: Mapping[int, BlockIndex], parts: int) -> list[Piece]:
+def cut(program: BlockedProgram, left: Mapping[int, BlockIndex], parts: int) -> list[Piece]:
     """The pieces of the blocks that are left, each block in ``parts`` pieces."""
-    runs = enumerate(product(left.items(), ranges(plan.blocking.terms, parts)))
+    runs = enumerate(product(left.items(), ranges(program.blocking.terms, parts)))
     return [Piece(number, block, index, run.start, run.stop) for number, ((block, index), run) in runs]
 
 
-def pieces_for(workers: int, plan: BlockedProgram, left: Mapping[int, BlockIndex]) -> list[Piece]:
+def pieces_for(workers: int, program: BlockedProgram, left: Mapping[int, BlockIndex]) -> list[Piece]:
     """The pieces of the blocks that are left, in the order of addition; at least two per worker if possible."""
-    return cut(plan, left, min(plan.blocking.terms, -(-2 * workers // max(len(left), 1))))
+    return cut(program, left, min(program.blocking.terms, -(-2 * workers // max(len(left), 1))))

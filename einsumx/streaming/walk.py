@@ -44,22 +44,22 @@ class Blocks:
     the order of reads in advance.
     """
 
-    def __init__(self, plan: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
-        self._plan, self._contract, self._add = plan, contract, add
-        self._ranges = [ranges(size, count) for size, count in zip(plan.equation.sizes, plan.blocking.counts)]
+    def __init__(self, program: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
+        self._program, self._contract, self._add = program, contract, add
+        self._ranges = [ranges(size, count) for size, count in zip(program.equation.sizes, program.blocking.counts)]
         self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
     @classmethod
-    def outline(cls, plan: BlockedProgram) -> Blocks:
+    def outline(cls, program: BlockedProgram) -> Blocks:
         """A walk that computes nothing."""
-        return cls(plan, lambda *_: None, lambda *_: None)
+        return cls(program, lambda *_: None, lambda *_: None)
 
     @classmethod
-    def computing(cls, plan: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
+    def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
         """A walk that computes with a framework, and calls ``step`` after each run of a stage."""
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            options = Options(plan.compute_dtype, "unsafe", stage.path)
+            options = Options(program.compute_dtype, "unsafe", stage.path)
             prepared = prepare(adapter, stage.equation, arrays, options)
             value = adapter.boxed(prepared.run(*arrays), prepared.plan.dtype)
             # Sums are added in place, so the first one must not be a view of an operand.
@@ -68,17 +68,17 @@ class Blocks:
             step()
             return value
 
-        return cls(plan, contract, adapter.add)
+        return cls(program, contract, adapter.add)
 
     @classmethod
-    def reads(cls, plan: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
+    def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
         """The reads for these blocks of the result, in order."""
-        walk = cls.outline(plan)
+        walk = cls.outline(program)
         for index in indices:
             yield from walk.value(index)
 
     @classmethod
-    def steps(cls, plan: BlockedProgram, indices: Iterable[BlockIndex]) -> int:
+    def steps(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> int:
         """How often a stage runs for these blocks of the result."""
         count = 0
 
@@ -86,22 +86,22 @@ class Blocks:
             nonlocal count
             count += 1
 
-        walk = cls(plan, counted, lambda *_: None)
+        walk = cls(program, counted, lambda *_: None)
         for index in indices:
             compute(walk.value(index), lambda *_: None)
         return count
 
     def indices(self) -> Iterator[BlockIndex]:
         """The blocks of the result, in the best order of computation."""
-        return self._indices(self._plan.blocking.root.nest)
+        return self._indices(self._program.blocking.root.nest)
 
     def box(self, index: BlockIndex) -> Box:
         """The part of the result that a block is."""
-        return self._box(self._plan.blocking.root.output, index)
+        return self._box(self._program.blocking.root.output, index)
 
     def value(self, index: BlockIndex, start: int = 0, stop: int | None = None) -> Steps:
         """The steps that compute a block of the result, or the sum of its terms from ``start`` to ``stop``."""
-        return self._value(self._plan.blocking.root, index, start, stop)
+        return self._value(self._program.blocking.root, index, start, stop)
 
     @property
     def keeps(self) -> bool:
@@ -114,7 +114,7 @@ class Blocks:
 
     def _box(self, labels: Sequence[int], index: BlockIndex, shape: Sequence[int] | None = None) -> Box:
         """The part of an array in these blocks; axes of size 1 that broadcast are whole."""
-        sizes = self._plan.equation.sizes
+        sizes = self._program.equation.sizes
         return tuple(
             self._ranges[label][index[label]] if label in index and (not shape or shape[axis] == sizes[label])
             else slice(0, shape[axis] if shape else sizes[label])
@@ -143,7 +143,7 @@ class Blocks:
         if isinstance(source, Stage):
             value = yield from self._value(source, {label: index[label] for label in nest})
         else:
-            shape = self._plan.operands[source].shape
+            shape = self._program.operands[source].shape
             block = yield source, self._box(stage.terms[slot], index, shape)
             value = block.pop() if block else None  # from a list, so that the sender holds no reference
         if len(nest) < len(stage.inside):

@@ -30,13 +30,13 @@ class _PieceRunner:
 
     def __init__(self, job: Job) -> None:
         check_job(job)
-        self._plan = job.plan
-        self._adapter, self._device, self._workers = get_backend(job.plan.backend), job.plan.device, job.workers
+        self._program = job.program
+        self._adapter, self._device, self._workers = get_backend(job.program.backend), job.program.device, job.workers
         shared = {number: operand for number, operand in enumerate(job.operands) if operand is not None}
         opened, _ = sources([operand.open() for operand in shared.values()], self._adapter, self._device)
         self._sources = dict(zip(shared, opened))
         self._sent: Mapping[Part, Any] = {}
-        self._blocks = Blocks.computing(job.plan, self._adapter)
+        self._blocks = Blocks.computing(job.program, self._adapter)
         self._output: tuple[bytes, Any] | None = None  # with the token of its permit
 
     @property
@@ -46,7 +46,7 @@ class _PieceRunner:
 
     def compute(self, piece: Piece, sent: Mapping[Part, Any], outlet: Outlet | None) -> Any:
         """A piece as a NumPy array; None if it was written through ``outlet``."""
-        check_piece(self._plan, piece)
+        check_piece(self._program, piece)
         self._sent = sent
         with sharing(self._workers, self._adapter.name):
             block = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)

@@ -45,8 +45,8 @@ class Target:
             BackendError: its file was truncated.
         """
 
-    def files(self, plan: BlockedProgram) -> ResultFiles | None:
-        """The files to which other processes can write the blocks of ``plan``; None if only this one can."""
+    def files(self, program: BlockedProgram) -> ResultFiles | None:
+        """The files to which other processes can write the blocks of ``program``; None if only this one can."""
         return None
 
     def put(self, box: Box, block: Array) -> None:
@@ -71,30 +71,30 @@ class Target:
 class _Fresh(Target):
     """A new array of the framework."""
 
-    def __init__(self, plan: BlockedProgram, adapter: Adapter, order: str) -> None:
-        self._plan, self._adapter, self._order = plan, adapter, order
+    def __init__(self, program: BlockedProgram, adapter: Adapter, order: str) -> None:
+        self._program, self._adapter, self._order = program, adapter, order
         self._result: Array = None
-        self._is_transposed = order == "F" and bool(plan.blocking.root.nest)  # its transpose is in C order
+        self._is_transposed = order == "F" and bool(program.blocking.root.nest)  # its transpose is in C order
 
     def put(self, box: Box, block: Array) -> None:
-        plan, adapter = self._plan, self._adapter
-        block = adapter.move(block, plan.device)
-        if not plan.blocking.root.nest:
-            block = block if plan.compute_dtype == plan.dtype else adapter.cast(block, plan.dtype)
+        program, adapter = self._program, self._adapter
+        block = adapter.move(block, program.device)
+        if not program.blocking.root.nest:
+            block = block if program.compute_dtype == program.dtype else adapter.cast(block, program.dtype)
             self._result = adapter.arrange(block, self._order) if self._order in ("C", "F") else block
             return
         if self._result is None:
-            shape = plan.shape[::-1] if self._is_transposed else plan.shape
-            self._result = adapter.empty(shape, plan.dtype, plan.device)
+            shape = program.shape[::-1] if self._is_transposed else program.shape
+            self._result = adapter.empty(shape, program.dtype, program.device)
         if self._is_transposed:
             box, block = box[::-1], self._transposed(block)
         self._result = adapter.put(self._result, box, block)
 
     def _transposed(self, array: Array) -> Array:
-        return self._adapter.transpose(array, tuple(reversed(range(len(self._plan.shape)))))
+        return self._adapter.transpose(array, tuple(reversed(range(len(self._program.shape)))))
 
     def done(self) -> Array:
-        if not self._plan.shape:
+        if not self._program.shape:
             return self._adapter.element(self._result)
         return self._transposed(self._result) if self._is_transposed else self._result
 
@@ -124,8 +124,8 @@ class _Host(Target):
         if self._is_array:
             reserve(self.out)
 
-    def files(self, plan: BlockedProgram) -> ResultFiles | None:
-        return result_files(self.out, plan)
+    def files(self, program: BlockedProgram) -> ResultFiles | None:
+        return result_files(self.out, program)
 
     def put(self, box: Box, block: Array) -> None:
         write(self.out, box, self._adapter.to_numpy(block))
@@ -200,42 +200,44 @@ class Output:
         is_copied = not is_host_array(out) and owner(out) is not self._adapter
         return ResultFootprint(whole if self.is_late else 0, 0, size if is_copied else 0)
 
-    def target(self, plan: BlockedProgram, casting: Casting) -> Target:
+    def target(self, program: BlockedProgram, casting: Casting) -> Target:
         """The target for the result of a plan; ``out`` is not changed yet.
 
         Raises:
             SizeError, BackendError: ``out`` cannot take the result.
         """
         if self._out is None:
-            return _Fresh(plan, self._adapter, self._order)
-        final = self._checked(plan, casting)
-        return _Late(_Fresh(plan, self._adapter, "K"), final, plan.shape, self._adapter) if self.is_late else final
+            return _Fresh(program, self._adapter, self._order)
+        final = self._checked(program, casting)
+        return (
+            _Late(_Fresh(program, self._adapter, "K"), final, program.shape, self._adapter) if self.is_late else final
+        )
 
-    def _checked(self, plan: BlockedProgram, casting: Casting) -> Target:
+    def _checked(self, program: BlockedProgram, casting: Casting) -> Target:
         """The target that writes to ``out``, if it can take the result."""
         out, adapter, numpy = self._out, self._adapter, get_backend("numpy")
         kind = f"{type(out).__module__}.{type(out).__qualname__}"
         framework = owner(out)
         if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
             raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
-        if tuple(out.shape) != plan.shape:
+        if tuple(out.shape) != program.shape:
             raise SizeError(
-                f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(plan.shape)}\n"
-                f"  {excerpt(plan.equation.text)}"
+                f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(program.shape)}\n"
+                f"  {excerpt(program.equation.text)}"
             )
         dtype = (framework or numpy).dtype_name(out.dtype)
-        check_out_dtype(adapter, plan.dtype, dtype, casting, out.dtype)
+        check_out_dtype(adapter, program.dtype, dtype, casting, out.dtype)
         if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
-            raise BackendError(f"out= is a {kind} that is open for reading alone")
+            raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:
-            return _Host(out, adapter, itemsize(plan.dtype))
+            return _Host(out, adapter, itemsize(program.dtype))
         framework.check_out(out, [array for array in self._operands if owner(array) is framework])
         device = framework.device(out)
-        is_on_device = framework is adapter and (device == plan.device or not device or not plan.device)
+        is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
-            raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {plan.device}")
+            raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {program.device}")
         if framework is numpy:
-            return _Host(out, adapter, itemsize(plan.dtype))
+            return _Host(out, adapter, itemsize(program.dtype))
         if is_on_device:
             return _Array(out, adapter, lambda block: adapter.move(block, device))
         return _Array(out, framework, lambda block: framework.from_numpy(adapter.to_numpy(block)))
