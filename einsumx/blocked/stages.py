@@ -133,17 +133,11 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
     def new(top: Node, nest: Labels, output: Labels) -> Stage:
         loops = tuple([label for label in order if label in top.summed])
         inside = (*nest, *loops)
-        inputs: list[int | Stage] = []
-        terms: list[Labels] = []
-        nests: list[Labels] = []
-        cut: list[Labels] = []
+        inputs: list[tuple[int | Stage, Labels, Labels, Labels]] = []
         steps: list[tuple[int, ...]] = []
 
         def add_input(source: int | Stage, labels: Labels, node: Node, around: Labels) -> int:
-            inputs.append(source)
-            terms.append(labels)
-            nests.append(around)
-            cut.append(tuple([label for label in order if label in node.labels]))
+            inputs.append((source, labels, around, tuple([label for label in order if label in node.labels])))
             return len(inputs) - 1
 
         # Inputs have numbers from 0 up, results of steps from -1 down. Trees can be too deep for recursion.
@@ -166,7 +160,8 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
                 todo.append((node, True))
                 todo += [(child, False) for child in reversed(node.children)]
         path = _linear(steps, len(inputs))
-        return Stage(tuple(inputs), tuple(terms), output, path, nest, loops, tuple(nests), tuple(cut))
+        sources, terms, nests, carried = zip(*inputs)
+        return Stage(sources, terms, output, path, nest, loops, nests, carried)
 
     return stage(root, tuple(label for label in order if label in root.labels), equation.output)
 

@@ -16,23 +16,16 @@ __all__ = ["blocked_text", "log_blocks", "stage_lines"]
 
 
 def log_blocks(program: BlockedProgram) -> None:
-    """Log the cuts of a contraction that starts to run, unless it is neither cut nor read."""
-    if log.isEnabledFor(INFO) and (program.cuts or sum(program.read_bytes)):
-        log.info("blocks of %s: %s", excerpt(program.equation.text), _blocks_line(program))
+    """Log the cuts of a contraction that starts to run, and their cost, unless it is neither cut nor read.
 
-
-def _blocks_line(program: BlockedProgram) -> str:
-    """The cuts and their cost in one line.
-
-    >>> import einsumx
-    >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
-    'k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
+    The line reads ``blocks of ij,jk->ik: k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy``.
     """
+    if not log.isEnabledFor(INFO) or not (program.cuts or sum(program.read_bytes)):
+        return
     cuts = ", ".join(f"{visible(label)} into {count}" for label, count in program.cuts.items()) or "one"
-    return (
-        f"{cuts}; {quantity(sum(program.read_bytes), 'B')} to read, "
-        f"peak {quantity(program.peak_bytes, 'B')} of {quantity(program.limit, 'B')}, on {program.backend}"
-    )
+    amounts = (quantity(count, "B") for count in (sum(program.read_bytes), program.peak_bytes, program.limit))
+    text = excerpt(program.equation.text)
+    log.info("blocks of %s: %s; %s to read, peak %s of %s, on %s", text, cuts, *amounts, program.backend)
 
 
 def blocked_text(program: BlockedProgram) -> str:

@@ -346,22 +346,19 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         MemoryLimitError: there is none.
     """
     program = limited.program
+    ran_out = f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}"
     refused, limit, less = 0, program.limit, limited
     while less.program.peak_bytes >= program.peak_bytes:
         before, limit = limit, (limit + refused) // 2
         if limit == refused or limited.within is None:
-            raise MemoryLimitError(
-                f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}, and this contraction cannot be "
-                "computed in less\n"
-                f"  {excerpt(program.equation.text)}"
-            ) from error
+            text = excerpt(program.equation.text)
+            raise MemoryLimitError(f"{ran_out}, and this contraction cannot be computed in less\n  {text}") from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
     warnings.warn(
-        f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}; the contraction goes on under {limit} "
-        f"bytes{in_units(limit)}: {type(error).__name__}: {error}",
+        f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}",
         RuntimeWarning,
         stacklevel=6,
     )

@@ -80,28 +80,24 @@ class _RunnerCache:
     """Holds one runner, until it has not been used for a while."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._held: tuple[str, _PieceRunner] | None = None
         self._timer = threading.Timer(0, self._clear)
 
     def take(self, token: str) -> _PieceRunner | None:
         """The runner of that contraction if it is held; any other is dropped."""
         self._timer.cancel()
-        with self._lock:
-            held, self._held = self._held, None
+        held, self._held = self._held, None
         return held[1] if held is not None and held[0] == token else None
 
     def put(self, token: str, runner: _PieceRunner) -> None:
         """Hold a runner for the next piece."""
-        with self._lock:
-            self._held = token, runner
+        self._held = token, runner
         self._timer = threading.Timer(IDLE, self._clear)
         self._timer.daemon = True
         self._timer.start()
 
     def _clear(self) -> None:
-        with self._lock:
-            self._held = None
+        self._held = None  # a runner that was put here meanwhile is only made again
 
 
 class _ThreadState(threading.local):
