@@ -288,7 +288,7 @@ def plan(
     if memory_limit is not None:
         from einsumx.streaming.run import plan_within
 
-        return as_blocked_plan(plan_within(request).plan)
+        return as_blocked_plan(plan_within(request).program)
     if any(map(is_stored, inputs)):
         from einsumx.runtime.stored import unread
 

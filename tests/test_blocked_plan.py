@@ -70,7 +70,7 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
     blocks = Blocks(plan, contract, lambda total, part: total + part)
     found = np.zeros(plan.shape, "int64")
     written = np.zeros(plan.shape, "int64")
-    for place in blocks.places():
+    for place in blocks.indices():
         box = blocks.box(place)
         found[box] = compute(blocks.value(place), lambda number, part: ones[number][part])
         written[box] += 1
@@ -183,7 +183,7 @@ def test_a_plan_runs_on_operands_that_it_was_not_made_from():
         (
             (np.ones((30, 40)), Stored(np.ones((40, 30)))),
             einsumx.BackendError,
-            "operand 1 is brought there block",
+            "operand 1 is brought to the device block",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_operands_that_a_plan_is_not_made_for_are_refused(given, error, says):
 def test_a_plan_for_an_array_that_is_given_runs_into_one_alone():
     lhs, rhs, out = np.ones((30, 40)), np.ones((40, 30)), np.empty((30, 30))
     plan = einsumx.plan("ij,jk->ik", lhs, rhs, memory_limit=5_000, out=out)
-    with pytest.raises(ValueError, match="counts on an out="):
+    with pytest.raises(ValueError, match="expects an out="):
         plan(lhs, rhs)
     assert plan(lhs, rhs, out=out) is out
     assert (out == 40).all()

@@ -96,7 +96,7 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
         assert [Sketch(plan, [part], sized.sizes)(sized.sizes).seconds for part in parts] == pytest.approx(seconds)
         assert Sketch(plan, parts, sized.sizes)(sized.sizes).seconds == pytest.approx(sum(seconds))
         costs = program_cost(plan, adapter).ops
-        assert [part.made is None for part in parts] == [not cost.allocated for cost in costs]
+        assert [part.allocated is None for part in parts] == [not cost.allocated for cost in costs]
 
     check()
 

@@ -256,7 +256,7 @@ def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatc
         ({"devices": "cpu:0"}, TypeError, r"devices= is a list of device names.*not 'cpu:0'"),
         ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of device names"),
         ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of device names"),
-        ({"devices": ["cpu:0", "cpu:1"], "device": "cpu:0"}, ValueError, "leave device= away"),
+        ({"devices": ["cpu:0", "cpu:1"], "device": "cpu:0"}, ValueError, "cannot be combined with device="),
         ({"devices": ["cuda:0", "cuda:1"], "backend": "numpy"}, BackendError, "numpy finds no device 'cuda:0'"),
         ({"devices": ["cpu:0", "cpu:1"], "memory_limit": None}, ValueError, "needs a memory_limit="),
     ],
@@ -271,7 +271,7 @@ def test_devices_that_make_no_sense_are_errors_that_say_why(
 
 def test_devices_and_an_executor_are_an_error() -> None:
     equation, arrays = operands("ij,jk->ik")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="leave executor= away"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be combined with executor="):
         einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES, executor=pool)
 
 

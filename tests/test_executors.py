@@ -25,7 +25,7 @@ from einsumx.runtime import threads
 from einsumx.streaming import worker
 from einsumx.streaming.executors import WorkerPool
 from einsumx.streaming.readers import sources
-from einsumx.streaming.shared_operands import Lender, file_of
+from einsumx.streaming.shared_operands import SharedOperands, file_of
 
 
 class Inline(Executor):
@@ -218,7 +218,7 @@ def test_values_that_many_blocks_need_are_computed_once_by_each_worker(pool):
         "ab,bc,cd->ad", first, left, right, memory_limit=300000, executor=executor, optimize=[(1, 2), (0, 1)]
     )
     assert result.tolist() == np.full((400, 50), 1200.0).tolist()
-    plan_blocks = WorkerPool(pool).pieces
+    plan_blocks = WorkerPool(pool).concurrency.pieces
     assert plan_blocks == 4
     assert 1 <= len(left.boxes) <= 2 * len(set(map(str, left.boxes)))
 
@@ -228,9 +228,9 @@ def test_a_process_lets_kept_values_go_after_a_while(monkeypatch):
     arrays = operands("ab,bc,cd->ad")
     einsumx.einsum("ab,bc,cd->ad", *arrays, memory_limit="1MB", executor=Inline(), optimize=[(1, 2), (0, 1)])
     deadline = time.monotonic() + 20
-    while worker._shelves.own._held is not None and time.monotonic() < deadline:
+    while worker._state.cache._held is not None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert worker._shelves.own._held is None
+    assert worker._state.cache._held is None
 
 
 def test_workers_share_the_cores(monkeypatch):
@@ -282,40 +282,40 @@ def test_what_was_written_to_a_copy_on_write_map_is_sent_too(tmp_path):
 )
 def test_an_array_in_memory_is_opened_from_a_file_in_its_layout(view):
     array = view(np.arange(60.0).reshape(4, 5, 3))
-    lender = Lender(local=True)
+    shared = SharedOperands(local=True)
     try:
-        opened = pickle.loads(pickle.dumps(lender.lend(_source(array)))).open()
+        opened = pickle.loads(pickle.dumps(shared.share(_source(array)))).open()
         assert opened.tolist() == array.tolist()
         assert not array.size or np.argsort(opened.strides).tolist() == np.argsort(np.abs(array.strides)).tolist()
     finally:
-        lender.close()
+        shared.close()
 
 
 def test_a_worker_that_does_not_see_the_file_of_an_operand_says_what_to_do(tmp_path):
-    lender = Lender(local=False)
-    sent = lender.lend(_source(np.ones(3)))
-    lender.close()
+    shared = SharedOperands(local=False)
+    sent = shared.share(_source(np.ones(3)))
+    shared.close()
     with pytest.raises(einsumx.BackendError, match=r"another machine .* TMPDIR"):
         sent.open()
 
 
 def test_an_array_that_is_given_twice_is_written_once(tmp_path):
-    array, lender = np.ones((3, 3)), Lender(local=False)
+    array, shared = np.ones((3, 3)), SharedOperands(local=False)
     try:
-        assert lender.lend(_source(array)) == lender.lend(_source(array))
+        assert shared.share(_source(array)) == shared.share(_source(array))
         assert len(list(tmp_path.rglob("einsumx-*/*"))) == 1
     finally:
-        lender.close()
+        shared.close()
 
 
 def test_an_expanded_array_is_written_as_the_small_one_behind_it(tmp_path):
-    lender = Lender(local=False)
+    shared = SharedOperands(local=False)
     try:
-        lender.lend(_source(np.broadcast_to(np.ones(4), (1000, 4))))
+        shared.share(_source(np.broadcast_to(np.ones(4), (1000, 4))))
         (path,) = tmp_path.rglob("einsumx-*/*")
         assert path.stat().st_size == 32
     finally:
-        lender.close()
+        shared.close()
 
 
 def _source(array):

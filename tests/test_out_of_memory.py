@@ -208,7 +208,7 @@ def test_blocks_that_were_written_are_not_written_again_where_the_new_ones_are_p
 def test_a_ledger_knows_parts_of_blocks_and_tells_when_they_are_whole() -> None:
     plan = einsumx.plan(EQUATION, *map(Stored, operands()), memory_limit=LIMIT)
     outline = Blocks(plan, lambda *_: None, lambda *_: None)
-    boxes = [outline.box(place) for place in outline.places()]
+    boxes = [outline.box(index) for index in outline.indices()]
     assert len(boxes) > 3
     ledger = Ledger(plan, None)
     first, second = boxes[:2]
@@ -328,7 +328,7 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
     done = {int(line.split()[0]) for line in journal.read_text().splitlines()[1:]}
     plan = einsumx.plan(EQUATION, Stored(a), Stored(b), memory_limit=WITH_OUT, out=out)
     outline = Blocks(plan, lambda *_: None, lambda *_: None)
-    boxes = [outline.box(place) for place in outline.places()]
+    boxes = [outline.box(index) for index in outline.indices()]
     assert 0 < len(done) < len(boxes)
     for number in done:
         rows, columns = boxes[number]

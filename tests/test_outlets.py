@@ -163,7 +163,7 @@ def test_a_worker_that_writes_stays_within_the_limit(tmp_path: Path) -> None:
 
 
 def begun() -> int:
-    worker._shelves.own._clear()
+    worker._state.cache._clear()
     peaks.tracemalloc.reset_peak()
     return peaks.tracemalloc.get_traced_memory()[0]
 

@@ -188,7 +188,7 @@ def test_threads_stay_within_the_limit_together(equation, share):
 
 def begun():
     """In a worker: forget what earlier contractions left, and count from here; the bytes that there are."""
-    worker._shelves.own._clear()
+    worker._state.cache._clear()
     tracemalloc.reset_peak()
     return tracemalloc.get_traced_memory()[0]
 

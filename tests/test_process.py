@@ -90,11 +90,11 @@ ENDS = {
         kept = ThreadPoolExecutor(2)
         einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="100kB", executor=kept)
     """,
-    "while memory is lent in files": """
+    "while operands are shared in files": """
         from multiprocessing import get_context
         from concurrent.futures import ProcessPoolExecutor
-        from einsumx.streaming import shared_operands as lending
-        lending.free_host_bytes = lambda: None  # memory is scarce, and so a folder takes its place
+        from einsumx.streaming import shared_operands
+        shared_operands.free_host_bytes = lambda: None  # memory is scarce, and so a folder takes its place
         def leave(done, total):
             began.set()
             time.sleep(100)
@@ -247,23 +247,23 @@ with einsumx.patch("numpy") as replaced:
 
 
 @needs_fork
-def test_the_child_of_a_fork_leaves_what_its_parent_lends(tmp_path):
+def test_the_child_of_a_fork_leaves_the_operands_that_its_parent_shares(tmp_path):
     script = """
-from einsumx.streaming import shared_operands as lending
+from einsumx.streaming import shared_operands
 from einsumx.streaming.readers import sources
 from einsumx.adapters.registry import get_backend
 from pathlib import Path
-lending.free_host_bytes = lambda: None
-lender = lending.Lender(True)
+shared_operands.free_host_bytes = lambda: None
+shared = shared_operands.SharedOperands(True)
 found, _ = sources([np.ones(5)], get_backend("numpy"), "")
-lent = lender.lend(found[0])
+operand = shared.share(found[0])
 pid = os.fork()
 if not pid:
     sys.exit()
 os.waitpid(pid, 0)
-assert lent.open().sum() == 5
-lender.close()
-assert not Path(lent.path).exists()
+assert operand.open().sum() == 5
+shared.close()
+assert not Path(operand.path).exists()
 """
     assert ended(FORK + script, tmp_path) == (0, "")
 

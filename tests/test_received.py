@@ -35,7 +35,7 @@ def job(plan=PLAN, **fields):
 
 
 def pieces(plan=PLAN):
-    return [piece for place in Blocks.outline(plan).places() for piece in pieces_for(1, plan, {0: place})]
+    return [piece for index in Blocks.outline(plan).indices() for piece in pieces_for(1, plan, {0: index})]
 
 
 def sent(value):
@@ -46,7 +46,7 @@ def sent(value):
 def test_a_job_and_its_pieces_are_computed_as_they_are_sent():
     found = np.zeros((60, 60))
     for piece in pieces():
-        found[Blocks.outline(PLAN).box(piece.place)] += compute_piece(sent(job()), sent(piece))
+        found[Blocks.outline(PLAN).box(piece.index)] += compute_piece(sent(job()), sent(piece))
     np.testing.assert_array_equal(found, ARRAYS[0] @ ARRAYS[1])
 
 
@@ -68,8 +68,8 @@ def endless():
 JOBS = {
     "no plan": job(None),
     "a plan that is not cut": job(einsumx.plan("ij,jk->ik", (60, 50), (50, 60))),
-    "too few operands": job(lent=()),
-    "operands in a list": job(lent=list(map(Pickled, ARRAYS))),
+    "too few operands": job(operands=()),
+    "operands in a list": job(operands=list(map(Pickled, ARRAYS))),
     "a backend that is no text": job(dataclasses.replace(PLAN, backend=7)),
     "a dtype that is code": job(dataclasses.replace(PLAN, compute_dtype="__import__('os')")),
     "operands of other shapes": job(dataclasses.replace(PLAN, operands=PLAN.operands[::-1])),
@@ -105,11 +105,11 @@ def test_a_stage_that_is_its_own_input_is_not_walked_for_ever():
 FIRST = pieces()[0]
 PIECES = {
     "no piece": None,
-    "a place that there is not": dataclasses.replace(FIRST, place={**FIRST.place, 17: 0}),
-    "no place": dataclasses.replace(FIRST, place={}),
-    "a block that there is not": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, 10**6)),
-    "a negative block": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, -1)),
-    "a block that is text": dataclasses.replace(FIRST, place=dict.fromkeys(FIRST.place, "0")),
+    "a place that there is not": dataclasses.replace(FIRST, index={**FIRST.index, 17: 0}),
+    "no place": dataclasses.replace(FIRST, index={}),
+    "a block that there is not": dataclasses.replace(FIRST, index=dict.fromkeys(FIRST.index, 10**6)),
+    "a negative block": dataclasses.replace(FIRST, index=dict.fromkeys(FIRST.index, -1)),
+    "a block that is text": dataclasses.replace(FIRST, index=dict.fromkeys(FIRST.index, "0")),
     "no terms": dataclasses.replace(FIRST, stop=FIRST.start),
     "more terms than there are": dataclasses.replace(FIRST, stop=10**9),
     "a piece that is a tuple": (0, 0, {}, 0, 1),
@@ -126,9 +126,9 @@ def test_a_piece_that_the_plan_has_not_is_refused(piece):
 def test_a_pipe_in_the_place_of_an_operand_is_not_waited_for(tmp_path):
     path = str(tmp_path / "operand")
     os.mkfifo(path)
-    for lent in (Mapped(path, "<f8", (3,), (8,), 0), Dataset(path, "operand")):
+    for operand in (Mapped(path, "<f8", (3,), (8,), 0), Dataset(path, "operand")):
         with pytest.raises(einsumx.BackendError, match="not a regular file"):
-            lent.open()
+            operand.open()
 
 
 @pytest.mark.parametrize("dtype", ["|O", "O", "<f8,<f8", "import os", "|O8", "<U4", "<M8[s]"])

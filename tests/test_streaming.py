@@ -45,7 +45,7 @@ def test_the_walk_tells_beforehand_exactly_what_is_read() -> None:
     a.boxes.clear()
     b.boxes.clear()
     einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT)
-    told = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    told = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
     for number, operand in enumerate((a, b)):
         assert [box for which, box in told if which == number] == operand.boxes[1:]  # the first sees if it can be read
     assert len(told) > 4
@@ -56,13 +56,13 @@ def test_the_next_blocks_are_read_while_one_is_computed() -> None:
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
     assert plan.blocking.read_ahead
     found, _ = sources((a, b), get_backend("numpy"), "")
-    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
     asked = threading.Event()
 
     class Watched(Source):
         """What is read first after the first step sees that nobody asked for it."""
 
-        operand, lies_there = found[reads[2][0]].operand, False
+        operand, in_place = found[reads[2][0]].operand, False
         was_asked: bool | None = None
 
         def read(self, box: Any) -> Any:
@@ -87,7 +87,7 @@ def test_no_more_is_read_ahead_than_memory_is_planned_for() -> None:
     a, b = large()
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
     found, _ = sources((a, b), get_backend("numpy"), "")
-    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).places()))
+    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
     assert plan.blocking.read_ahead
     taken = 0
     a.boxes.clear()

@@ -1,12 +1,13 @@
-"""What a contraction takes that is cut into blocks: the most memory that is alive at once, and seconds.
+"""Costs a blocked contraction: the most memory that is alive at once, and the expected time.
 
-Each stage keeps what its inner loops do not change; partial sums are added up where a cut label is summed.
+Each stage keeps the values that its inner loops do not change, and adds up partial sums if a cut label is summed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -18,15 +19,15 @@ __all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "Size", "Step", "bl
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """What one run of a stage's plan costs, on its largest blocks.
+    """The cost of one run of a stage's plan, on its largest blocks.
 
     Attributes:
         value: bytes of its result.
-        peak: the most bytes alive at once of what it makes itself, its result among them; without its inputs.
-        seconds: that it takes.
-        read: bytes of the blocks that are brought to the device for it, an operand each; 0 where one lies there.
-        read_seconds: that bringing each takes.
-        tight: the labels of what is alive at the peak.
+        peak: the most bytes alive at once of the arrays that the run allocates, the result included.
+        seconds: computing time.
+        read: bytes of the block that is read for each input; 0 for views and for values of other stages.
+        read_seconds: the time to read each.
+        tight: the labels of the arrays alive at the peak.
     """
 
     value: int
@@ -42,13 +43,13 @@ class Blocking:
     """How a contraction is cut.
 
     Attributes:
-        counts: into how many blocks each label is cut; 1 where it is not.
-        order: the labels that are cut, in the order of their loops.
-        root: the stage that gives the result; its nest has the loops over blocks of the result.
-        peak_bytes: the most bytes that are alive at once, the result's own among them where it is cut.
-        seconds: that it is expected to take.
-        reads: how often each operand is read, all its blocks together.
-        read_ahead: bytes of blocks that may be read before they are needed; they are counted in ``peak_bytes``.
+        counts: the number of blocks of each label; 1 if it is not cut.
+        order: the cut labels, in the order of their loops.
+        root: the stage that computes the result; its nest has the loops over blocks of the result.
+        peak_bytes: the most bytes alive at once, including the result's own if it is cut.
+        seconds: the expected time.
+        reads: how often each operand is read from end to end.
+        read_ahead: bytes for blocks that are read before they are needed; included in ``peak_bytes``.
         tight: the labels whose blocks decide the peak; cutting others saves no memory.
     """
 
@@ -62,20 +63,25 @@ class Blocking:
     tight: frozenset[int]
 
     @property
+    def terms(self) -> int:
+        """The number of partial sums that each block of the result is the sum of."""
+        return prod(self.counts[label] for label in self.root.loops)
+
+    @property
     def pieces(self) -> int:
-        """The runs of the root stage: the blocks of the result, times the terms that each is the sum of."""
-        return prod(self.counts[label] for label in (*self.root.nest, *self.root.loops))
+        """The number of runs of the root stage: the blocks of the result times the terms of each."""
+        return prod(self.counts[label] for label in self.root.nest) * self.terms
 
 
 class ResultFootprint(NamedTuple):
-    """The memory that it takes to bring a result where it belongs.
+    """The memory needed to store a result.
 
     Attributes:
-        cut: bytes of the whole result, where it is computed in more than one block.
-        whole: bytes of a copy of it, where it is computed in one.
-        copied: bytes an element of a copy of each block that is written.
-        beside: bytes that are there meanwhile, and count.
-        waiting: bytes an element of the blocks that are there while the next one is computed.
+        cut: bytes of the whole result, needed if it is computed in more than one block.
+        whole: bytes of a copy of it, needed if it is computed in one.
+        copied: bytes an element of the copy that is made of each block when it is written.
+        beside: bytes that other arrays take meanwhile.
+        waiting: bytes an element of the blocks that are held while the next one is computed.
     """
 
     cut: int = 0
@@ -86,27 +92,31 @@ class ResultFootprint(NamedTuple):
 
 
 _SHARE = 0.25
-"""The part of the time of reading that is not hidden where it goes on beside the computing."""
+"""The part of the reading time that is not hidden when a thread reads ahead."""
 
 _RUN, _READ, _HANDED = 20e-6, 10e-6, 200e-6
-"""Seconds beside the work itself: of a run of a stage, of a block that is read, and of one that a thread hands over.
+"""Fixed seconds per run of a stage, per block that is read, and per block that a thread hands over.
 
-The last is mostly time that threads take to wake up, while those of the BLAS are busy on all cores.
+The last is mostly the time that threads take to wake up while BLAS threads are busy on all cores.
 """
 
 
+Kept: TypeAlias = Sequence[tuple[int, int]]
+"""Arrays that stay for the next run of a stage: the number of loops that each outlasts, and bytes."""
+
+
 class Cost(NamedTuple):
-    """What the value of a stage costs in all its runs, and in those of the stages that it takes values of.
+    """The cost of the value of a stage in all its runs, and those of the stages below it.
 
     Attributes:
-        seconds: of computing.
-        reading: seconds of reading.
-        handing: seconds that it takes besides to hand over what a thread has read.
-        reads: the operands that are read, and how often all the blocks of each are.
-        peak: the most bytes that are alive at once for a run.
+        seconds: computing time.
+        reading: reading time in seconds.
+        handing: seconds for handing over blocks that a thread reads ahead.
+        reads: operands, and how often each is read from end to end.
+        peak: the most bytes alive at once in a run.
         value: bytes of its value.
-        kept: what stays when it is there, for its next run: the number of loops that it outlasts, and bytes.
-        tight: the labels of what is alive at its peak.
+        kept: the arrays that stay for its next run.
+        tight: the labels of the arrays alive at its peak.
         ahead: the most bytes that are read for the next run of a stage during one.
         early: the labels of those.
     """
@@ -117,27 +127,18 @@ class Cost(NamedTuple):
     reads: tuple[tuple[int, int], ...]
     peak: int
     value: int
-    kept: tuple[tuple[int, int], ...]
+    kept: Kept
     tight: frozenset[int]
     ahead: int
     early: frozenset[int]
 
 
 Size: TypeAlias = Callable[[Sequence[int]], RunCost]
-"""Gives what a run of a stage costs, from the sizes of labels."""
+"""Gives the cost of a run of a stage from the sizes of labels."""
 
 
 class Step:
-    """A stage among those of a contraction, and what it has cost with the cuts that were looked at.
-
-    Args:
-        stage: itself.
-        body: gives what a run of it costs.
-        below: the steps of the stages that it takes values of, by the places of these.
-
-    Attributes:
-        count: how many stages there are, with those below.
-    """
+    """A stage in the tree of stages, with the costs of the cuts that were tried; ``below`` are its inputs by number."""
 
     def __init__(self, stage: Stage, body: Size, below: dict[int, Step]) -> None:
         self.stage, self._body, self._below = stage, body, below
@@ -150,68 +151,71 @@ class Step:
 
     @classmethod
     def of(cls, stage: Stage, body: Callable[[Stage], Size]) -> Step:
-        """That of a stage, and under it those of the stages that it takes values of."""
+        """The step of a stage, with those of the stages below it."""
         below = {place: cls.of(source, body) for place, source in enumerate(stage.inputs) if isinstance(source, Stage)}
         return cls(stage, body(stage), below)
 
     def cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
-        """What it costs where labels are cut into so many blocks, the largest of such sizes."""
+        """The cost with labels cut into ``counts`` blocks, the largest of which have ``sizes``."""
         key = tuple([counts[label] for label in self._labels])
         if key not in self._costs:
             self._costs[key] = self._cost(counts, sizes)
         return self._costs[key]
 
     def _cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
-        stage, inside, depths, body = self.stage, self._inside, self._depths, self._body(sizes)
-        outside = len(stage.nest)
+        stage, inside, body = self.stage, self._inside, self._body(sizes)
         seconds, reading, handing = prod([counts[label] for label in inside]) * (body.seconds + _RUN), 0.0, 0.0
         reads: list[tuple[int, int]] = []
         ahead, early = 0, frozenset[int]()
-        taken = {place: step.cost(counts, sizes) for place, step in self._below.items()}
-        held = list(body.read)
+        inputs = {place: step.cost(counts, sizes) for place, step in self._below.items()}
         for place, source in enumerate(stage.inputs):
-            if place in taken:
-                part = taken[place]
-                held[place] = part.value + sum([size for _, size in part.kept])
+            if place in inputs:
+                part = inputs[place]
                 seconds += part.seconds
                 reading += part.reading
                 handing += part.handing
                 reads += part.reads
-            else:
-                times = prod([counts[label] for label in stage.nests[place]])
-                blocks = prod([counts[label] for label in stage.carried[place]])
-                reads.append((source, -(-times // blocks)))  # type: ignore[arg-type]  # else it is a stage
-                reading += times * body.read_seconds[place]
-                seconds += times * _READ
-                handing += times * _HANDED if held[place] else 0.0
-                if depths[place] == len(inside) > 0 and held[place]:
-                    ahead += held[place]
-                    early = early.union(stage.terms[place])
-        total = body.value if stage.loops else 0
-        peak = sum(held) + total + body.peak
-        tight = body.tight.union(*[term for size, term in zip(held, stage.terms) if size])
-        for number, place in enumerate(self._order):
-            if place not in taken:  # computing has that and more
                 continue
-            part = taken[place]
-            # An input is made anew when one of its loops goes on; what depends on that loop is gone by then.
+            size = body.read[place]
+            times = prod([counts[label] for label in stage.nests[place]])
+            blocks = prod([counts[label] for label in stage.carried[place]])
+            reads.append((source, -(-times // blocks)))  # type: ignore[arg-type]  # else it is a stage
+            reading += times * body.read_seconds[place]
+            seconds += times * _READ
+            handing += times * _HANDED if size else 0.0
+            if self._depths[place] == len(inside) > 0 and size:
+                ahead += size
+                early = early.union(stage.terms[place])
+        for place in self._order:
+            if place in inputs and inputs[place].ahead > ahead:
+                ahead, early = inputs[place].ahead, inputs[place].early
+        stays: list[Kept] = [[(depth, body.read[place])] for place, depth in enumerate(self._depths)]
+        for place, part in inputs.items():
+            stays[place] = [(self._depths[place], part.value), *part.kept]
+        peak, tight = self._peak(body, inputs, stays)
+        kept = tuple([(depth, size) for depth, size in chain(*stays) if depth < len(stage.nest) and size])
+        return Cost(seconds, reading, handing, tuple(reads), peak, body.value, kept, tight, ahead, early)
+
+    def _peak(self, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
+        """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
+        stage, depths = self.stage, self._depths
+        held = [sum([size for _, size in entries]) for entries in stays]
+        held_labels = [term for size, term in zip(held, stage.terms) if size]
+        total = body.value if stage.loops else 0
+        peak, tight = sum(held) + total + body.peak, body.tight.union(*held_labels)
+        for number, place in enumerate(self._order):
+            if place not in inputs:  # computing takes at least as much
+                continue
+            # An input is recomputed when one of its loops advances; what depends on that loop is gone by then.
             beside = sum([held[other] for other in self._order[:number]])
             for other in self._order[number + 1 :]:
-                stays = [(depths[other], body.read[other])]
-                if other in taken:
-                    stays = [(depths[other], taken[other].value), *taken[other].kept]
-                beside += sum([size for depth, size in stays if depth < depths[place]])
-            if depths[place] > outside:
+                beside += sum([size for depth, size in stays[other] if depth < depths[place]])
+            if depths[place] > len(stage.nest):
                 beside += total
-            if beside + part.peak > peak:
-                peak = beside + part.peak
-                tight = part.tight.union(*[term for size, term in zip(held, stage.terms) if size and beside])
-            if part.ahead > ahead:
-                ahead, early = part.ahead, part.early
-        kept = [(depth, taken[place].value if place in taken else held[place]) for place, depth in enumerate(depths)]
-        kept += [entry for part in taken.values() for entry in part.kept]
-        outlasting = tuple([(depth, size) for depth, size in kept if depth < outside and size])
-        return Cost(seconds, reading, handing, tuple(reads), peak, body.value, outlasting, tight, ahead, early)
+            if beside + inputs[place].peak > peak:
+                peak = beside + inputs[place].peak
+                tight = inputs[place].tight.union(*(held_labels if beside else ()))
+        return peak, tight
 
 
 def blocking(
@@ -223,31 +227,24 @@ def blocking(
     *,
     read_ahead: bool,
 ) -> Blocking:
-    """What a contraction costs that is cut so.
+    """The cost of a contraction that is cut into blocks; ``step`` computes the result in the loops of ``order``.
 
-    Args:
-        step: the stage that gives the result, as :func:`stages` has it for the loops of ``order``.
-        counts: into how many blocks each label is cut.
-        order: the labels that are cut, in the order of their loops.
-        equation: what is computed.
-        landing: what the result takes besides the blocks of it.
-        read_ahead: whether the blocks for the next run of a stage are read during one.
+    With ``read_ahead``, the blocks for the next run of a stage are read during one.
     """
     root = step.stage
     largest = [-(-size // count) for size, count in zip(equation.sizes, counts)]
-    found = step.cost(counts, largest)
-    ahead = found.ahead if read_ahead else 0
-    landed = found.value + sum([size for _, size in found.kept])
+    cost = step.cost(counts, largest)
+    ahead = cost.ahead if read_ahead else 0
     block = prod([largest[label] for label in root.output])
-    landed += landing.copied * block
+    landed = cost.value + sum([size for _, size in cost.kept]) + landing.copied * block
     landed += 0 if root.nest else landing.whole
-    peak = max(found.peak, landed) + (landing.cut if root.nest else 0)
+    peak = max(cost.peak, landed) + (landing.cut if root.nest else 0)
     peak += landing.waiting * block + landing.beside + ahead
-    tight = found.tight if found.peak >= landed and not landing.waiting else found.tight.union(root.output)
-    # What is read meanwhile takes its share of the memory's bandwidth, and of the cores where it is decoded.
-    computing = found.seconds + (found.handing if read_ahead else 0)
-    longer, shorter = max(computing, found.reading), min(computing, found.reading)
+    tight = cost.tight if cost.peak >= landed and not landing.waiting else cost.tight.union(root.output)
+    # Reading ahead takes its share of the memory bandwidth, and of the cores if data is decoded.
+    computing = cost.seconds + (cost.handing if read_ahead else 0)
+    longer, shorter = max(computing, cost.reading), min(computing, cost.reading)
     seconds = longer + shorter * (_SHARE if ahead else 1)
-    times = dict(found.reads)
+    times = dict(cost.reads)
     reads = tuple([times[number] for number in range(len(times))])
-    return Blocking(counts, order, root, peak, seconds, reads, ahead, tight.union(found.early) if ahead else tight)
+    return Blocking(counts, order, root, peak, seconds, reads, ahead, tight.union(cost.early) if ahead else tight)

@@ -1,19 +1,21 @@
 """The contractions of a backward pass, planned before the forward one runs.
 
-A contraction and the cotangent of its result make one multilinear form with a place for each array. With the place of
-an operand left open it is the gradient by that operand; with that of the cotangent left open, the result. Gradients of
-gradients have the same places again, so that what is planned here goes for derivatives of every order.
+A contraction and the cotangent of its result make one multilinear form with a place for each array. With an operand's
+place left open, the form is the gradient with respect to that operand; with the cotangent's place open, it is the
+result. Gradients of gradients have the same places, so these plans serve derivatives of every order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, blocked_program, least_limit
+from einsumx.blocked.plan import BlockedContraction, blocked_program, compute_dtype, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
@@ -21,20 +23,20 @@ from einsumx.ir.program import Operand
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.request import Contraction, Options, Written
 
-__all__ = ["Backward", "Passes", "backward"]
+__all__ = ["Backward", "PassArray", "Passes", "backward"]
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """The contraction that gives what belongs in one place.
+    """The contraction that computes the array of one place from the others.
 
     Attributes:
-        written: the equation, of the arrays in the other places and ones.
+        written: the equation, for the arrays in the other places followed by arrays of ones.
         others: the other places.
-        ones: the sizes of the ones: labels that nothing in another place has.
-        labels: of what the contraction gives: those of the place, each once.
+        ones: the sizes of the arrays of ones, which supply the labels that no other place has.
+        labels: the labels of the contraction's result: those of the place, each once.
         term: the labels of the place, without axes of size 1 that broadcast.
-        shape: of what belongs there.
+        shape: the shape of the array in the place.
     """
 
     written: Written
@@ -43,11 +45,6 @@ class Backward:
     labels: tuple[int, ...]
     term: tuple[int, ...]
     shape: tuple[int, ...]
-
-    @property
-    def has_diagonal(self) -> bool:
-        """Whether what belongs there is zero but for a diagonal."""
-        return len(self.labels) < len(self.term)
 
 
 def backward(equation: SizedEquation, place: int) -> Backward:
@@ -64,10 +61,30 @@ def backward(equation: SizedEquation, place: int) -> Backward:
     term = carried[place]
     labels = tuple(dict.fromkeys(term))
     others = tuple(other for other in range(count + 1) if other != place)
-    there = {label for other in others for label in carried[other]}
-    missing = [label for label in labels if label not in there]
+    known = {label for other in others for label in carried[other]}
+    missing = [label for label in labels if label not in known]
     terms = (*(inputs[other] for other in others), *((label,) for label in missing))
     return Backward((terms, labels), others, tuple(sizes[label] for label in missing), labels, term, shapes[place])
+
+
+class PassArray(NamedTuple):
+    """An array of a forward or backward pass.
+
+    Attributes:
+        operand: its shape, dtype and layout.
+        in_place: whether it is already on the device; blocks of it are views and take no memory.
+        read_rate: bytes a second at which it is read otherwise; None for the rate of a copy.
+        is_own: whether it belongs to the framework, so that its layout may differ in a backward pass.
+    """
+
+    operand: Operand
+    in_place: bool
+    read_rate: float | None = None
+    is_own: bool = True
+
+    def as_copies(self) -> PassArray:
+        """The same array, read as copies of blocks if its layout is not known beforehand."""
+        return PassArray(Operand(self.operand.shape, self.operand.dtype), in_place=False) if self.is_own else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,62 +92,63 @@ class Passes:
     """The backward passes of a contraction under a limit.
 
     Attributes:
-        adapter, device: where they are computed.
-        equation: of the contraction.
-        arrays: shape, dtype and layout of what belongs in each place, the cotangent last.
-        in_place: of each, whether it lies on the device, so that its blocks are views and count nothing.
-        read_rates: bytes a second at which each is read that does not lie there.
-        own: of each, whether it is an array of the framework, whose layout may be another one in a backward pass.
-        options: what is asked of the contractions.
-        computed: the dtype of their blocks.
+        adapter, device: where they run.
+        equation: the forward contraction.
+        arrays: the array of each place, the cotangent last.
+        options: for the backward contractions.
         limit: in bytes.
-        numbers: of the operands by which gradients may be asked for.
+        numbers: the operands that may need gradients.
     """
 
     adapter: Adapter
     device: str
     equation: SizedEquation
-    arrays: tuple[Operand, ...]
-    in_place: tuple[bool, ...]
-    read_rates: tuple[float, ...]
-    own: tuple[bool, ...]
+    arrays: tuple[PassArray, ...]
     options: Options
-    computed: str
     limit: int
     numbers: tuple[int, ...]
 
-    def smallest(self) -> int:
-        """The smallest limit under which the gradients can be computed, one beside those before it.
+    @property
+    def dtype(self) -> str:
+        """The dtype of the result and of the gradients as they are computed."""
+        return self.arrays[-1].operand.dtype
 
-        They then can be however the arrays lie by that time, and so can gradients of the gradients, each by itself.
-        Where the limit is enough, the number is no larger, but need not be the smallest.
+    def smallest(self) -> int:
+        """The smallest limit under which all gradients can be computed, one after the other, while earlier ones stay.
+
+        It is enough whatever the arrays' layouts are by then, and for each gradient of a gradient computed by itself.
+        If the current limit is enough, the number is at most that, but need not be the smallest.
         """
-        least = self._least(len(self.arrays) - 1, 0)
-        beside = 0
-        for number in self.numbers:
-            least = max(least, self._least(number, beside))
-            beside += self.arrays[number].nbytes
+        least = least_limit(self._request(len(self.arrays) - 1, 0, as_copies=True))
+        for number, earlier in self._gradients():
+            least = max(least, least_limit(self._request(number, earlier, as_copies=True)))
         return least
 
     def plan(self) -> None:
-        """Plan the gradients as they are computed where all lies as it does now, and the cotangent in C order."""
-        beside = 0
-        for number in self.numbers:
-            with suppress(MemoryLimitError):  # else it is computed with copies of the blocks, for which there is room
-                blocked_program(self._asked(number, beside, as_copies=False))
-            beside += self.arrays[number].nbytes
+        """Plan the gradients for the current layouts and a cotangent in C order."""
+        for number, earlier in self._gradients():
+            with suppress(MemoryLimitError):  # else it is computed from copies of the blocks, for which there is room
+                blocked_program(self._request(number, earlier, as_copies=False))
 
-    def beside(self, step: Backward, array: Operand) -> int:
-        """Bytes that a gradient takes beside the contraction that computes it."""
+    def _gradients(self) -> Iterator[tuple[int, int]]:
+        """The operands that may need gradients, and the bytes of the gradients before each."""
+        earlier = 0
+        for number in self.numbers:
+            yield number, earlier
+            earlier += self.arrays[number].operand.nbytes
+
+    def extra_bytes(self, step: Backward, place: int) -> int:
+        """The bytes that a gradient takes besides the contraction that computes it."""
+        operand = self.arrays[place].operand
         extra = sum(step.ones)
-        if step.has_diagonal:
-            extra += self._embedding(step)
-        if array.dtype != self.options.dtype:
-            extra += array.nbytes
+        if len(step.labels) < len(step.term):
+            extra += self._diagonal_bytes(step)
+        if operand.dtype != self.dtype:
+            extra += operand.nbytes
         return extra
 
-    def _embedding(self, step: Backward) -> int:
-        """The most bytes that are there while diagonals are embedded: what an array was before and is after a step."""
+    def _diagonal_bytes(self, step: Backward) -> int:
+        """The peak bytes while diagonals are embedded, one after the other: an array before and after a step."""
         copies = not self.adapter.cpu.strided  # then moving axes takes as much again
         size = prod(self.equation.sizes[label] for label in step.labels)
         most = 0
@@ -138,25 +156,18 @@ class Passes:
             for _ in range(step.term.count(label) - 1):
                 before, size = size, size * self.equation.sizes[label]
                 most = max(most, 2 * before * copies, before + size)
-        return max(most, 2 * size * copies) * itemsize(self.options.dtype or "")
+        return max(most, 2 * size * copies) * itemsize(self.dtype)
 
-    def _least(self, place: int, beside: int) -> int:
-        return least_limit(self._asked(place, beside, as_copies=True))
-
-    def _asked(self, place: int, beside: int, *, as_copies: bool) -> BlockedContraction:
-        """What is asked of the planner for one place."""
-        step, dtype = backward(self.equation, place), self.options.dtype or ""
-        there, copy = self.adapter.cpu.strided, calibrated(self.adapter, self.device).rates.copy
-        given = [(self.arrays[k], self.in_place[k], self.read_rates[k], self.own[k]) for k in step.others]
-        given += [(Operand((size,), "int8"), there, copy, True) for size in step.ones]
+    def _request(self, place: int, earlier: int, *, as_copies: bool) -> BlockedContraction:
+        """The contraction for one place, while ``earlier`` bytes of other gradients are alive."""
+        step, traits = backward(self.equation, place), calibrated(self.adapter, self.device)
+        arrays = [self.arrays[other] for other in step.others]
+        arrays += [PassArray(Operand((size,), "int8"), self.adapter.cpu.strided) for size in step.ones]
         if as_copies:
-            given = [
-                (Operand(array.shape, array.dtype), False, copy, own) if own else (array, is_there, rate, own)
-                for array, is_there, rate, own in given
-            ]
-        arrays, in_place, rates, _ = zip(*given)
-        whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(dtype)
-        beside += self.beside(step, self.arrays[place])
-        landing = ResultFootprint(whole, whole if self.computed != dtype else 0, beside=beside)
-        contraction = Contraction(self.adapter, step.written, arrays, self.device, self.options)
+            arrays = [array.as_copies() for array in arrays]
+        operands, in_place, rates, _ = zip(*arrays)
+        whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
+        copied = whole if compute_dtype(traits, self.dtype) != self.dtype else 0
+        landing = ResultFootprint(whole, copied, beside=earlier + self.extra_bytes(step, place))
+        contraction = Contraction(self.adapter, step.written, operands, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

@@ -1,7 +1,7 @@
-"""What a plan takes on blocks of other sizes than it was lowered for: its amounts as products of label sizes.
+"""Estimates time and memory of a plan on blocks of other sizes, as products of label sizes.
 
-The same ops are assumed to run. Where lowering would choose others, a sketch is off, and is made anew from a plan that
-was lowered for those sizes.
+An estimate assumes that the same ops run. It is off if lowering would choose others; the search then makes a new one
+from a plan that is lowered for those sizes.
 """
 
 from __future__ import annotations
@@ -9,44 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
+from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
+from einsumx.ir import ops
 from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
-from einsumx.ir.ops import Expand, Op, Reshape, Zeros
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
 
-Labels: TypeAlias = tuple[int, ...]
-
 
 class _Axis(int):
-    """The size of an axis, and the labels that it runs over; those of size 1 are left out."""
+    """The size of an axis, with its labels except those of size 1."""
 
     labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What an op takes, as products of the sizes of labels, which are in ascending order.
+    """The work and memory of an op, as products of the sizes of labels, which are in ascending order.
 
     Attributes:
-        op: of a plan.
-        operands: those of the contraction that its result depends on.
-        made: the labels of the array that it makes, and bytes an element; None where it gives a view.
-        workspace: labels of an array, and bytes an element of it, that its kernel allocates.
+        op: the op.
+        operands: the operands of the contraction that its result depends on.
+        allocated: the labels of the array that it allocates, and bytes an element; None for a view.
+        workspace: the labels of an array, and the bytes an element of it that the kernel allocates besides.
         fixed: seconds whatever the sizes.
-        work: the labels whose sizes give its multiply-adds, and seconds for each.
-        touched: the labels of each array that it reads and writes, and seconds an element; beside the work.
+        work: the labels whose sizes multiply to its multiply-adds, and seconds for each of them.
+        touched: for each array that it reads or writes, its labels and seconds an element; these overlap with the work.
         matrices: the labels of its batch axes, and seconds for each matrix.
     """
 
     op: Op
     operands: frozenset[int]
-    made: tuple[Labels, int] | None
+    allocated: tuple[Labels, int] | None
     workspace: tuple[Labels, float]
     fixed: float
     work: tuple[Labels, float]
@@ -55,12 +55,12 @@ class Amounts:
 
 
 class Estimate(NamedTuple):
-    """What ops take.
+    """The estimated cost of some ops.
 
     Attributes:
-        seconds: of all of them.
-        peak: the most bytes alive at once of what they make.
-        tight: the labels of what is alive then.
+        seconds: their total time.
+        peak: the most bytes alive at once of the arrays that they allocate.
+        tight: the labels of the arrays alive at the peak.
     """
 
     seconds: float
@@ -69,89 +69,82 @@ class Estimate(NamedTuple):
 
 
 def amounts(
-    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
 ) -> list[Amounts]:
-    """What each op of a plan takes.
-
-    Args:
-        plan: lowered for blocks of these sizes.
-        terms, output: the labels of the operands' axes, and of the result's.
-        sizes: of the labels.
-        adapter: of the framework that the plan is for.
-        rates: its speeds.
-    """
-    axes = _axes(plan, terms, output, sizes)
+    """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
+    axes = _axes(program, terms, output, sizes)
     labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
-    types = slot_dtypes(plan)
-    lies = layouts(plan, axes, types)
+    dtypes = slot_dtypes(program)
+    slot_layouts = layouts(program, axes, dtypes)
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
-    found = []
-    for op in plan.ops:
-        read = op.sources
-        depends[op.out] = frozenset().union(*(depends[slot] for slot in read))
-        cost = op_cost(op, axes, types[op.out], adapter.workspace(op, [lies[slot] for slot in read]))
-        largest = max((*read, op.out), key=lambda slot: prod(axes[slot]))
-        nbytes = [(slot, itemsize(types[slot])) for slot in (*read, op.out)]
-        price = op_price(op, types[op.out], rates)
-        looped = op.loops([axes[slot] for slot in read], axes[op.out]) if price.loop else ()
-        found.append(
+    parts = []
+    for op in program.ops:
+        depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
+        workspace = adapter.workspace(op, [slot_layouts[slot] for slot in op.sources])
+        cost = op_cost(op, axes, dtypes[op.out], workspace)
+        slots = (*op.sources, op.out)
+        largest = max(slots, key=lambda slot: prod(axes[slot]))
+        price = op_price(op, dtypes[op.out], rates)
+        looped = op.loops([axes[slot] for slot in op.sources], axes[op.out]) if price.loop else ()
+        parts.append(
             Amounts(
                 op,
                 depends[op.out],
-                (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
+                (labels[op.out], itemsize(dtypes[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
                 price.fixed,
                 (_labels_of(looped or ()), price.loop),
-                tuple((labels[slot], size / price.speed) for slot, size in nbytes) if price.speed else (),
+                tuple((labels[slot], itemsize(dtypes[slot]) / price.speed) for slot in slots) if price.speed else (),
                 (_labels_of(axes[op.out][:-2]), price.matrix),
             )
         )
-    return found
+    return parts
 
 
 def axis_labels(
-    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
 ) -> dict[int, tuple[Labels, ...]]:
-    """The labels that each axis of each slot runs over, as :func:`amounts` takes them; those of size 1 are left out.
+    """The labels of each axis of each slot, except those of size 1; arguments as for :func:`amounts`.
 
     >>> import einsumx
-    >>> found = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
-    >>> axis_labels(found, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
+    >>> program = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
+    >>> axis_labels(program, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
     ((0,), (2,))
     """
-    axes = _axes(plan, terms, output, sizes)
+    axes = _axes(program, terms, output, sizes)
     return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
 
 
-def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> dict[int, tuple[_Axis, ...]]:
-    """The labels that each axis of each slot runs over."""
+def _axes(
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
+) -> dict[int, tuple[_Axis, ...]]:
+    """The shape of each slot, with labels."""
 
     def axis(labels: Labels) -> _Axis:
-        made = _Axis(prod(sizes[label] for label in labels))
-        made.labels = tuple(label for label in labels if sizes[label] != 1)
-        return made
+        labelled = _Axis(prod(sizes[label] for label in labels))
+        labelled.labels = tuple(label for label in labels if sizes[label] != 1)
+        return labelled
 
-    found = {
+    axes = {
         slot: tuple(axis((label,) if size == sizes[label] else ()) for label, size in zip(term, operand.shape))
-        for slot, (term, operand) in enumerate(zip(terms, plan.operands))
+        for slot, (term, operand) in enumerate(zip(terms, program.operands))
     }
-    for op in plan.ops:
-        shapes = [found[slot] for slot in op.sources]
-        there = [label for shape in shapes for axis_ in shape for label in axis_.labels]
+    for op in program.ops:
+        shapes = [axes[slot] for slot in op.sources]
+        present = [label for shape in shapes for source_axis in shape for label in source_axis.labels]
         match op:
-            case Reshape():
-                found[op.out] = tuple(map(axis, _regrouped(there, op.shape, sizes)))
-            case Zeros():
-                found[op.out] = tuple([axis((label,)) for label in output])
-            case Expand():  # along labels of the result that no operand has data for
-                missing = iter([label for label in output if sizes[label] > 1 and label not in there])
-                found[op.out] = tuple(
+            case ops.Reshape():
+                axes[op.out] = tuple(map(axis, _regrouped(present, op.shape, sizes)))
+            case ops.Zeros():
+                axes[op.out] = tuple([axis((label,)) for label in output])
+            case ops.Expand():  # along labels of the result that no operand has data for
+                missing = iter([label for label in output if sizes[label] > 1 and label not in present])
+                axes[op.out] = tuple(
                     old if old == size else axis((next(missing),)) for old, size in zip(shapes[0], op.shape)
                 )
-            case _:
-                made = op.result_shape(shapes)  # of the axes that it was given, and of others of size 1
-                found[op.out] = tuple(old if isinstance(old, _Axis) else axis(()) for old in made)
-    return found
+            case _:  # the shape consists of axes of the sources, and of others of size 1
+                axes[op.out] = tuple(old if isinstance(old, _Axis) else axis(()) for old in op.result_shape(shapes))
+    return axes
 
 
 def _labels_of(axes: Sequence[_Axis]) -> Labels:
@@ -169,15 +162,13 @@ def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]
 
 
 class Sketch:
-    """Seconds and bytes of some of the ops of a plan, on blocks of any size.
+    """The seconds and bytes of some ops of a program, on blocks of any size.
 
-    Args:
-        plan: that the ops are of.
-        parts: of the ops that are looked at; what others make is theirs.
-        sizes: of the labels that the plan was lowered for.
+    ``parts`` are the amounts of these ops, and ``sizes`` the sizes of labels that the program was lowered for. Arrays
+    that other ops allocate do not count.
     """
 
-    def __init__(self, plan: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
+    def __init__(self, program: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         numbers: dict[Labels, int] = {(): 0}
 
@@ -194,24 +185,23 @@ class Sketch:
         self._parts = parts
         self._freed: list[list[int]] = []
         if parts:
-            some = replace(plan, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
-            self._freed = list(freed(some, [part.made is not None for part in parts]))
-        made = {part.op.out: (number(part.made[0]), part.made[1]) for part in parts if part.made is not None}
+            partial = replace(program, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
+            self._freed = list(freed(partial, [part.allocated is not None for part in parts]))
+        allocated = {part.op.out: (number(part.allocated[0]), part.allocated[1]) for part in parts if part.allocated}
         self._moments = [
             (
-                place,
-                made.get(part.op.out, (0, 0)),
+                allocated.get(part.op.out, (0, 0)),
                 number(part.workspace[0]),
                 part.workspace[1],
-                [made[slot] for slot in gone if slot in made],
+                [allocated[slot] for slot in gone if slot in allocated],
             )
-            for place, (part, gone) in enumerate(zip(parts, self._freed))
+            for part, gone in zip(parts, self._freed)
         ]
         self._tight: dict[int, frozenset[int]] = {}
         self._products = list(numbers)
 
     def __call__(self, sizes: Sequence[int]) -> Estimate:
-        """What the ops take where labels have these sizes."""
+        """The estimate for labels of these sizes."""
         amount = [prod([sizes[label] for label in labels]) for labels in self._products]
         seconds = self._fixed
         for work, rate, touched in self._times:
@@ -222,27 +212,26 @@ class Sketch:
         for number, pace in self._matrices:
             seconds += amount[number] * pace
         held, peak, when = 0, 0, -1
-        for place, (own, size), space, rate, gone in self._moments:
+        for step, ((own, size), space, rate, gone) in enumerate(self._moments):
             held += amount[own] * size
             total = held + round(amount[space] * rate) if rate else held
             if total > peak:
-                peak, when = total, place
+                peak, when = total, step
             for number, size in gone:
                 held -= amount[number] * size
         return Estimate(seconds, peak, self._labels_at(when))
 
     def _labels_at(self, when: int) -> frozenset[int]:
-        """The labels of what is alive when an op has run, and of what it takes besides."""
+        """The labels of the arrays alive after an op, its workspace included."""
         if when not in self._tight:
-            there: dict[int, Labels] = {}
-            found = frozenset[int]()
-            for place, (part, gone) in enumerate(zip(self._parts[: when + 1], self._freed)):
-                if part.made is not None:
-                    there[part.op.out] = part.made[0]
-                if place == when:
+            alive: dict[int, Labels] = {}
+            self._tight[when] = frozenset()
+            for step, (part, gone) in enumerate(zip(self._parts[: when + 1], self._freed)):
+                if part.allocated is not None:
+                    alive[part.op.out] = part.allocated[0]
+                if step == when:
                     labels, rate = part.workspace
-                    found = frozenset(labels if rate else ()).union(*there.values())
+                    self._tight[when] = frozenset(labels if rate else ()).union(*alive.values())
                 for slot in gone:
-                    there.pop(slot, None)
-            self._tight[when] = found
+                    alive.pop(slot, None)
         return self._tight[when]

@@ -1,4 +1,4 @@
-"""Which path a contraction takes under a memory limit: the one without it, or one that is faster in blocks."""
+"""Chooses the path of a contraction under a memory limit: the usual one, or one that is faster in blocks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from einsumx.planner.path import Optimize, find_path
 __all__ = ["along_paths"]
 
 _SECONDS, _TIMES = 0.1, 2.0
-"""What a contraction takes more than the least that it can, for other paths to be looked at: seconds, and times.
+"""Other paths are tried if a contraction takes longer than its lower bound by this many seconds and this many times.
 
-To look at one takes tens of milliseconds where operands are few, and longer by about the square of their number.
+Trying one takes tens of milliseconds for few operands, and grows with about the square of their number.
 """
 
 _MANY = 12
@@ -26,19 +26,15 @@ _MANY = 12
 def along_paths(
     model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline, float], tuple[Blocking, bool]]
 ) -> tuple[Blocking, bool]:
-    """The fastest blocking that fits, along any of a few paths, or else the smallest; and whether it fits.
+    """The fastest blocking that fits along any of a few paths, or else the smallest; and whether it fits.
 
-    The best path without a limit may have values that are computed, or operands that are read, again and again where
-    it is cut, while another has none. A path or an optimizer that the user asks for is taken as it is.
-
-    Args:
-        model: the contraction.
-        optimize: as the user gave it.
-        blocked: the blocking along a path, and whether it fits; from the seconds that one along another path takes.
+    When the path that is best without a limit is cut, some values may have to be recomputed, or operands reread, for
+    every block. Another path may avoid this. A path or an optimizer that the user passes is kept.
+    ``blocked`` gives the blocking along a path and whether it fits; it also takes the seconds of the best so far.
     """
     reading = sum(
-        0.0 if there else operand.nbytes / rate
-        for operand, there, rate in zip(model.operands, model.lies_there, model.read_rates)
+        0.0 if in_place else operand.nbytes / rate
+        for operand, in_place, rate in zip(model.operands, model.in_place, model.read_rates)
     )
     first = Outline(model, find_path(model.equation, optimize))
     best, fits = blocked(first, inf)
@@ -52,20 +48,20 @@ def along_paths(
     for outline in sorted(others, key=lambda outline: outline.seconds):
         if fits and best.seconds <= max(outline.seconds, reading):
             break
-        found, has_room = blocked(outline, best.seconds if fits else inf)
-        if (found.seconds if has_room else inf, found.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
-            best, fits = found, has_room
+        other, other_fits = blocked(outline, best.seconds if fits else inf)
+        if (other.seconds if other_fits else inf, other.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
+            best, fits = other, other_fits
     return best, fits
 
 
 def _thrifty(equation: SizedEquation) -> Iterator[Path]:
-    """Paths with small values, and plain ones."""
+    """Paths with small intermediate values, and the simplest ones."""
     count = len(equation.inputs)
     if count <= _MANY:
         from opt_einsum.paths import DynamicProgramming
 
-        for what in ("size", "write"):
-            yield find_path(equation, DynamicProgramming(minimize=what))
+        for objective in ("size", "write"):
+            yield find_path(equation, DynamicProgramming(minimize=objective))
     yield find_path(equation, "greedy")
     yield find_path(equation, False)
     yield find_path(equation, [(left - 2, left - 1) for left in range(count, 1, -1)])

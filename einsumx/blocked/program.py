@@ -1,4 +1,4 @@
-"""A contraction in blocks: immutable data that says how it is cut to stay within a memory limit."""
+"""A blocked contraction as immutable data: which labels are cut to stay within a memory limit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["BlockedProgram"]
 class BlockedProgram:
     """A contraction cut into blocks, as it runs under a memory limit.
 
-    What users get is a :class:`einsumx.plans.BlockedPlan`, which is one, and can be called, printed and drawn.
+    Users get the subclass :class:`einsumx.plans.BlockedPlan`, which can be called, printed and drawn.
 
     Attributes:
         equation: the labels, their sizes and the operands' shapes.
-        backend, device: where it is computed.
+        backend, device: where it runs.
         operands: shape, dtype and layout of each operand.
         dtype: the result's dtype.
-        compute_dtype: in which blocks are computed and partial sums are added up.
-        limit: bytes that must not be exceeded.
-        in_place: of each operand, whether it lies on the device, so that its blocks are views and count nothing.
-        landing: the memory that it takes to bring the result where it belongs.
-        blocking: which labels are cut, and what it costs.
+        compute_dtype: the dtype of blocks and partial sums.
+        limit: the memory limit in bytes.
+        in_place: whether each operand is already on the device; blocks of it are views and take no memory.
+        landing: the memory needed to store the result.
+        blocking: which labels are cut, and the cost.
     """
 
     equation: SizedEquation
@@ -48,21 +48,21 @@ class BlockedProgram:
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that running it has alive at once, counted as for :attr:`einsumx.Plan.peak_bytes`.
+        """The most bytes alive at once, counted as for :attr:`einsumx.Plan.peak_bytes`.
 
-        Operands that lie where it is computed and an ``out=`` that is given are left out. What may be read ahead is
-        counted whole, however far the reading is.
+        Operands that are already on the device and the array passed as ``out=`` do not count. Memory for reading ahead
+        counts in full, however much of it is in use.
         """
         return self.blocking.peak_bytes
 
     @property
     def seconds(self) -> float:
-        """The time that it is expected to take, by the rates that the backend declares or that were measured."""
+        """The expected time, at the rates that the backend declares or that were measured."""
         return self.blocking.seconds
 
     @property
     def cuts(self) -> dict[str, int]:
-        """Into how many blocks each label is cut, from the outermost loop to the innermost.
+        """The number of blocks of each cut label, from the outermost loop to the innermost.
 
         >>> import einsumx
         >>> einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True).cuts
@@ -73,18 +73,18 @@ class BlockedProgram:
 
     @property
     def blocks(self) -> int:
-        """How many blocks the result is computed in."""
+        """The number of blocks of the result."""
         return prod(self.blocking.counts[label] for label in self.blocking.root.nest)
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """How often each operand is gone through from end to end."""
+        """How often each operand is read from end to end."""
         return self.blocking.reads
 
     @property
     def read_bytes(self) -> tuple[int, ...]:
-        """Bytes of each operand that are brought to the device in all; 0 where it lies there."""
+        """The bytes of each operand that are brought to the device in all; 0 if it is already there."""
         return tuple(
-            0 if is_there else operand.nbytes * times
-            for operand, is_there, times in zip(self.operands, self.in_place, self.reads)
+            0 if in_place else operand.nbytes * times
+            for operand, in_place, times in zip(self.operands, self.in_place, self.reads)
         )

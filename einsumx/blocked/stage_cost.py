@@ -1,4 +1,4 @@
-"""What the stages of a blocked contraction cost: estimated while blockings are searched, and then exactly."""
+"""Costs the stages of a blocked contraction: estimates for the search, and exact costs for its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from einsumx.runtime.prepare import sized_equation
 __all__ = ["Outline", "StageCost", "StageCostModel"]
 
 Layout: TypeAlias = tuple[int, ...] | None
-"""Strides, by their layout class; None for C-contiguous."""
+"""The strides of a layout class; None for C-contiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class StageCostModel:
     """The contraction whose stages are costed.
 
     Attributes:
-        equation: what is computed.
+        equation: the contraction.
         operands: shape, dtype and layout of each.
-        lies_there: of each operand, whether it lies on the device, and blocks of it are views.
-        read_rates: bytes a second at which each operand is read that does not lie there.
-        adapter, traits, device: for what its plans are lowered.
-        dtype: that is computed in.
+        in_place: whether each operand is already on the device, so that blocks of it are views.
+        read_rates: bytes a second at which the other operands are read.
+        adapter, traits, device: what its plans are lowered for.
+        dtype: the dtype to compute in.
     """
 
     equation: SizedEquation
     operands: tuple[Operand, ...]
-    lies_there: tuple[bool, ...]
+    in_place: tuple[bool, ...]
     read_rates: tuple[float, ...]
     adapter: Adapter
     traits: Traits
@@ -49,16 +49,16 @@ class StageCostModel:
     dtype: str
 
     def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Program:
-        """The plan of a stage on blocks of such sizes, and on values of other stages that lie so."""
+        """The program of a stage for blocks of these sizes, and for values of other stages in these layouts."""
         described = []
-        lying = iter(values)
+        value_layouts = iter(values)
         for source, term in zip(stage.inputs, stage.terms):
             if isinstance(source, Stage):
-                described.append(Operand(tuple(sizes[label] for label in term), self.dtype, next(lying)))
+                described.append(Operand(tuple(sizes[label] for label in term), self.dtype, next(value_layouts)))
                 continue
             operand, shape = self.operands[source], self.block(source, sizes)
             strides = None
-            if self.lies_there[source]:
+            if self.in_place[source]:
                 strides = layout_class(shape, operand.strides or contiguous(operand.shape))
             described.append(Operand(shape, operand.dtype, strides))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
@@ -80,21 +80,17 @@ class StageCostModel:
     def amounts(
         self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout] = ()
     ) -> tuple[Program, list[Amounts]]:
-        """The plan of a stage, and what each of its ops takes."""
-        plan = self.lowered(stage, sizes, traits, values)
-        return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
+        """The program of a stage, and the work and memory of each of its ops."""
+        program = self.lowered(stage, sizes, traits, values)
+        return program, amounts(program, stage.terms, stage.output, sizes, self.adapter, traits.rates)
 
 
 class Outline:
-    """The plan of a contraction that is not cut, from which what its stages take is estimated.
-
-    Args:
-        model: the contraction.
-        path: the order of its pairwise contractions.
+    """The plan of a contraction that is not cut, from which the costs of its stages are estimated.
 
     Attributes:
-        path: the same.
-        seconds: that the contraction takes so, without reading its operands.
+        path: the order of its pairwise contractions.
+        seconds: the time of the contraction without cuts and without reading its operands.
     """
 
     def __init__(self, model: StageCostModel, path: Path) -> None:
@@ -103,49 +99,46 @@ class Outline:
         loops = ((),) * len(every)
         whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
         self._sizes = equation.sizes
-        # One call of the framework's own einsum for all would say nothing of the parts.
+        # A single call of the framework's own einsum would tell nothing about the stages.
         rates = replace(model.traits.rates, native=0.0) if len(every) > 2 else model.traits.rates
-        self._plan, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
-        self._taken: dict[frozenset[int], frozenset[int]] = {}  # a value and that which it is taken for, by operands
+        self._program, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
+        # Values are identified by the operands that they depend on.
+        self._used_by: dict[frozenset[int], frozenset[int]] = {}
         self._ops: dict[frozenset[int], list[Amounts]] = {}
-        for made, *taken in made_by(path, [frozenset([number]) for number in every]):
-            self._ops[made] = []
-            self._taken.update(dict.fromkeys(taken, made))
+        for value, *inputs in _step_values(path, [frozenset([number]) for number in every]):
+            self._ops[value] = []
+            self._used_by.update(dict.fromkeys(inputs, value))
         for part in parts:
-            self._ops[self._home(part)].append(part)
-        self.seconds = Sketch(self._plan, parts, self._sizes)(self._sizes).seconds
+            self._ops[self._value_of(part)].append(part)
+        self.seconds = Sketch(self._program, parts, self._sizes)(self._sizes).seconds
 
-    def _home(self, part: Amounts) -> frozenset[int]:
-        """The value that an op is a part of the making of: a copy of another value is made for it."""
+    def _value_of(self, part: Amounts) -> frozenset[int]:
+        """The value that an op helps to compute; a copy of another value belongs to the value that uses it."""
         own = part.operands
-        makes_it = own in self._ops and part.op.kind == "work"
-        return own if makes_it else self._taken.get(own, own)
+        computes_it = own in self._ops and part.op.kind == "work"
+        return own if computes_it else self._used_by.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:
-        """What the plan does for the values along a path, from inputs by the operands that they are made of."""
-        parts = [part for made, *_ in made_by(path, inputs) for part in self._ops[made]]
-        return Sketch(self._plan, parts, self._sizes)
+        """The ops for the values along a path; inputs are identified by the operands that they depend on."""
+        parts = [part for value, *_ in _step_values(path, inputs) for part in self._ops[value]]
+        return Sketch(self._program, parts, self._sizes)
 
 
-def made_by(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset[int]]]:
-    """Of each step, its value and those that it takes, by the operands that they are made of."""
+def _step_values(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset[int]]]:
+    """For each step, its value and those that it uses, identified by the operands that they depend on."""
     terms = list(inputs)
-    found = []
+    steps = []
     for step in path:
         taken = [terms.pop(position) for position in sorted(step, reverse=True)]
         terms.append(frozenset().union(*taken))
-        found.append([terms[-1], *(part for part in taken if part != terms[-1])])
-    return found
+        steps.append([terms[-1], *(part for part in taken if part != terms[-1])])
+    return steps
 
 
 class StageCost:
-    """What a run of one stage costs, whatever the loops around it.
+    """The cost of a run of one stage, whatever the loops around it; ``below`` are those of its inputs that are stages.
 
-    Args:
-        model: the contraction.
-        stage: of it.
-        outline: of the contraction along the same path; None where nothing is estimated, but costed exactly.
-        below: the works of the stages that it takes values of, in the order of its inputs.
+    Without an outline of the contraction along the same path, it can only be costed exactly.
     """
 
     def __init__(
@@ -159,84 +152,83 @@ class StageCost:
         self._near: dict[tuple[int, ...], RunCost] = {}
         self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[RunCost, Layout]] = {}
         values = iter(below)
-        self._inputs = [  # the operands of which each is made
+        self._inputs = [  # the operands that each depends on
             next(values)._operands if isinstance(source, Stage) else frozenset([source]) for source in stage.inputs
         ]
         self._operands: frozenset[int] = frozenset().union(*self._inputs)
-        self._reads = [  # the labels of what is brought for each input, bytes an element, and bytes a second
+        self._reads = [  # the labels of the block that is read for each input, bytes an element, and bytes a second
             None
-            if isinstance(source, Stage) or model.lies_there[source]
+            if isinstance(source, Stage) or model.in_place[source]
             else (model.equation.carried(source), itemsize(model.operands[source].dtype), model.read_rates[source])
             for source in stage.inputs
         ]
         self._value_bytes = itemsize(model.dtype)
 
     def about(self, sizes: Sequence[int]) -> RunCost:
-        """By the plan of the whole contraction."""
-        if self._outline is None:
-            return self.exact(sizes)
+        """The cost estimated from the plan of the whole contraction."""
+        assert self._outline is not None
         key = tuple([sizes[label] for label in self._labels])
         if key not in self._about:
             if self._first is None:
                 self._first = self._outline.sketch(self._stage.path, self._inputs)
-            self._about[key] = self._body(self._first(sizes), sizes)
+            self._about[key] = self._run_cost(self._first(sizes), sizes)
         return self._about[key]
 
     def near(self, sizes: Sequence[int]) -> RunCost:
-        """By the plan for the nearest sizes that it was lowered for."""
+        """The cost estimated from the plan for the nearest sizes that the stage was lowered for."""
         if not self._own:
             return self.about(sizes)
         key = tuple([sizes[label] for label in self._labels])
         if key not in self._near:
-            self._near[key] = self._body(min(self._own, key=lambda sketch: self._distance(sketch, sizes))(sizes), sizes)
+            nearest = min(self._own, key=lambda sketch: self._distance(sketch, sizes))
+            self._near[key] = self._run_cost(nearest(sizes), sizes)
         return self._near[key]
 
     def exact(self, sizes: Sequence[int]) -> RunCost:
-        """By a plan for these very sizes."""
+        """The cost of a plan for exactly these sizes."""
         return self._lowered(sizes)[0]
 
-    def plan(self, sizes: Sequence[int]) -> Program:
-        """The plan for these very sizes."""
-        values = [work._lowered(sizes)[1] for work in self._below]
+    def program(self, sizes: Sequence[int]) -> Program:
+        """The program for exactly these sizes."""
+        values = [cost._lowered(sizes)[1] for cost in self._below]
         return self._model.lowered(self._stage, sizes, self._model.traits, values)
 
     def _lowered(self, sizes: Sequence[int]) -> tuple[RunCost, Layout]:
-        """What it costs by a plan for these very sizes, and how its value lies."""
-        own = tuple([sizes[label] for label in self._labels])
-        values = tuple([work._lowered(sizes)[1] for work in self._below])
-        key = own, values
+        """The cost of a plan for exactly these sizes, and the layout of its value."""
+        values = tuple([cost._lowered(sizes)[1] for cost in self._below])
+        key = tuple([sizes[label] for label in self._labels]), values
         if key not in self._exact:
             model = self._model
-            plan, parts = model.amounts(self._stage, sizes, model.traits, values)
-            sketch = Sketch(plan, parts, sizes)
-            body, layout = self._body(sketch(sizes), sizes), None
-            if model.traits.strided and not (self._stage.loops and returns_view(plan)):
-                layout = layout_class(plan.shape, result_strides(plan))
-            self._exact[key] = body, layout
+            program, parts = model.amounts(self._stage, sizes, model.traits, values)
+            sketch = Sketch(program, parts, sizes)
+            cost, layout = self._run_cost(sketch(sizes), sizes), None
+            if model.traits.strided and not (self._stage.loops and returns_view(program)):
+                layout = layout_class(program.shape, result_strides(program))
+            self._exact[key] = cost, layout
             self._own.append(sketch)
-            self._near = {known: found for (known, _), (found, _) in self._exact.items()}
+            self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}
         return self._exact[key]
 
-    def _taken(self, sizes: Sequence[int]) -> int:
-        """Bytes of the values that it takes of other stages."""
+    def _value_input_bytes(self, sizes: Sequence[int]) -> int:
+        """The bytes of the inputs that are values of other stages."""
         terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
         return sum(prod(sizes[label] for label in term) for term in terms) * itemsize(self._model.dtype)
 
     def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
-        """How far sizes are from those of a sketch; one for an axis is another plan than more."""
+        """How far sizes are from those of a sketch; axes of size 1 change the plan, so they count most."""
         pairs = [(sizes[label], sketch.sizes[label]) for label in self._labels]
         return sum(
             abs(log(max(size, 1) / max(other, 1))) + 9.0 * ((size == 1) != (other == 1)) for size, other in pairs
         )
 
-    def _body(self, estimate: Estimate, sizes: Sequence[int]) -> RunCost:
+    def _run_cost(self, estimate: Estimate, sizes: Sequence[int]) -> RunCost:
         value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
         read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
-        if not estimate.peak and not self._stage.loops:  # a view, which keeps what it looks at
-            value = sum(read) + self._taken(sizes)
+        if not estimate.peak and not self._stage.loops:  # a view, which keeps its inputs alive
+            value = sum(read) + self._value_input_bytes(sizes)
         return RunCost(
             value,
-            max(estimate.peak, value if self._stage.loops else 0),  # where it is a view, it is copied
+            max(estimate.peak, value if self._stage.loops else 0),  # a view is copied
             estimate.seconds,
             tuple(read),
             tuple([0.0 if part is None else size / part[2] for size, part in zip(read, self._reads)]),

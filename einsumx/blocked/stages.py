@@ -1,8 +1,8 @@
-"""The stages of a contraction that is cut into blocks: what runs for which blocks, and in which loops.
+"""Splits a contraction that is cut into blocks into stages, each of which runs in its own loops.
 
-A contraction is a tree of pairwise ones. Where labels are cut into blocks, each value of the tree is needed once for
-every block of the cut labels that it has itself: a cut label that is summed is looped over where it is summed, and
-partial sums are added up there. A value that an inner loop does not change is computed outside of it and kept.
+A contraction is a tree of pairwise contractions. If labels are cut into blocks, each value of the tree is needed once
+for every block of its own cut labels. A cut label that is summed is looped over at the node that sums it, and partial
+sums are added up there. A value that an inner loop does not change is computed outside that loop and kept.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Labels: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of a contraction that runs as one plan, on a block of each label that is cut.
+    """A part of a contraction that runs as one plan, on one block of each cut label.
 
     Attributes:
-        inputs: operands by number, and stages whose values it takes.
+        inputs: operands by number, and stages.
         terms: the labels of each input.
         output: the labels of its value.
         path: the order of pairwise contractions of its inputs.
-        nest: the loops that it runs in, from the outermost: it runs again for each of their blocks.
-        loops: cut labels that are summed here, block by block, outermost first.
-        nests: of each input, the loops that change it.
-        carried: of each input, the labels that are cut and that it has.
+        nest: the loops that it runs in, outermost first: it computes a value for each of their blocks.
+        loops: the cut labels that are summed here, outermost first.
+        nests: for each input, the loops that change it.
+        carried: for each input, its cut labels.
     """
 
-    inputs: tuple[int | Stage, ...] = field(hash=False)  # the rest tells it apart, without a walk through them all
+    inputs: tuple[int | Stage, ...] = field(hash=False)  # the other fields identify it without a walk over the tree
     terms: tuple[Labels, ...]
     output: Labels
     path: Path
@@ -55,17 +55,17 @@ class Stage:
 
     @property
     def order(self) -> list[int]:
-        """The places of its inputs in the order in which they are brought.
+        """The positions of its inputs in the order in which they are computed or read.
 
-        What is computed comes first, so that nothing that is read for this stage alone lies beside it; and of what is
-        computed, and of what is read, that which is kept longest.
+        Computed values come first, so that no block that is read for this stage alone is in memory meanwhile. Within
+        each group, the inputs that are kept longest come first.
         """
         places = range(len(self.inputs))
         return sorted(places, key=lambda place: (not isinstance(self.inputs[place], Stage), len(self.nests[place])))
 
     @property
     def equation(self) -> str:
-        """What it computes on its blocks, in letters."""
+        """The equation of its blocks, as text."""
         terms = ",".join("".join(map(symbol, term)) for term in self.terms)
         return f"{terms}->{''.join(map(symbol, self.output))}"
 
@@ -75,12 +75,12 @@ class Node:
     """A value of the contraction's tree.
 
     Attributes:
-        labels: that it has.
-        children: the values that it is made of.
-        operand: its number, where it is one; else -1.
-        summed: labels that its children have and it has not.
-        below: labels that it has, or anything that it is made of.
-        number: its place among the values in the order in which they are computed; -1 for an operand.
+        labels: its labels.
+        children: the values that it is computed from.
+        operand: the number of the operand; -1 for a computed value.
+        summed: the labels of its children that it does not have.
+        below: the labels in its subtree, its own included.
+        number: its position in the order of computation; -1 for an operand.
     """
 
     labels: frozenset[int]
@@ -92,11 +92,11 @@ class Node:
 
 
 Known: TypeAlias = dict[tuple[int, Labels, Labels], Stage]
-"""Stages by the number of the value that they compute, the loops around them, and the cut labels below them."""
+"""Stages by the number of the value that they compute, the loops around them, and the cut labels in the subtree."""
 
 
 def tree(equation: SizedEquation, path: Path) -> Node:
-    """The contraction as a tree."""
+    """The tree of pairwise contractions along a path."""
     leaves = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
     nodes = [Node(labels, operand=operand, below=labels) for operand, labels in enumerate(leaves)]
     # A sum over nothing is 0 whatever else is multiplied, infinities included: labels of size 0 are summed last.
@@ -111,13 +111,9 @@ def tree(equation: SizedEquation, path: Path) -> Node:
 
 
 def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | None = None) -> Stage:
-    """The contraction as stages, where the labels of ``order`` are cut, in loops of that order.
+    """Split a contraction into stages, with the labels of ``order`` cut, in loops of that order.
 
-    Args:
-        equation: what is computed.
-        root: the contraction as a tree.
-        order: the labels that are cut.
-        known: stages of the same contraction that are shared; new ones are added.
+    Stages that are ``known`` are shared, and new ones are added to them.
 
     >>> from einsumx.ir.bind import bind
     >>> from einsumx.ir.parse import parse_text
@@ -137,54 +133,49 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
     def new(top: Node, nest: Labels, output: Labels) -> Stage:
         loops = tuple([label for label in order if label in top.summed])
         inside = (*nest, *loops)
-        inputs: list[int | Stage] = []
-        terms: list[Labels] = []
-        nests: list[Labels] = []
-        cut: list[Labels] = []
+        inputs: list[tuple[int | Stage, Labels, Labels, Labels]] = []
         steps: list[tuple[int, ...]] = []
 
-        def given(source: int | Stage, labels: Labels, node: Node, around: Labels) -> int:
-            inputs.append(source)
-            terms.append(labels)
-            nests.append(around)
-            cut.append(tuple([label for label in order if label in node.labels]))
+        def add_input(source: int | Stage, labels: Labels, node: Node, around: Labels) -> int:
+            inputs.append((source, labels, around, tuple([label for label in order if label in node.labels])))
             return len(inputs) - 1
 
-        # The numbers of values: inputs from 0 on; what steps make, from -1 down. Trees can be too deep for recursion.
+        # Inputs have numbers from 0 up, results of steps from -1 down. Trees can be too deep for recursion.
         values: list[int] = []
         todo = [(top, False)]
         while todo:
-            node, is_made = todo.pop()
-            if is_made:
+            node, has_children = todo.pop()
+            if has_children:
                 first = len(values) - len(node.children)
                 steps.append(tuple(values[first:]))
                 values[first:] = [-len(steps)]
                 continue
             around = truncated(inside, node.labels)
             if node.operand >= 0:
-                values.append(given(node.operand, equation.inputs[node.operand], node, around))
+                values.append(add_input(node.operand, equation.inputs[node.operand], node, around))
             elif node is not top and (around != inside or not node.summed.isdisjoint(order)):
                 labels = tuple(sorted(node.labels))
-                values.append(given(stage(node, around, labels), labels, node, around))
+                values.append(add_input(stage(node, around, labels), labels, node, around))
             else:
                 todo.append((node, True))
                 todo += [(child, False) for child in reversed(node.children)]
         path = _linear(steps, len(inputs))
-        return Stage(tuple(inputs), tuple(terms), output, path, nest, loops, tuple(nests), tuple(cut))
+        sources, terms, nests, carried = zip(*inputs)
+        return Stage(sources, terms, output, path, nest, loops, nests, carried)
 
     return stage(root, tuple(label for label in order if label in root.labels), equation.output)
 
 
 def truncated(nest: Labels, labels: frozenset[int]) -> Labels:
-    """The loops up to the last that a value with ``labels`` depends on."""
+    """The loops up to the innermost that a value with ``labels`` depends on."""
     while nest and nest[-1] not in labels:
         nest = nest[:-1]
     return nest
 
 
 def _linear(steps: Sequence[tuple[int, ...]], count: int) -> Path:
-    """Steps over numbered values as a path over a list that shrinks."""
-    ages = list(range(count))  # of the values that are left; the list stays in order
+    """Steps over numbered values as a path, whose positions refer to a list that shrinks."""
+    ages = list(range(count))  # of the remaining values, in ascending order
     path = []
     for number, step in enumerate(steps):
         positions = tuple(sorted([bisect_left(ages, value if value >= 0 else count - value - 1) for value in step]))
@@ -196,7 +187,7 @@ def _linear(steps: Sequence[tuple[int, ...]], count: int) -> Path:
 
 
 def ranges(size: int, count: int) -> list[slice]:
-    """An axis as ``count`` blocks whose sizes differ by one at most.
+    """Cut an axis into ``count`` blocks whose sizes differ by at most one.
 
     >>> ranges(7, 3)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]

@@ -1,4 +1,4 @@
-"""A contraction in blocks as text: into how many blocks each label is cut, what runs for which, and what that takes."""
+"""Prints a blocked contraction: its cuts, its stages and their cost."""
 
 from __future__ import annotations
 
@@ -12,61 +12,54 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.text import duration, quantity, shape_text
 from einsumx.log import log
 
-__all__ = ["blocked_text", "stage_lines", "tell_blocks"]
+__all__ = ["blocked_text", "log_blocks", "stage_lines"]
 
 
-def tell_blocks(plan: BlockedProgram) -> None:
-    """Log how a contraction is cut that begins to run, in a line; nothing of one that is neither cut nor read."""
-    if log.isEnabledFor(INFO) and (plan.cuts or sum(plan.read_bytes)):
-        log.info("blocks of %s: %s", excerpt(plan.equation.text), _blocks_line(plan))
+def log_blocks(program: BlockedProgram) -> None:
+    """Log the cuts of a contraction that starts to run, and their cost, unless it is neither cut nor read.
 
-
-def _blocks_line(plan: BlockedProgram) -> str:
-    """Into how many blocks each label is cut, and what that takes.
-
-    >>> import einsumx
-    >>> _blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
-    'k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
+    The line reads ``blocks of ij,jk->ik: k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy``.
     """
-    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in plan.cuts.items()) or "one"
-    return (
-        f"{cuts}; {quantity(sum(plan.read_bytes), 'B')} to read, "
-        f"peak {quantity(plan.peak_bytes, 'B')} of {quantity(plan.limit, 'B')}, on {plan.backend}"
-    )
+    if not log.isEnabledFor(INFO) or not (program.cuts or sum(program.read_bytes)):
+        return
+    cuts = ", ".join(f"{visible(label)} into {count}" for label, count in program.cuts.items()) or "one"
+    amounts = (quantity(count, "B") for count in (sum(program.read_bytes), program.peak_bytes, program.limit))
+    text = excerpt(program.equation.text)
+    log.info("blocks of %s: %s; %s to read, peak %s of %s, on %s", text, cuts, *amounts, program.backend)
 
 
-def blocked_text(plan: BlockedProgram) -> str:
-    """How a contraction is cut: a header, a line a loop, a line a stage from the first to run, a line an operand."""
-    equation, cut = plan.equation, plan.blocking
+def blocked_text(program: BlockedProgram) -> str:
+    """The text of a plan: a header, then a line for each loop, each stage in the order of computation, each operand."""
+    equation, cut = program.equation, program.blocking
     names = tuple(map(visible, label_names(equation)))
-    shapes = " ".join(shape_text(operand.shape) for operand in plan.operands)
-    where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
+    shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
+    where = f"{program.backend} ({program.device})" if program.device else program.backend
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
         lines.append((f"cut {names[label]}", f"{size} into {count} blocks of up to {-(-size // count)}"))
     lines += stage_lines(cut.root, names)
-    for number, (operand, is_there, times) in enumerate(zip(plan.operands, plan.in_place, plan.reads)):
+    for number, (operand, in_place, times) in enumerate(zip(program.operands, program.in_place, program.reads)):
         nbytes = quantity(operand.nbytes, "B")
         often = f"{times} time{'s' * (times != 1)}"
-        read = f", {quantity(plan.read_bytes[number], 'B')}" if times > 1 else ""
-        how = f"gone through {often} where it lies" if is_there else f"read {often}{read}"
+        read = f", {quantity(program.read_bytes[number], 'B')}" if times > 1 else ""
+        how = f"read in place {often}" if in_place else f"read {often}{read}"
         lines.append((f"operand {number}", f"{nbytes}, {how}"))
-    if sum(plan.read_bytes) and len(plan.operands) > 1:
-        lines.append(("read in all", quantity(sum(plan.read_bytes), "B")))
+    if sum(program.read_bytes) and len(program.operands) > 1:
+        lines.append(("read in all", quantity(sum(program.read_bytes), "B")))
     if cut.read_ahead:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
-    lines.append(("peak memory", f"{quantity(plan.peak_bytes, 'B')} of the limit of {quantity(plan.limit, 'B')}"))
-    lines.append(("time", f"{duration(plan.seconds)} expected"))
+    lines.append(("peak memory", f"{quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}"))
+    lines.append(("time", f"{duration(program.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(equation.text)}  {shapes}  {plan.dtype} on {where} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{body}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
-    """A line a stage, those that it takes values of first; ``around`` are the loops of the one that takes its value."""
+    """A line for each stage, inputs first; ``around`` are the loops of the stage that uses its value."""
 
-    def written(labels: Sequence[int]) -> str:
+    def term(labels: Sequence[int]) -> str:
         return "".join(names[label] for label in labels)
 
     lines = []
@@ -74,9 +67,9 @@ def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()
         source = stage.inputs[place]
         if not isinstance(source, int):
             lines += stage_lines(source, names, stage.inside)
-    remark = f"for each block of {written(stage.nest)}" if stage.nest else "once"
+    remark = f"for each block of {term(stage.nest)}" if stage.nest else "once"
     if stage.loops:
-        remark += f", summed over blocks of {written(stage.loops)}"
+        remark += f", summed over blocks of {term(stage.loops)}"
     if len(stage.nest) < len(around):
-        remark += f", kept while {written(around[len(stage.nest) :])} goes on"
-    return [*lines, (f"{','.join(map(written, stage.terms))}->{written(stage.output)}", remark)]
+        remark += f", kept while {term(around[len(stage.nest) :])} goes on"
+    return [*lines, (f"{','.join(map(term, stage.terms))}->{term(stage.output)}", remark)]

@@ -350,7 +350,7 @@ class _BlockedRows:
             beside: bytes that other stages hold at the same time.
         """
         stage_cost = self._stage_cost(stage)
-        body, exact = stage_cost.plan(self._sizes), stage_cost.exact(self._sizes)
+        body, exact = stage_cost.program(self._sizes), stage_cost.exact(self._sizes)
         inputs = [self._held(stage, exact.read, place) for place in range(len(stage.inputs))]
         depths = [len(nest) for nest in stage.nests]
         total = exact.value if stage.loops else 0

@@ -1,4 +1,4 @@
-"""Whether two arrays are stored in the same place, by whatever paths they were opened."""
+"""Tells whether two arrays share storage, whatever paths they were opened by."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.runtime.maps import inode_of, is_array, region, share_file
-from einsumx.streaming.array_files import folder_of, is_dataset
+from einsumx.streaming.array_files import folder_of, is_dataset, is_of
 
 __all__ = ["in_one_place"]
 
 
 def in_one_place(first: Any, second: Any) -> bool:
-    """Whether writing to one of two stored arrays may change what is read of the other.
+    """Whether writing to one of two stored arrays may change values of the other.
 
-    Maps are told apart by the bytes of the file, datasets of HDF5 by themselves. Where that cannot be done, as with
-    virtual datasets, two arrays that have values in one file count as in one place.
+    Maps are compared by their bytes of a file, and HDF5 datasets by identity. If that is not possible, as with virtual
+    datasets, two arrays with values in the same file count as sharing storage.
     """
-    first, second = (getattr(array, "_dset", array) for array in (first, second))  # of a view of a dataset
+    first, second = (getattr(array, "_dset", array) for array in (first, second))  # the dataset behind a view
     pair = first, second
-    if all(map(_is_zarr, pair)):
+    if all(is_of(array, "zarr") for array in pair):
         return _zarr_place(first) == _zarr_place(second)
     if all(map(is_array, pair)):
         return share_file(first, second)
@@ -43,7 +43,7 @@ def in_one_place(first: Any, second: Any) -> bool:
 
 
 def _inodes(array: Any) -> set[int]:
-    """The numbers of the files that a map, or a dataset of HDF5, has values in."""
+    """The inodes of the files with values of a map or of an HDF5 dataset."""
     if is_array(array):
         mapped = region(array)
         return set() if mapped is None else {mapped[0][1]}
@@ -51,39 +51,39 @@ def _inodes(array: Any) -> set[int]:
 
 
 def _files(dataset: Any, seen: set[tuple[str, str]]) -> Iterator[str]:
-    """The files that a dataset may have values in, also by virtual datasets of virtual datasets."""
+    """The files that may have values of a dataset, including nested virtual datasets."""
     h5py, path = import_module("h5py"), dataset.file.filename
     yield path
     for name, *_ in dataset.external or ():
-        yield from _found(os.fsdecode(name), path)
+        yield from _candidates(os.fsdecode(name), path)
     for source in dataset.virtual_sources() if dataset.is_virtual else ():
-        for found in [path] if source.file_name == "." else _found(source.file_name, path):
-            yield found
-            if (found, source.dset_name) in seen:
+        for candidate in [path] if source.file_name == "." else _candidates(source.file_name, path):
+            yield candidate
+            if (candidate, source.dset_name) in seen:
                 continue
-            seen.add((found, source.dset_name))
-            with suppress(OSError), h5py.File(found, "r") as file:
+            seen.add((candidate, source.dset_name))
+            with suppress(OSError), h5py.File(candidate, "r") as file:
                 inner = file.get(source.dset_name)
                 if isinstance(inner, h5py.Dataset):
                     yield from _files(inner, seen)
 
 
-def _found(name: str, path: str) -> Iterator[str]:
-    """The files that HDF5 may take for ``name``, as a dataset in the file ``path`` refers to it."""
+def _candidates(name: str, path: str) -> Iterator[str]:
+    """The files to which HDF5 may resolve ``name`` in a dataset of the file ``path``."""
     main = Path(path)
     folders = [Path(), main.parent, main.resolve().parent]
     for variable in ("HDF5_VDS_PREFIX", "HDF5_EXTFILE_PREFIX"):
         prefixes = os.environ.get(variable, "").replace("${ORIGIN}", str(main.parent)).split(os.pathsep)
         folders += [Path(prefix) for prefix in prefixes]
-    wanted = Path(name)
-    if wanted.is_absolute() and not any(_matching(wanted)):
-        wanted = Path(wanted.name)
+    relative = Path(name)
+    if relative.is_absolute() and not any(_matching(relative)):
+        relative = Path(relative.name)
     for folder in folders:
-        yield from map(str, _matching(folder / wanted))
+        yield from map(str, _matching(folder / relative))
 
 
 def _matching(path: Path) -> Iterator[Path]:
-    """The files of a name in which ``%b`` stands for the number of a block."""
+    """The files that match a name, in which ``%b`` stands for a block number."""
     pattern = re.sub(r"%\d*b", "*", glob.escape(path.name))
     return path.parent.glob(pattern) if "%" in path.name else iter([path] if path.exists() else [])
 
@@ -91,15 +91,11 @@ def _matching(path: Path) -> Iterator[Path]:
 # -- Zarr ---------------------------------------------------------------------------------------------------------
 
 
-def _is_zarr(array: Any) -> bool:
-    return type(array).__module__.partition(".")[0] == "zarr"
-
-
 def _zarr_place(array: Any) -> str:
-    """What says where an array of Zarr is: its folder, or a text that stands for its store and its path there."""
+    """An identifier of the storage of a Zarr array: its folder, or its store's text with its path."""
     folder = folder_of(array)
     store = array.store
-    while folder is None and hasattr(store, "_store"):  # a store around another one
+    while folder is None and hasattr(store, "_store"):  # a store that wraps another
         store = store._store
         folder = folder_of(array, store)
     if folder is None and "file" in getattr(getattr(store, "fs", None), "protocol", ()):

@@ -1,4 +1,4 @@
-"""The files behind arrays: which they are, whether they are still the ones that were mapped, and room for a result."""
+"""The files behind arrays: finding them, checking that they are still the same, reserving room and syncing."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "folder_of",
     "grain",
     "is_dataset",
+    "is_of",
     "mapped_file",
     "name_of",
     "reserve",
@@ -28,11 +29,21 @@ __all__ = [
 ]
 
 _MANY = 100
-"""Files beyond which it is quicker to have the system write all that it holds back."""
+"""Files beyond which it is faster to sync all of the system's files."""
+
+
+def is_of(value: Any, package: str) -> bool:
+    """Whether the type of a value is defined in a package; nothing is imported."""
+    return type(value).__module__.partition(".")[0] == package
+
+
+def is_dataset(array: Any) -> bool:
+    """Whether it is an HDF5 dataset; views of one, such as ``dataset.astype("f4")``, are not."""
+    return is_of(array, "h5py") and hasattr(array, "file")
 
 
 def backing(array: Any) -> list[Path]:
-    """The files, or the folder, that an array is stored in; empty where it lies in memory or nobody knows.
+    """The files or the folder that store an array; empty if it is in memory or its storage is unknown.
 
     >>> import numpy as np
     >>> backing(np.zeros(3))
@@ -41,18 +52,16 @@ def backing(array: Any) -> list[Path]:
     mapped = mapping(array)
     if mapped is not None:
         return [] if mapped.filename is None or mapped.mode == "c" else [Path(mapped.filename)]
-    if is_dataset(array):
-        return [Path(array.file.filename)]
-    folder = folder_of(array)
-    return [] if folder is None else [folder]
+    path = Path(array.file.filename) if is_dataset(array) else folder_of(array)
+    return [] if path is None else [path]
 
 
 def timed_files(array: Any) -> list[Path]:
-    """The files, or the folder, whose times change whenever an array does; empty where no times tell.
+    """The files or the folder whose modification times change whenever the array does; empty if there are none.
 
-    A private or a writable map, an HDF5 file that is open for writing, and files that were unlinked or replaced have
-    other values than the files of their names. A virtual dataset has the values of other files, and who knows what an
-    object of another kind has.
+    Values may differ from those in the named file for private and writable maps, HDF5 files that are open for writing,
+    and files that were unlinked or replaced. A virtual dataset has the values of other files, and those of an object
+    of any other kind are unknown.
     """
     mapped = mapping(array)
     if mapped is not None:
@@ -60,23 +69,15 @@ def timed_files(array: Any) -> list[Path]:
             return []
         path = Path(mapped.filename)
         try:
-            _sync_file(path)  # else the next time that a page is written to, which waits to be saved, is not kept
+            _sync_file(path)  # else a page that is still to be saved hides the time of the next write to it
             return [] if _is_in_memory(path) else [path]
         except OSError:
             return []
-    if is_dataset(array):
-        return [Path(array.file.filename)] if _is_all_in_its_file(array) else []
-    folder = folder_of(array)
-    return [] if folder is None else [folder]
-
-
-def is_dataset(array: Any) -> bool:
-    """Whether it is a dataset of HDF5; views of one, such as ``dataset.astype("f4")``, are none."""
-    return type(array).__module__.partition(".")[0] == "h5py" and hasattr(array, "file")
+    return [] if is_dataset(array) and not _is_all_in_its_file(array) else backing(array)
 
 
 def _is_all_in_its_file(dataset: Any) -> bool:
-    """Whether a dataset has the values that the file of its name has, and none of another file."""
+    """Whether all values of a dataset are in the file of its name."""
     file = dataset.file
     if file.mode != "r" or file.driver != "sec2" or dataset.is_virtual or dataset.external:
         return False
@@ -87,20 +88,15 @@ def _is_all_in_its_file(dataset: Any) -> bool:
 
 
 def name_of(array: Any) -> str:
-    """The path of what an array is stored in, and its name there; empty where it has none."""
+    """The path of the file or folder of an array, and its name in there; empty if it has none."""
     paths = [os.fspath(path) for path in backing(array)]
     name = getattr(array, "name", None)
     return " ".join([*paths, *([name] if isinstance(name, str) else [])])
 
 
 def folder_of(array: Any, store: Any = None) -> Path | None:
-    """The folder of an array of Zarr that is stored in local files; None for anything else.
-
-    Args:
-        array: any.
-        store: that has it, where this is not the array's own.
-    """
-    if type(array).__module__.partition(".")[0] != "zarr":
+    """The folder of a Zarr array in local files, in its own store or in the one passed; None for anything else."""
+    if not is_of(array, "zarr"):
         return None
     store = array.store if store is None else store
     if type(store).__name__ == "LocalStore":
@@ -111,12 +107,12 @@ def folder_of(array: Any, store: Any = None) -> Path | None:
 
 
 def grain(array: Any) -> tuple[int, ...]:
-    """The shape of what is written at once to an array of Zarr: of its chunks, or of its shards."""
+    """The shape of the smallest part of a Zarr array that is written at once: a shard or a chunk."""
     return tuple(getattr(array, "shards", None) or array.chunks)
 
 
 def all_files(paths: list[Path]) -> Iterator[Path]:
-    """The files among ``paths``, and those in the folders among them, in one order; links to folders stay links."""
+    """The files among ``paths`` and in the folders among them, in a fixed order; links to folders are not followed."""
     for path in sorted(paths):
         if not path.is_dir():
             yield path
@@ -128,7 +124,7 @@ def all_files(paths: list[Path]) -> Iterator[Path]:
 
 
 def sync(array: Any) -> None:
-    """Wait until what was written to an array is on the disk, where it is known to be in files of this machine."""
+    """Wait until all writes to an array are on the disk, if it is in files of this machine."""
     mapped = mapping(array)
     flush = getattr(mapped if mapped is not None else getattr(array, "file", array), "flush", None)
     if flush is not None:
@@ -156,11 +152,11 @@ def _sync_file(path: Path) -> None:
 
 
 def mapped_file(array: Any, *, surely: bool = False) -> os.stat_result | None:
-    """The regular file that an array is mapped from; None where it has none, or has lost its name to another file.
+    """The status of the regular file that an array is mapped from; None if there is none or its name was reused.
 
     Args:
-        array: any.
-        surely: whether it is also None where the system does not tell which file is mapped.
+        array: any array.
+        surely: return None also if the system does not tell which file is mapped.
     """
     mapped = mapping(array)
     if mapped is None or mapped.filename is None or mapped.mode == "c" or not array.size:
@@ -169,19 +165,13 @@ def mapped_file(array: Any, *, surely: bool = False) -> os.stat_result | None:
         status = Path(mapped.filename).stat()
     except OSError:
         return None
-    inode = _mapped_inode(mapped.__array_interface__["data"][0])
-    is_it = inode == status.st_ino or (inode is None and not surely)
-    return status if stat.S_ISREG(status.st_mode) and is_it else None
-
-
-def _mapped_inode(address: int) -> int | None:
-    """The number of the file that is mapped at an address; None where the system does not tell."""
-    found = mapped_at(address)
-    return None if found is None else found[1]
+    actual = mapped_at(mapped.__array_interface__["data"][0])
+    is_same = not surely if actual is None else actual[1] == status.st_ino
+    return status if stat.S_ISREG(status.st_mode) and is_same else None
 
 
 def _is_in_memory(path: Path) -> bool:
-    """Whether a file is in memory alone: the system does not keep the time of what is written to a map of it."""
+    """Whether a file is only in memory, so that writes through a map do not update its time."""
     status = path.stat()
     device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -190,7 +180,7 @@ def _is_in_memory(path: Path) -> bool:
 
 
 def check_whole(name: str, array: Any) -> None:
-    """See that the file behind a map still has all of it: the system ends a process that reads beyond a file's end.
+    """Check that the file behind a map still has all of it; reading beyond its end would kill the process (SIGBUS).
 
     Raises:
         BackendError: the file was truncated.
@@ -210,21 +200,21 @@ def check_whole(name: str, array: Any) -> None:
         )
 
 
-def reserve(out: Any, what: str = "out=") -> None:
-    """Have the file system set aside the room that a mapped array needs; what it holds stays as it is.
+def reserve(out: Any, name: str = "out=") -> None:
+    """Allocate disk space for a mapped array; its contents stay.
 
-    Without this, the blocks of a sparse file are found as its pages are written to, and where the disk is full, the
-    system ends the process (SIGBUS).
+    Without this, the space of a sparse file is allocated as its pages are written, and if the disk is full, the system
+    kills the process (SIGBUS).
 
     Args:
-        out: the array; nothing happens where it is not mapped from a regular file.
-        what: it is, for messages.
+        out: the array; nothing happens if it is not mapped from a regular file.
+        name: for messages.
 
     Raises:
-        OSError: there is no room on the disk.
+        OSError: the disk has no room.
         BackendError: the file was truncated.
     """
-    check_whole(what, out)
+    check_whole(name, out)
     status = mapped_file(out)
     if status is None or not hasattr(os, "posix_fallocate"):
         return
@@ -232,16 +222,16 @@ def reserve(out: Any, what: str = "out=") -> None:
     start, stop = bytes_of_file(mapped, out)
     try:
         descriptor = os.open(mapped.filename, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # of one who may write to the map that is there, but not open the file again
+    except OSError:  # the user may write to the existing map, but not reopen the file
         return
     try:
         if os.path.samestat(os.fstat(descriptor), status):
             os.posix_fallocate(descriptor, start, stop - start)
     except OSError as error:
-        if error.errno in (ENOSPC, EDQUOT, EFBIG):  # any other one is of a file system that sets nothing aside
+        if error.errno in (ENOSPC, EDQUOT, EFBIG):  # other errors mean that the file system cannot allocate
             raise OSError(
                 error.errno,
-                f"the disk has no room for the {stop - start} bytes of {what} ({os.strerror(error.errno)}); nothing "
+                f"the disk has no room for the {stop - start} bytes of {name} ({os.strerror(error.errno)}); nothing "
                 "was computed",
                 str(mapped.filename),
             ) from error

@@ -1,122 +1,103 @@
-"""Blocks on several devices of one machine: each has a thread that computes, and one that reads ahead of it.
+"""Computes blocks on several devices of one machine: each has a thread that computes and one that reads ahead.
 
-A device gets its next piece when one of its pieces is done, so that a slower one computes less. Where a block of the
-result is computed in parts these are added up in one order, and a device that is ahead waits for the others.
+A device gets its next piece when it has finished one, so that a slower device computes less. If a block of the result
+is computed in parts, these are added up in a fixed order, and a device that is ahead waits for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import shown
-from einsumx.runtime.request import Progress
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source
-from einsumx.streaming.scheduler import Scheduler, Values, Workload
-from einsumx.streaming.tasks import Piece, pieces_for, terms_of
-from einsumx.streaming.walk import Blocks, Box, Place, Read, compute, contracting
+from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
+from einsumx.streaming.tasks import Piece, pieces_for
+from einsumx.streaming.walk import BlockIndex, Blocks, Box, Read, compute
 
 __all__ = ["Devices", "find_devices"]
 
 _DEPTH = 2
-"""Pieces that a device has at once: one that it computes, and one that is read, or whose value is being fetched."""
+"""Pieces that a device has at once: one that it computes, and one that is read or whose value is fetched."""
 
 
 def find_devices(adapter: Adapter, names: Sequence[str]) -> tuple[str, ...]:
-    """The devices that a user named, by the names that the framework gives them.
+    """The framework's names of the devices that a user named.
 
     Raises:
         ValueError: one is named twice.
         BackendError: there is none of that name.
     """
-    found: dict[str, str] = {}
+    names_of: dict[str, str] = {}
     for name in names:
         device = adapter.find_device(name)
-        if device in found:
+        if device in names_of:
             raise ValueError(
-                f"devices= has {shown(found[device])} and {shown(name)}, which are one device of {adapter.name}"
+                f"devices= has {shown(names_of[device])} and {shown(name)}, which are one device of {adapter.name}"
             )
-        found[device] = name
-    return tuple(found)
+        names_of[device] = name
+    return tuple(names_of)
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Several devices, and how each of them reads the operands.
+    """Several devices, and how each reads the operands.
 
     Attributes:
-        names: of the devices; parts of blocks are added up, and a fresh result is, on the first.
-        sources: for each device, those of all operands.
+        names: of the devices; on the first, parts of blocks are added up, and a fresh result is stored.
+        sources: for each device, the sources of all operands.
     """
 
     names: tuple[str, ...]
     sources: tuple[Sequence[Source], ...]
 
     @property
-    def together(self) -> int:
-        """How many blocks share what the result leaves of one device's memory limit."""
-        return 1
-
-    @property
-    def pieces(self) -> int:
-        """Into how many pieces a contraction is to be cut at least, so that all devices are busy to its end."""
-        return 2 * _DEPTH * len(self.names)
-
-    @property
-    def waiting(self) -> int:
-        """How many values of blocks a device holds at most besides what it computes.
-
-        These are its last one; and on the first device, one that arrives from another, and one that parts are added to.
-        """
-        return 3
+    def concurrency(self) -> Concurrency:
+        # A device may hold its last value; the first also one that arrives and one that parts are added to.
+        return Concurrency(pieces=2 * _DEPTH * len(self.names), waiting=3)
 
     def operands(self) -> list[Source]:
-        """A source of each operand that takes memory where any does: what all devices are planned by."""
-        return [next((source for source in of if not source.lies_there), of[0]) for of in zip(*self.sources)]
+        """A source of each operand that takes memory if that of any device does, to plan for all devices."""
+        return [next((source for source in row if not source.in_place), row[0]) for row in zip(*self.sources)]
 
-    def values(self, work: Workload, left: Mapping[int, Place], progress: Progress) -> Values:
-        """The blocks at the places that are left, by their numbers, as they come, each on the device that computed it.
-
-        Raises:
-            BlockError: a device could not compute a piece.
-        """
-        return _DeviceScheduler(self, work).values(left, progress)
+    def scheduler(self, work: Workload) -> Scheduler:
+        """Runs a contraction; each value stays on the device that computed it."""
+        return _DeviceScheduler(self, work)
 
 
 class _DeviceScheduler(Scheduler):
-    """In the hands of several devices."""
+    """Runs a contraction on several devices."""
 
     def __init__(self, devices: Devices, work: Workload) -> None:
         super().__init__(None, len(devices.names), work)
         self._lanes = [
-            _Lane(work.plan, work.adapter, name, sources, self._stopped.is_set)
-            for name, sources in zip(devices.names, devices.sources)
+            _Lane(work, name, sources, self._stopped) for name, sources in zip(devices.names, devices.sources)
         ]
-        self._on: dict[int, _Lane] = {}
+        self._lane_of: dict[int, _Lane] = {}  # by piece number
 
     @property
     def window(self) -> int:
         return _DEPTH * self.workers
 
-    def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
-        return pieces_for(self.window, self.plan, left)
+    def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
+        return pieces_for(self.window, self.program, left)
 
     def submit(self, piece: Piece) -> Future[Any]:
-        lane = self._on[piece.number] = min(self._lanes, key=list(self._on.values()).count)
+        lane = self._lane_of[piece.number] = min(self._lanes, key=list(self._lane_of.values()).count)
         return lane.submit(piece)
 
     def received(self, piece: Piece, value: Any) -> Array:
-        del self._on[piece.number]
-        is_whole = piece.start == 0 and piece.stop == terms_of(self.plan)
-        return value if is_whole else self.adapter.move(value, self.plan.device)
+        del self._lane_of[piece.number]
+        is_whole = piece.start == 0 and piece.stop == self.program.blocking.terms
+        return value if is_whole else self.adapter.move(value, self.program.device)
 
     def close(self, running: Sequence[Future[Any]]) -> None:
         super().close(running)
@@ -126,52 +107,46 @@ class _DeviceScheduler(Scheduler):
 
 
 class _Lane:
-    """A device at work on the pieces that it is given, in their order."""
+    """Computes pieces on one device, in the order of submission."""
 
-    def __init__(
-        self,
-        plan: BlockedProgram,
-        adapter: Adapter,
-        device: str,
-        sources: Sequence[Source],
-        is_stopped: Callable[[], bool],
-    ) -> None:
-        self._adapter, self._is_stopped = adapter, is_stopped
-        self._blocks = Blocks(plan, contracting(plan, adapter), adapter.add)
-        self._ahead = Blocks.outline(plan)
-        self._coming: SimpleQueue[Piece | None] = SimpleQueue()
+    def __init__(self, work: Workload, device: str, sources: Sequence[Source], stopped: Event) -> None:
+        program, adapter = work.program, work.adapter
+        self._adapter, self._stopped = adapter, stopped
+        self._blocks = Blocks.computing(program, adapter)
+        self._ahead = Blocks.outline(program)
+        self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()
-        reader = Reader(sources, self._reads(), plan.blocking.read_ahead, adapter.carried)
-        self._read = self._open.enter_context(reader)
-        self._open.callback(self._coming.put, None)
+        reader = Reader(sources, self._reads(), program.blocking.read_ahead, adapter.carried)
+        self._read_block = self._open.enter_context(reader)
+        self._open.callback(self._queue.put, None)
         self._thread = self._open.enter_context(futures.ThreadPoolExecutor(1, f"einsumx-{device}"))
 
     def submit(self, piece: Piece) -> Future[Any]:
-        """Have a piece computed after those before it; its operands are read as soon as there is memory for them."""
-        self._coming.put(piece)
+        """Queue a piece; its operands are read as soon as there is memory for them."""
+        self._queue.put(piece)
         return self._thread.submit(self._adapter.carried(self._compute), piece)
 
     def close(self) -> None:
-        """Wait for the threads' end: for that of the computing, then of the reading for it."""
+        """Wait for the end of the computing thread, then of the reading thread."""
         self._open.close()
 
     def _reads(self) -> Iterator[Read]:
-        while (piece := self._coming.get()) is not None:
-            yield from self._ahead.value(piece.place, piece.start, piece.stop)
+        while (piece := self._queue.get()) is not None:
+            yield from self._ahead.value(piece.index, piece.start, piece.stop)
 
     def _compute(self, piece: Piece) -> Array:
-        if self._error is not None:  # nobody reads for what comes after
+        if self._error is not None:  # the reads of later pieces are out of step
             raise self._error
         try:
-            value = compute(self._blocks.value(piece.place, piece.start, piece.stop), self._bring)
+            value = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
             self._adapter.synchronize(value)
         except BaseException as error:
             self._error = error
             raise
         return value
 
-    def _bring(self, number: int, box: Box) -> Array:
-        if self._is_stopped():
+    def _read(self, number: int, box: Box) -> Array:
+        if self._stopped.is_set():
             raise CancelledError
-        return self._read(number, box)
+        return self._read_block(number, box)

@@ -1,4 +1,4 @@
-"""Digests of arrays, by which a run that goes on knows its operands and its finished blocks again."""
+"""Digests by which a resumed run recognises its operands and its finished blocks."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from einsumx.streaming.walk import Box
 __all__ = ["digest", "fingerprint", "parts_of_box"]
 
 PART = 1 << 16
-"""Bytes that are read at once where nothing else says how many may be."""
+"""Bytes that are read at once unless the caller allows more."""
 
 WHOLE = 64 << 20
-"""Bytes up to which an operand in a file is read whole for its digest, whatever its files' times tell."""
+"""Bytes up to which an operand in a file is read completely for its digest, whatever its modification times."""
 
 SAMPLES = 256
-"""How many samples are read of a larger one."""
+"""How many samples of a larger operand are read."""
 
 _MOST_FILES = 100_000
-"""Files of one array beyond which their times are not looked at."""
+"""Files of one array beyond which their times are not used."""
 
 
 def digest(parts: Iterable[Any]) -> str:
-    """A digest of the values of NumPy arrays, one after the other: 32 hexadecimal digits.
+    """A digest of the values of consecutive NumPy arrays: 32 hexadecimal digits.
 
     >>> import numpy as np
     >>> digest([np.arange(6)]) == digest([np.arange(4), np.arange(4, 6)]) != digest([np.arange(5)])
     True
     """
     np = get_backend("numpy").xp
-    found = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     for part in parts:
         if part.dtype.hasobject:
-            found.update(pickle.dumps(part.tolist()))
+            hasher.update(pickle.dumps(part.tolist()))
         else:
-            found.update(np.ascontiguousarray(part).reshape(-1).view("u1"))
-    return found.hexdigest()
+            hasher.update(np.ascontiguousarray(part).reshape(-1).view("u1"))
+    return hasher.hexdigest()
 
 
 def parts_of_box(box: Box, size: int, most: int) -> Iterator[Box]:
-    """``box`` in parts of at most ``most`` bytes, or of one element of ``size`` bytes, in C order.
+    """Cut ``box`` into parts of at most ``most`` bytes, or of one element of ``size`` bytes, in C order.
 
     >>> [tuple((axis.start, axis.stop) for axis in part) for part in parts_of_box((slice(1, 3), slice(0, 5)), 8, 24)]
     [((1, 2), (0, 3)), ((1, 2), (3, 5)), ((2, 3), (0, 3)), ((2, 3), (3, 5))]
@@ -69,33 +69,31 @@ def parts_of_box(box: Box, size: int, most: int) -> Iterator[Box]:
 
 
 def fingerprint(source: Source, out: Any, most: int, was: Any = None) -> dict[str, Any]:
-    """What an operand is known by: its shape, its dtype, a digest of its values, and its files' times.
+    """The fingerprint of an operand: shape, dtype, a digest of its values, and one of its files' status.
 
-    It is read whole, unless it is larger than 64 MiB and its files' times tell whether it changed. Then samples are
-    read, and the number, size and time of modification of each file are looked at.
+    The digest covers all values, unless the operand is larger than 64 MiB and its files' modification times tell
+    whether it changed. Then it covers samples, and the status has the inode, size and time of each file.
 
     Args:
-        source: of the operand.
-        out: where the result goes.
+        source: the operand.
+        out: the array that the result is written to.
         most: bytes that reading may take.
-        was: what the operand was known by before. One that was read whole is again, to be compared.
+        was: an earlier fingerprint; if that covers all values, the new one does too, so that they can be compared.
     """
     shape, size = source.operand.shape, itemsize(source.operand.dtype)
     strides = source.operand.strides or (None,) * len(shape)
     box = tuple(slice(0, min(length, 1) if stride == 0 else length) for length, stride in zip(shape, strides))
-    known: dict[str, Any] = {"shape": list(shape), "dtype": source.operand.dtype}
     whole = size * prod(part.stop for part in box)
     was_whole = isinstance(was, dict) and was.get("files") == ""
     is_large = source.stored is not None and whole > WHOLE
     files = _stamp(source.stored, out) if is_large and not was_whole else ""
     boxes = _samples(box, size) if files else parts_of_box(box, size, min(most // 4, 16 << 20))
-    known["digest"] = digest(map(source.host_block, boxes)) if whole else ""
-    known["files"] = files
-    return known
+    values = digest(map(source.host_block, boxes)) if whole else ""
+    return {"shape": list(shape), "dtype": source.operand.dtype, "digest": values, "files": files}
 
 
 def _samples(box: Box, size: int) -> Iterator[Box]:
-    """Small parts of a box, spread evenly over it from its first element to its last."""
+    """Small parts of a box, evenly spaced from its first element to its last."""
     shape = [part.stop for part in box]
     extent, left = [1] * len(shape), PART // 16 // size
     for axis in reversed(range(len(shape))):
@@ -112,11 +110,11 @@ def _samples(box: Box, size: int) -> Iterator[Box]:
 
 
 def _stamp(array: Any, out: Any) -> str:
-    """A digest of which files an array is in and of when they were written; empty where that says nothing of it."""
+    """A digest of the names, sizes and times of an array's files; empty if they do not tell whether it changed."""
     paths = timed_files(array)
     if not paths or any(_is_same(path, ours) for path in paths for ours in backing(out)):
         return ""
-    found = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     for number, path in enumerate(all_files(paths)):
         if number == _MOST_FILES or path.is_dir():
             return ""
@@ -124,13 +122,10 @@ def _stamp(array: Any, out: Any) -> str:
             status = path.stat()
         except OSError:
             continue
-        found.update(f"{_name(path)} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return found.hexdigest()
+        name = path.name.encode("utf-8", "backslashreplace").decode()
+        hasher.update(f"{name} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return hasher.hexdigest()
 
 
 def _is_same(path: Path, other: Path) -> bool:
     return path.exists() and other.exists() and path.samefile(other)
-
-
-def _name(path: Path) -> str:
-    return path.name.encode("utf-8", "backslashreplace").decode()

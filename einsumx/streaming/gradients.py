@@ -18,34 +18,30 @@ __all__ = ["RecordedContraction", "recorded"]
 
 
 class RecordedContraction:
-    """A contraction under a limit, as a framework records it to differentiate it; it holds no arrays.
-
-    Args:
-        passes: its backward passes.
-    """
+    """A contraction under a limit, as a framework records it for differentiation; it holds no arrays."""
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
 
     @property
     def places(self) -> int:
-        """How many arrays there are in all: the operands, and last the cotangent."""
+        """The number of arrays: the operands and, as the last, the cotangent."""
         return len(self._passes.arrays)
 
     def dtype(self, place: int) -> Any:
-        """The framework's dtype of what belongs in a place."""
-        return self._passes.adapter.dtype(self._passes.arrays[place].dtype)
+        """The framework's dtype of the array in a place."""
+        return self._passes.adapter.dtype(self._passes.arrays[place].operand.dtype)
 
     def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
-        """What belongs in one place: the gradient by an operand, in the dtype of the result.
+        """Compute the array of one place from the others: a gradient by an operand, in the dtype of the result.
 
         Args:
-            place: the number of the operand; or the last place, for the result of such operands.
-            arrays: in all places; what is in that one is not looked at.
-            beside: bytes of the gradients that are there already.
+            place: the number of the operand; or the last place, for the result itself.
+            arrays: the arrays in all places; the one in ``place`` is not used.
+            beside: bytes of the gradients that were computed before.
 
         Raises:
-            MemoryLimitError: it does not fit, which was seen to before the contraction ran.
+            MemoryLimitError: it does not fit, although this was checked before the forward pass.
         """
         passes = self._passes
         adapter, step = passes.adapter, backward(passes.equation, place)
@@ -61,47 +57,47 @@ class RecordedContraction:
             memory_limit=passes.limit,
             device=passes.device,
         )
-        beside += passes.beside(step, passes.arrays[place])
+        beside += passes.extra_bytes(step, place)
         try:
             limited = plan_within(request, beside)
-        except MemoryLimitError:  # the arrays lie in another way than when the limit was looked at
+        except MemoryLimitError:  # the layouts have changed since the limit was checked
             limited = plan_within(request, beside, as_copies=True)
         return _placed(adapter, step, run_blocks(limited))
 
 
-def _placed(adapter: Adapter, step: Backward, found: Array) -> Array:
-    """What a contraction gives, with its diagonals embedded, and with the axes of size 1 that broadcast."""
+def _placed(adapter: Adapter, step: Backward, array: Array) -> Array:
+    """The result of a backward contraction with diagonals embedded, and with the axes of size 1 that broadcast."""
     labels = list(step.labels)
     for label in step.labels:
         for _ in range(step.term.count(label) - 1):
             axis = labels.index(label)
             last = [*(k for k in range(len(labels)) if k != axis), axis]
-            found = adapter.embed_diagonal(_permuted(adapter, found, last))
+            array = adapter.embed_diagonal(_permuted(adapter, array, last))
             labels = [labels[k] for k in last] + [label]
-    order = sorted(range(len(labels)), key=lambda axis: _turn(labels, axis))
-    places = sorted(range(len(step.term)), key=lambda axis: _turn(step.term, axis))
+    order = sorted(range(len(labels)), key=lambda axis: _occurrence(labels, axis))
+    places = sorted(range(len(step.term)), key=lambda axis: _occurrence(step.term, axis))
     axes = dict(zip(places, order))
-    found = _permuted(adapter, found, [axes[axis] for axis in range(len(axes))])
-    return adapter.reshape(found, step.shape) if len(step.shape) != len(step.term) else found
+    array = _permuted(adapter, array, [axes[axis] for axis in range(len(axes))])
+    return adapter.reshape(array, step.shape) if len(step.shape) != len(step.term) else array
 
 
 def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
-    """The axes in another order, by a plan, as a framework's own transpose may take only so many."""
+    """Transpose by a plan, as some frameworks limit the number of axes of their own transpose."""
     if axes == sorted(axes):
         return array
     return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options()).run(array)
 
 
-def _turn(labels: Sequence[int], axis: int) -> tuple[int, int]:
-    """A label, and which of its axes it is."""
+def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
+    """The label of an axis, and how many axes before it have the same label."""
     return labels[axis], labels[:axis].count(labels[axis])
 
 
 def recorded(request: Request) -> Array:
-    """A contraction under a limit, with gradients under the same limit where the framework records it.
+    """Run a contraction under a limit; if the framework records it, its gradients keep the same limit.
 
     Raises:
-        MemoryLimitError: it does not fit, or gradients do not that may be asked for.
+        MemoryLimitError: it or its gradients do not fit.
     """
     limited = plan_within(request)
     run = partial(run_blocks, limited, request.progress)

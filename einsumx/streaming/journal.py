@@ -1,8 +1,8 @@
-"""The journal of ``resume=``: which blocks of a result are done, what was written, and of which contraction it is.
+"""The journal of ``resume=``: identifies a contraction and lists the finished blocks of its result.
 
-It is a text: a line of JSON that says what the contraction is, then a line for each block that is done, with its number
-and a digest of it as it is stored in ``out=``. Nothing in it is believed: a run that goes on reads each of the blocks
-again, and computes those anew that are not as they were written. So the journal may reach the disk before the blocks.
+It is a text file: a line of JSON that identifies the contraction, then for each finished block a line with its number
+and a digest of its values in ``out=``. A resumed run trusts none of it: it reads each of these blocks again, and
+recomputes those whose digest differs. So the journal may reach the disk before the blocks do.
 """
 
 from __future__ import annotations
@@ -29,31 +29,35 @@ _FIRST_LINE = 1 << 20
 
 
 class Journal:
-    """The blocks of a result that are done, in a file that this process alone has until it is closed.
+    """The finished blocks of a result, in a file that is locked for this process until it is closed.
 
     Args:
-        path: of the file; where there is one, it is gone on with.
-        plan: whose blocks they are.
-        operands: gives what each operand is known by now, from what they were known by in the file, if it is not new.
-        out: the name of what is written to, where it has one; for messages alone.
+        path: of the file; an existing one is resumed.
+        program: the blocked contraction.
+        operands: gives the operands' current fingerprints, from those in the file, if any.
+        out: the name of the stored result for messages, if it has one.
 
     Attributes:
-        done: the digests of the blocks that are done, by their numbers.
-        was: the name of what was written to by the run that is gone on with.
+        done: the digests of the finished blocks, by number.
+        was: the name of the stored result of the run that is resumed.
 
     Raises:
-        JournalError: the file is damaged, another process has it, or it is of another plan or of other operands.
+        JournalError: the file is damaged, another process uses it, or it is of another plan or of other operands.
         OSError: it cannot be read or written.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], plan: BlockedProgram, operands: Callable[[list[Any]], list[Any]], out: str
+        self,
+        path: str | os.PathLike[str],
+        program: BlockedProgram,
+        operands: Callable[[list[Any]], list[Any]],
+        out: str,
     ) -> None:
         self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
         self.was = out
-        header = {"journal": VERSION, **_identity(plan), "operands": [], "out": out}
-        self._blocks = plan.blocks
+        header = {"journal": VERSION, **_identity(program), "operands": [], "out": out}
+        self._blocks = program.blocks
         self._descriptor = self._open()
         try:
             self._load(header, operands)
@@ -62,7 +66,7 @@ class Journal:
             raise
 
     def add(self, number: int, digest: str) -> None:
-        """Write down that a block is done, or that it was written again."""
+        """Record that a block was written, for the first time or again."""
         is_known = number in self.done
         self.done[number] = digest
         if is_known:
@@ -71,25 +75,25 @@ class Journal:
             self._write(f"{number} {digest}\n".encode())
 
     def drop(self, numbers: set[int]) -> None:
-        """Forget blocks that are not as they were written."""
+        """Remove blocks that have changed since they were written."""
         self.done = {number: digest for number, digest in self.done.items() if number not in numbers}
         self._rewrite()
 
     def finish(self) -> None:
-        """Remove the file: there is nothing left to go on with."""
-        if os.name == "nt":  # where nothing is removed that is open
+        """Remove the file after the last block."""
+        if os.name == "nt":  # Windows removes no open file
             self.close()
         self._path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Release the file for other processes."""
         files.close(self._descriptor)
 
     # -- reading ----------------------------------------------------------------------------------------------
 
     def _open(self) -> int:
-        """The file, made where there is none, for this process alone."""
+        """The descriptor of the file, which is created if necessary and locked for this process."""
         while True:
             try:
                 descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
@@ -104,7 +108,7 @@ class Journal:
                         "contraction"
                     )
                 if not self._path.exists() or not os.path.samestat(self._path.stat(), os.fstat(descriptor)):
-                    os.close(descriptor)  # the run that had it has just ended, and removed it
+                    os.close(descriptor)  # another run has just finished and removed the file
                     continue
             except BaseException:
                 os.close(descriptor)
@@ -114,60 +118,55 @@ class Journal:
     def _load(self, header: dict[str, Any], operands: Callable[[list[Any]], list[Any]]) -> None:
         size = os.fstat(self._descriptor).st_size
         longest = 4 * (len(json.dumps(header)) + 256 * len(header["shapes"]))
-        first, ended, body = self._read(max(_FIRST_LINE, longest)).partition(b"\n")
-        header["operands"] = operands(_operands_of(first))
+        first, newline, body = self._read(max(_FIRST_LINE, longest)).partition(b"\n")
+        recorded = _fields(first)
+        before = json.loads(recorded.get("operands", "[]"))
+        header["operands"] = operands(before if isinstance(before, list) else [])
         self._header = json.dumps(header).encode() + b"\n"
-        if not ended and self._header.startswith(first):  # it is new, or the first line was cut off
+        if not newline and self._header.startswith(first):  # the file is new, or its first line was cut off
             self._rewrite()
             return
-        self._check(first, header)
+        self._check(recorded, header, before)
         start = len(first) + 1
         longest = len(str(self._blocks)) + len(" ") + 32 + len("\n")
         if size - start > longest * (self._blocks + 1):
             raise self._damaged(f"it has {size} bytes, and this contraction {self._blocks} blocks")
         body += self._read(size - start - len(body))
-        *lines, _ = body.split(b"\n")  # the end of the process may have cut the last one off
+        *lines, _ = body.split(b"\n")  # the last line may be incomplete
         for number, line in enumerate(lines, 2):
-            found = _LINE.fullmatch(line)
-            if found is None or int(found[1]) >= self._blocks or int(found[1]) in self.done:
+            match = _LINE.fullmatch(line)
+            if match is None or int(match[1]) >= self._blocks or int(match[1]) in self.done:
                 raise self._damaged(f"line {number} is no block of this contraction, or one that it has twice")
-            self.done[int(found[1])] = found[2].decode()
+            self.done[int(match[1])] = match[2].decode()
         self._rewrite()
 
-    def _check(self, first: bytes, header: dict[str, Any]) -> None:
-        """See that the first line is of this contraction."""
-        try:
-            found = json.loads(first)
-            theirs = {name: json.dumps(found[name]) for name in header if name in found}
-            version, is_old = theirs.pop("journal", None), {"equation", "blocks"} <= theirs.keys()
-            is_ours = isinstance(found, dict) and (version is not None or is_old)
-            was = json.loads(theirs.pop("out", '""'))
-            operands = [json.dumps(operand) for operand in found.get("operands", [])]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            is_ours = False
-        if not is_ours:
+    def _check(self, recorded: dict[str, str], header: dict[str, Any], before: Any) -> None:
+        """Check that the first line identifies this contraction, with ``before`` as its operands."""
+        is_journal = "journal" in recorded or {"equation", "blocks"} <= recorded.keys()
+        if not is_journal or not isinstance(before, list):
             raise JournalError(f"{self._name} is a file, but no journal of a contraction")
-        if version != json.dumps(VERSION):
+        if recorded.get("journal") != json.dumps(VERSION):
             raise JournalError(
                 f"{self._name} is a journal of another version of einsumx; remove the file to start anew"
             )
         for name, value in header.items():
-            if name in ("journal", "out", "operands") or theirs.get(name) == json.dumps(value):
+            if name in ("journal", "out", "operands") or recorded.get(name) == json.dumps(value):
                 continue
-            had, has = excerpt(str(theirs.get(name))), excerpt(json.dumps(value))
+            had, has = excerpt(recorded.get(name, "None")), excerpt(json.dumps(value))
             raise JournalError(
                 f"{self._name} is the journal of another plan: its {name} is {had}, but this one's is {has}; ask for "
                 "the same, or remove the file to start anew"
             )
-        ours = [json.dumps(operand) for operand in header["operands"]]
-        changed = [number for number, operand in enumerate(ours) if operands[number : number + 1] != [operand]]
-        if changed or len(operands) != len(ours):
+        were, now = list(map(json.dumps, before)), list(map(json.dumps, header["operands"]))
+        changed = [number for number, operand in enumerate(now) if were[number : number + 1] != [operand]]
+        if changed or len(were) != len(now):
             which = "operand " + ", ".join(map(str, changed)) if changed else "their number"
             raise JournalError(
                 f"{self._name} is the journal of other operands: {which} changed since it was written, or is opened "
                 "in another mode; bring the same ones, or remove the file to start anew"
             )
-        self.was = was if isinstance(was, str) else ""
+        out = json.loads(recorded.get("out", '""'))
+        self.was = out if isinstance(out, str) else ""
 
     def _read(self, most: int) -> bytes:
         parts = []
@@ -182,7 +181,7 @@ class Journal:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def _rewrite(self) -> None:
-        """Have in the file what is known, and nothing else."""
+        """Make the file list exactly the blocks in ``done``."""
         lines = (f"{number} {digest}\n".encode() for number, digest in self.done.items())
         text = b"".join([self._header, *lines])
         os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -204,27 +203,26 @@ class Journal:
         why = os.strerror(error.errno) if error.errno else str(error)
         return OSError(error.errno, f"the journal of resume= cannot be read and written: {why}", str(self._path))
 
-    def _damaged(self, what: str) -> JournalError:
-        return JournalError(f"{self._name} is damaged: {what}; remove the file to start anew")
+    def _damaged(self, why: str) -> JournalError:
+        return JournalError(f"{self._name} is damaged: {why}; remove the file to start anew")
 
 
-def _operands_of(first: bytes) -> list[Any]:
-    """What a first line, which may be anything, says that the operands are known by."""
+def _fields(line: bytes) -> dict[str, str]:
+    """The fields of a JSON object, as JSON, which unlike Python tells 1 from true; none if it is invalid."""
     try:
-        found = json.loads(first)["operands"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
+        return {name: json.dumps(value) for name, value in json.loads(line).items()}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
 
 
-def _identity(plan: BlockedProgram) -> dict[str, Any]:
-    """What must be the same for a run to go on where another one stopped."""
+def _identity(program: BlockedProgram) -> dict[str, Any]:
+    """The data that must be the same for a run to be resumed."""
     return {
-        "equation": plan.equation.text,
-        "shapes": [list(operand.shape) for operand in plan.operands],
-        "dtypes": [operand.dtype for operand in plan.operands],
-        "dtype": plan.dtype,
-        "memory_limit": plan.limit,
-        "blocks": list(plan.blocking.counts),
-        "loops": list(plan.blocking.order),
+        "equation": program.equation.text,
+        "shapes": [list(operand.shape) for operand in program.operands],
+        "dtypes": [operand.dtype for operand in program.operands],
+        "dtype": program.dtype,
+        "memory_limit": program.limit,
+        "blocks": list(program.blocking.counts),
+        "loops": list(program.blocking.order),
     }

@@ -1,11 +1,10 @@
-"""How workers in other processes write blocks of a result to its files themselves, while their caller permits it.
+"""Lets workers in other processes write blocks of a result to its files, as long as the caller permits it.
 
-Memory maps and arrays of Zarr in local files are written so, by workers on the caller's machine. A permit is a file
-that is nowhere but in the caller's memory: it ends with the caller, however that ends, and where the contraction is
-over or was given up, it is withdrawn when the last block is written that is being written. So a worker that is late
-never writes into what has become of the files since. Where there is none (such files are Linux's), and for all other
-results, blocks go through the caller. That includes HDF5: a file that the caller has open for writing cannot be
-written to by other processes, as HDF5 keeps parts of it in the memory of each.
+Workers on the caller's machine write to memory maps and to Zarr arrays in local files. A permit is a memfd of the
+caller. It ends with the caller, however that ends; when the contraction is over or fails, the caller withdraws it
+after the writes in progress. So a late worker never writes to files that have been reused since. Without memfds
+(outside Linux), and for all other results, blocks go through the caller. This includes HDF5: a file that is open for
+writing in the caller cannot be written to by other processes, because HDF5 keeps parts of it in each one's memory.
 """
 
 from __future__ import annotations
@@ -23,87 +22,88 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.runtime import files
 from einsumx.streaming.array_files import folder_of, grain, mapped_file
-from einsumx.streaming.shared_operands import Lent, Mapped, Pickled, file_of
+from einsumx.streaming.shared_operands import Mapped, Pickled, file_of
 
-__all__ = ["Outlet", "Permit", "Place", "place"]
+__all__ = ["Outlet", "Permit", "ResultFiles", "result_files"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a result lies in files.
+class ResultFiles:
+    """The files of a result.
 
     Attributes:
-        lent: opens it for writing.
-        file: one of its files, and which one that is: the numbers of its device and of itself.
-        apart: whether no two blocks have a part of a file that is written at once, so that they may be written at the
-            same time.
+        array: opens it for writing.
+        file: the path, device number and inode of one of its files.
+        disjoint: whether blocks never share a part of a file that is written at once, so that several can be written
+            at the same time.
     """
 
-    lent: Lent
+    array: Mapped | Pickled
     file: tuple[str, int, int]
-    apart: bool
+    disjoint: bool
 
 
-def place(out: Any, plan: BlockedProgram) -> Place | None:
-    """Where a result lies, if other processes can write blocks of it; else None."""
+def result_files(out: Any, program: BlockedProgram) -> ResultFiles | None:
+    """The files of a result, if other processes can write blocks of it; else None."""
     status = mapped_file(out)
     if status is not None:
-        lent = file_of(out)
-        assert isinstance(lent, Mapped)
-        return Place(lent, (lent.path, status.st_dev, status.st_ino), apart=True)
+        array = file_of(out)
+        assert isinstance(array, Mapped)
+        return ResultFiles(array, (array.path, status.st_dev, status.st_ino), disjoint=True)
     folder = folder_of(out)
     if folder is None or not out.size:
         return None
-    names = [name for name in ("zarr.json", ".zarray") if (folder / name).is_file()]
-    apart = _is_apart(plan, grain(out))
-    if not names or not (apart or _writes_at_once(out)):
+    metadata = next((path for path in (folder / "zarr.json", folder / ".zarray") if path.is_file()), None)
+    disjoint = _is_disjoint(program, grain(out))
+    if metadata is None or not (disjoint or _writes_at_once(out)):
         return None
-    status = (folder / names[0]).stat()
-    return Place(Pickled(out), (str(folder / names[0]), status.st_dev, status.st_ino), apart)
+    status = metadata.stat()
+    return ResultFiles(Pickled(out), (str(metadata), status.st_dev, status.st_ino), disjoint)
 
 
-def _is_apart(plan: BlockedProgram, chunk: Sequence[int]) -> bool:
+def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
     """Whether no chunk has elements of two blocks."""
-    sizes, counts = plan.equation.sizes, plan.blocking.counts
-    cuts = [ranges(sizes[label], counts[label]) for label in plan.blocking.root.output]
+    sizes, counts = program.equation.sizes, program.blocking.counts
+    cuts = [ranges(sizes[label], counts[label]) for label in program.blocking.root.output]
     return all(cut.start % size == 0 for cut_axis, size in zip(cuts, chunk) for cut in cut_axis)
 
 
 def _writes_at_once(array: Any) -> bool:
-    """Whether a chunk is replaced in one step, so that the death of a worker loses nothing of a neighbour's."""
+    """Whether chunks are replaced atomically, so that a worker that dies loses nothing of neighbouring blocks."""
     kind = type(array.store)
     return kind.__name__ != "LocalStore" or hasattr(import_module(kind.__module__), "_atomic_write")
 
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """A place, and the permit to write there, as workers get it."""
+    """The files of a result with the permit to write them, as workers receive them."""
 
-    place: Place
+    files: ResultFiles
     permit: str
     token: bytes
 
     def open(self) -> Any:
-        """The result, to write to; None where this process does not see the same file."""
-        path, device, inode = self.place.file
-        lent = self.place.lent
+        """The result, open for writing; None if this process does not see the same file."""
+        path, device, inode = self.files.file
+        array = self.files.array
         try:
             status = Path(path).stat()
             if (status.st_dev, status.st_ino) != (device, inode):
                 return None
-            return lent.open(writable=True) if isinstance(lent, Mapped) else lent.open()
+            return array.open(writable=True) if isinstance(array, Mapped) else array.open()
         except OSError:
             return None
 
     @contextmanager
     def permitted(self) -> Iterator[bool]:
-        """Whether the caller has the result written here; it waits with the end of that as long as this lasts."""
-        descriptor = _opened(self.permit)
-        if descriptor is None:
+        """Whether this process may write now; the caller cannot withdraw the permit inside this context."""
+        try:
+            descriptor = files.descriptor_of(self.permit, os.O_RDONLY)
+        except (OSError, ValueError):  # another machine, or the caller has ended and the descriptor is a pipe by now
             yield False
             return
         try:
-            with _locked(descriptor, alone=not self.place.apart):
+            with _locked(descriptor, alone=not self.files.disjoint):
                 yield os.pread(descriptor, len(self.token), 0) == self.token
         finally:
             os.close(descriptor)
@@ -111,21 +111,13 @@ class Outlet:
 
 @contextmanager
 def _locked(descriptor: int, *, alone: bool) -> Iterator[None]:
-    """While nobody else has a permit locked, or, not ``alone``, nobody else has it locked alone."""
+    """Hold the lock of a permit, exclusively or shared."""
     fcntl = import_module("fcntl")
     fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # the child of a fork may have the descriptor, too
-
-
-def _opened(permit: str) -> int | None:
-    """The permit; None on another machine, or where the caller has ended."""
-    try:
-        return files.descriptor_of(permit, os.O_RDONLY)
-    except (OSError, ValueError):  # the number of its descriptor may be that of a pipe by now
-        return None
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a forked child has the descriptor, too
 
 
 class Permit:
@@ -138,19 +130,19 @@ class Permit:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether the system has what it takes."""
+        """Whether the system has memfds and shows them in ``/proc``."""
         return hasattr(os, "memfd_create") and Path(f"/proc/{os.getpid()}/fd").is_dir()
 
-    def outlet(self, to: Place) -> Outlet:
-        """What workers get."""
+    def outlet(self, to: ResultFiles) -> Outlet:
+        """The files of a result with this permit, to be sent to workers."""
         return Outlet(to, f"/proc/{os.getpid()}/fd/{self._descriptor}", self._token)
 
     def alone(self) -> AbstractContextManager[None]:
-        """While this lasts no worker writes, so that the caller may write to what it shares with their blocks."""
+        """A context in which no worker writes, so that the caller may write to chunks that blocks share."""
         return _locked(self._descriptor, alone=True)
 
     def withdraw(self) -> None:
-        """Wait for the blocks that are being written, and see that no worker begins with another one."""
+        """Wait for the blocks that are being written, and let workers begin no others."""
         fcntl = import_module("fcntl")
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""``einsum`` under a memory limit: operands are read block by block, and so is the result written."""
+"""``einsum`` under a memory limit: operands are read and the result is written block by block."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.derivatives import Passes
-from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
+from einsumx.blocked.derivatives import PassArray, Passes
+from einsumx.blocked.plan import BlockedContraction, blocked_program, compute_dtype, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import Stage
-from einsumx.blocked.text import tell_blocks
+from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
@@ -35,272 +35,235 @@ from einsumx.streaming.journal import Journal
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
-from einsumx.streaming.scheduler import Values, Workload
-from einsumx.streaming.walk import Blocks, Place, compute, contracting
-from einsumx.streaming.writers import Target, landing, target
+from einsumx.streaming.scheduler import Concurrency, Values, Workload
+from einsumx.streaming.walk import BlockIndex, Blocks, compute
+from einsumx.streaming.writers import Output
 
 __all__ = ["Limited", "plan_within", "run_blocked", "run_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class Limited(Workload):
     """A contraction that is ready to run under a limit.
 
     Attributes:
-        plan: how it is cut.
-        adapter: of the framework that computes.
-        sources: how each operand is read.
-        target: where the result goes.
-        within: the same contraction under another limit in bytes, and without a journal.
-        resume: the name of the journal, in which the blocks that are done are written down; None where there is none.
-        pool: who computes blocks: an executor or several devices; None for the caller alone.
-        room: bytes of the limit that the result leaves.
-        operands: as the framework takes them.
-        passes: the backward passes; None where the framework records nothing.
+        within: plans the same contraction under another limit in bytes, without a journal; None for a fixed plan.
+        resume: the path of the journal; None for none.
+        pool: an executor or several devices; None if the caller computes the blocks.
+        operands: the arrays, with the framework's own as plain arrays.
+        passes: the backward passes; None if the framework records nothing.
     """
 
-    plan: BlockedProgram
-    adapter: Adapter
-    sources: tuple[Source, ...]
-    target: Target
-    within: Callable[[int], Limited]
+    within: Callable[[int], Limited] | None = None
     resume: str | os.PathLike[str] | None = None
     pool: WorkerPool | Devices | None = None
-    room: int = 0
     operands: Sequence[Any] = ()
     passes: Passes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """The operands of a contraction under a limit, and who reads them where.
+# -- planning -----------------------------------------------------------------------------------------------------
 
-    It is no tuple, as torch.compile looks into functions that are called with tuples of tensors.
+
+@dataclass(frozen=True, slots=True)
+class _OpenedRequest:
+    """A request with a source for each operand, and with the pool or devices that compute.
+
+    It is no tuple, as torch.compile traces functions that are called with tuples of tensors.
 
     Attributes:
-        contraction: of the operands as those read them who compute.
-        operands: as the framework takes them.
-        sources: how each is read by those who compute.
-        own: how each is read by the caller.
-        places: the devices that compute; none where that is the framework's default.
-        pool: who computes blocks; None for the caller alone.
+        contraction: the contraction, with the operands as the computing devices read them.
+        operands: the arrays, with the framework's own as plain arrays.
+        sources: how the computing devices read the operands.
+        own_sources: how the caller reads them.
+        devices: the devices that compute; empty for the framework's default.
+        pool: an executor or several devices; None if the caller computes the blocks.
     """
 
     contraction: Contraction
     operands: Sequence[Any]
     sources: Sequence[Source]
-    own: Sequence[Source]
-    places: Sequence[str]
+    own_sources: Sequence[Source]
+    devices: Sequence[str]
     pool: WorkerPool | Devices | None
 
-    def limit_bytes(self, request: Request) -> int:
-        """The limit, of which a fraction is one of what is free where it is computed."""
+    def free_bytes(self) -> int | None:
+        """The least number of free bytes on any device that computes; None if it is not known."""
         adapter, device = self.contraction.adapter, self.contraction.device
-        return request.limit_bytes(lambda: _free_bytes(adapter, self.places or (device,)))
+        free = [adapter.free_bytes(name) for name in self.devices or (device,)]
+        known = [count for count in free if count is not None]
+        return min(known) if len(known) == len(free) else None
 
-    def blocked(self, limit: int, landing: ResultFootprint) -> BlockedContraction:
-        """What the planner of blocks is asked."""
-        traits, pool = calibrated(self.contraction.adapter, self.contraction.device), self.pool
-        return BlockedContraction(
-            self.contraction,
-            limit,
-            tuple(source.lies_there for source in self.sources),
-            landing,
-            tuple(source.read_rate or traits.rates.copy for source in self.sources),
-            pool.together if pool is not None else 1,
-            pool.pieces if pool is not None else 1,
+    def blocked(self, limit: int, landing: ResultFootprint, dtype: str) -> BlockedProgram:
+        """The plan for a result with this footprint and blocks of ``dtype``; raises MemoryLimitError."""
+        shares = self.pool.concurrency if self.pool is not None else Concurrency()
+        return blocked_program(
+            BlockedContraction(
+                self.contraction,
+                limit,
+                tuple(source.in_place for source in self.sources),
+                landing._replace(waiting=shares.waiting * itemsize(dtype)),
+                tuple(source.read_rate for source in self.sources),
+                shares.together,
+                shares.pieces,
+            )
         )
+
+    def passes(self, sized: SizedEquation, dtype: str, limit: int) -> Passes | None:
+        """The backward passes of a contraction with a result of ``dtype``; None if the framework records nothing."""
+        adapter, _, _, device, options = self.contraction
+        is_own = [owner(array) is adapter for array in self.operands]
+        numbers = tuple(
+            number for number, array in enumerate(self.operands) if is_own[number] and adapter.records(array)
+        )
+        if not numbers:
+            return None
+        arrays = [
+            PassArray(source.operand, source.in_place, source.read_rate, own)
+            for source, own in zip(self.own_sources, is_own)
+        ]
+        arrays.append(PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
+        has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
+        options = Options(dtype, "unsafe", "auto" if has_path else options.optimize)
+        return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers)
+
+
+def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
+    devices, executor = request.devices, request.executor
+    if devices and (request.device or executor is not None):
+        other = "device" if request.device else "executor"
+        raise ValueError(f"devices= cannot be combined with {other}=")
+    pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
+    adapter, operands = framework_of(request.operands, request.adapter)
+    for array in operands:
+        if owner(array) is adapter:
+            adapter.check_eager(array)
+            adapter.synchronize(array)  # other threads may read it
+    options = request.options(adapter)
+    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
+        check_byte_order([getattr(array, "dtype", None) for array in request.operands])
+    names = find_devices(adapter, devices or [request.device] if devices or request.device else [])
+    own, device = sources(operands, adapter, names[0] if names else "", as_copies=as_copies)
+    planned = own
+    if len(names) > 1:
+        pool = Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
+        planned = pool.operands()
+    described = tuple(source.operand for source in planned)
+    contraction = Contraction(adapter, request.written, described, device, options)
+    return _OpenedRequest(contraction, operands, planned, own, names, pool)
 
 
 def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
-    """How a contraction of these operands runs under a limit; nothing is computed or written.
+    """Plan a contraction under a limit; nothing is computed or written.
 
-    Where the framework records it, the limit is enough for its gradients, too.
+    If the framework records it, the limit is enough for its gradients, too.
 
     Args:
-        request: what is asked, with a limit.
-        beside: bytes that are there meanwhile, and count.
-        as_copies: whether blocks of the framework's own arrays are copied, so that it does not matter how these lie.
+        request: the call, with a limit.
+        beside: bytes that other arrays take meanwhile.
+        as_copies: whether blocks of the framework's own arrays are copied, so that their layout does not matter.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does.
-        ValueError: ``order`` or ``resume`` make no sense here.
+        ValueError: ``order`` or ``resume`` do not fit the other arguments.
     """
-    inputs = _inputs(request, as_copies)
-    adapter, written, described, device, options = inputs.contraction
-    given, out = request.operands, request.out
+    opened = _opened(request, as_copies)
+    adapter, written, described, device, options = opened.contraction
     traits = calibrated(adapter, device)
-    dtype = served_dtype(inputs.contraction, traits)
-    order = result_order(request.order, out, adapter, inputs.operands)
+    dtype = served_dtype(opened.contraction, traits)
+    computed = compute_dtype(traits, dtype)
+    order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
-    computed = dict(traits.widen).get(dtype, dtype)
-    copied_for = "K" if _has_any_order(sized) else order
-    pool = inputs.pool
-    lands, late = landing(out, given, adapter, sized.shape, computed, dtype, copied_for)
-    limit = inputs.limit_bytes(request)
-    passes = _passes(inputs, sized, dtype, limit)
-    if passes is not None and out is not None:
-        raise BackendError("under memory_limit= no gradients go through out=; leave it away and use the result")
+    output = Output(adapter, request.operands, request.out, order)
+    footprint = output.footprint(sized, computed, dtype)
+    limit = request.limit_bytes(opened.free_bytes)
+    passes = opened.passes(sized, dtype, limit)
+    if passes is not None and request.out is not None:
+        raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
     least = 0 if passes is None else passes.smallest()
     try:
-        waiting = pool.waiting * itemsize(computed) if pool is not None else 0
-        plan = blocked_program(inputs.blocked(limit, lands._replace(beside=beside, waiting=waiting)))
+        program = opened.blocked(limit, footprint._replace(beside=beside), computed)
     except MemoryLimitError as error:
         if least <= (error.smallest or 0):
             raise
     if least > limit:
         raise too_small(limit, least, sized, "this contraction with its gradients")
-    goes = target(plan, adapter, given, out, order, options.casting, late)
-    if request.resume is not None and (late or not goes.outlives):
+    target = output.target(program, options.casting)
+    if request.resume is not None and (output.is_late or not target.outlives):
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
 
     def within(limit: int) -> Limited:
-        where = "" if request.devices else device
-        return plan_within(replace(request, memory_limit=limit, device=where, resume=None), beside, as_copies)
+        on = "" if request.devices else device
+        return plan_within(replace(request, memory_limit=limit, device=on, resume=None), beside, as_copies)
 
     return Limited(
-        plan, adapter, tuple(inputs.sources), goes, within, request.resume, pool,
-        plan.limit - lands.cut, inputs.operands, passes,
+        program, adapter, opened.sources, target, limit - footprint.cut,
+        within, request.resume, opened.pool, opened.operands, passes,
     )  # fmt: skip
 
 
-def _inputs(request: Request, as_copies: bool) -> _Inputs:
-    """The operands of a request, and who reads them."""
-    devices, executor = request.devices, request.executor
-    if devices and (request.device or executor is not None):
-        other = "device" if request.device else "executor"
-        raise ValueError(f"devices= says where all is computed; leave {other}= away")
-    pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
-    adapter, operands = framework_of(request.operands, request.adapter)
-    for array in operands:
-        if owner(array) is adapter:
-            adapter.check_eager(array)
-            adapter.synchronize(array)  # which other threads are going to read
-    options = request.options(adapter)
-    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
-        check_byte_order([getattr(array, "dtype", None) for array in request.operands])
-    places = find_devices(adapter, devices or [request.device] if devices or request.device else [])
-    own, device = sources(operands, adapter, places[0] if places else "", as_copies=as_copies)
-    found = own
-    if len(places) > 1:
-        pool = Devices(places, (own, *(sources(operands, adapter, name)[0] for name in places[1:])))
-        found = pool.operands()
-    described = tuple(source.operand for source in found)
-    contraction = Contraction(adapter, request.written, described, device, options)
-    return _Inputs(contraction, operands, found, own, places, pool)
+# -- running ------------------------------------------------------------------------------------------------------
 
 
-def _has_any_order(equation: SizedEquation) -> bool:
-    """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
-    is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
-    return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
-
-
-def _passes(inputs: _Inputs, sized: SizedEquation, dtype: str, limit: int) -> Passes | None:
-    """The backward passes of a contraction; None where the framework records nothing of it.
-
-    Args:
-        inputs: its operands.
-        sized: the equation.
-        dtype: of the result.
-        limit: in bytes.
-    """
-    adapter, _, _, device, options = inputs.contraction
-    is_own = [owner(array) is adapter for array in inputs.operands]
-    numbers = [number for number, array in enumerate(inputs.operands) if is_own[number] and adapter.records(array)]
-    if not numbers:
-        return None
-    traits = calibrated(adapter, device)
-    has_path = not isinstance(options.optimize, str | bool)  # which is one for the contraction itself
-    return Passes(
-        adapter,
-        device,
-        sized,
-        (*(source.operand for source in inputs.own), Operand(sized.shape, dtype)),
-        (*(source.lies_there for source in inputs.own), adapter.cpu.strided),
-        (*(source.read_rate or traits.rates.copy for source in inputs.own), traits.rates.copy),
-        (*is_own, True),
-        Options(dtype, "unsafe", "auto" if has_path else options.optimize),
-        dict(traits.widen).get(dtype, dtype),
-        limit,
-        tuple(numbers),
-    )
-
-
-def run_blocked(plan: BlockedProgram, given: Sequence[Any], out: Any = None) -> Array:
-    """Run a blocked plan as it is.
+def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = None) -> Array:
+    """Run a blocked plan on operands that it fits.
 
     Raises:
-        SizeError: the number of operands or their shapes are not the plan's.
-        BackendError: their dtypes are not, nor where they lie; or gradients are asked for.
-        ValueError: the plan counts on an ``out=``.
+        SizeError: the number of operands or their shapes differ from the plan's.
+        BackendError: their dtypes or devices do; or gradients are requested.
+        ValueError: the plan expects an ``out=``.
     """
-    text = plan.equation.text
-    if len(given) != len(plan.operands):
-        raise SizeError(f"the plan takes {len(plan.operands)} operands, not {len(given)}\n  {excerpt(text)}")
-    adapter, operands = framework_of(given, get_backend(plan.backend))
-    found, _ = sources(operands, adapter, plan.device)
-    for number, (source, planned, in_place) in enumerate(zip(found, plan.operands, plan.in_place)):
+    text = program.equation.text
+    if len(operands) != len(program.operands):
+        raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
+    adapter, arrays = framework_of(operands, get_backend(program.backend))
+    opened, _ = sources(arrays, adapter, program.device)
+    for number, (source, planned, in_place) in enumerate(zip(opened, program.operands, program.in_place)):
         check_operand(number, source.operand, planned, text)
-        if source.lies_there != in_place:
-            there, brought = "lies where it is computed", "is brought there block by block"
-            found_so, planned_so = (brought, there) if in_place else (there, brought)
+        if source.in_place != in_place:
+            there, brought = "is already on the device", "is brought to the device block by block"
+            actual, expected = (brought, there) if in_place else (there, brought)
             raise BackendError(
-                f"operand {number} {found_so}, but the plan is made for one that {planned_so}; make the "
-                "plan from the operands themselves"
+                f"operand {number} {actual}, but the plan expects one that {expected}; make the plan "
+                "from the operands themselves"
             )
-        array = operands[number]
+        array = arrays[number]
         if owner(array) is adapter and adapter.records(array):
             raise BackendError(
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
-    lands, late = landing(out, given, adapter, plan.shape, plan.compute_dtype, plan.dtype, "K")
-    if lands.cut > plan.landing.cut:
-        raise ValueError(f"the plan counts on an out= that shares no memory with the operands\n  {excerpt(text)}")
-    goes = target(plan, adapter, given, out, "K", "safe", late)
-    return run_blocks(Limited(plan, adapter, tuple(found), goes, _no_other, room=plan.limit - lands.cut))
-
-
-def _no_other(limit: int) -> Limited:
-    raise MemoryLimitError(f"a plan runs as it is, and so there is none for {limit} bytes")
-
-
-def _free_bytes(adapter: Adapter, devices: Sequence[str]) -> int | None:
-    """Bytes that are free on that of the devices which has least; None where that is not known."""
-    found = [adapter.free_bytes(device) for device in devices]
-    known = [free for free in found if free is not None]
-    return min(known) if len(known) == len(found) else None
+    output = Output(adapter, operands, out)
+    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype)
+    if footprint.cut > program.landing.cut:
+        raise ValueError(f"the plan expects an out= that shares no memory with the operands\n  {excerpt(text)}")
+    target = output.target(program, "safe")
+    return run_blocks(Limited(program, adapter, opened, target, program.limit - footprint.cut))
 
 
 def run_blocks(limited: Limited, progress: Progress = False) -> Array:
-    """Run a blocked plan, and write each block of the result where it belongs.
+    """Run a contraction block by block, and return the result; ``progress`` counts runs of a stage, or workers' pieces.
 
-    Where memory runs out, it goes on, with a warning, by a plan for half of it, or for as little as there is one for:
-    blocks of the result that are written stay, but for those that the new plan cuts in other places.
-
-    Args:
-        limited: the plan, and what it reads and writes.
-        progress: how far it is is told there: in runs of a stage, or in pieces that workers have computed.
+    If memory runs out, it warns and goes on with a plan for half the memory, or for as little as possible. Finished
+    blocks stay, unless the new plan cuts them in other places.
 
     Raises:
-        MemoryLimitError: memory ran out, and there is no plan that takes less.
+        MemoryLimitError: memory ran out, and no plan takes less.
     """
     for number, source in enumerate(limited.sources):
         if source.stored is not None:
             check_whole(f"operand {number}", source.stored)
     with _journal(limited) as journal:
         limited.target.reserve()
-        ledger = Ledger(limited.plan, journal)
+        ledger = Ledger(limited.program, journal)
         if journal is not None:
             _verify(ledger, journal, limited)
-        tell_blocks(limited.plan)
-        while (error := _ran_out(limited, ledger, progress)) is not None:
+        log_blocks(limited.program)
+        while (error := _out_of_memory(limited, ledger, progress)) is not None:
             limited = _with_less(limited, ledger, error)
             log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
-            tell_blocks(limited.plan)
+            log_blocks(limited.program)
         if journal is not None:
             limited.target.sync()
             journal.finish()
@@ -309,30 +272,30 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
 
 @contextmanager
 def _journal(limited: Limited) -> Iterator[Journal | None]:
-    """The journal of a contraction, open, if it has one."""
+    """The open journal of a contraction, if it has one."""
     if limited.resume is None:
         yield None
         return
     out = limited.target.out
 
-    def known(before: list[Any]) -> list[Any]:
+    def fingerprints(before: list[Any]) -> list[Any]:
         pairs = zip_longest(limited.sources, before[: len(limited.sources)])
         try:
-            return [fingerprint(source, out, limited.plan.limit, was) for source, was in pairs]
+            return [fingerprint(source, out, limited.program.limit, was) for source, was in pairs]
         finally:
             for source in limited.sources:
                 source.close()
 
-    with closing(Journal(limited.resume, limited.plan, known, name_of(out))) as journal:
+    with closing(Journal(limited.resume, limited.program, fingerprints, name_of(out))) as journal:
         yield journal
 
 
 def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
-    """See that the blocks that the journal has are in ``out=`` as they were written; a warning says which are not."""
+    """Check the finished blocks in ``out=`` against the journal, and warn if some have changed."""
     recorded, name, file = len(journal.done), name_of(limited.target.out), os.fspath(limited.resume or "")
     differing = ledger.verify(limited.target)
     if recorded:
-        log.info("blocks: %d of %d are done already", recorded - len(differing), limited.plan.blocks)
+        log.info("blocks: %d of %d are done already", recorded - len(differing), limited.program.blocks)
     if not differing:
         return
     why = "out= was made anew or changed since"
@@ -347,20 +310,15 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
     )
 
 
-def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
-    """Write the blocks that are left; None, or the error that says that memory ran out before they all were."""
-    plan, adapter, target = limited.plan, limited.adapter, limited.target
-    outline = Blocks.outline(plan)
-    left = {number: place for number, place in enumerate(outline.places()) if not ledger.has(outline.box(place))}
+def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
+    """Compute and write the blocks that are left; return the error if memory runs out."""
+    adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
+    left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
     missing = set(left)
     is_writing = False
     try:
-        if limited.pool is None:
-            values = _one_by_one(limited, left, progress)
-        else:
-            work = Workload(plan, adapter, limited.sources, limited.room, target)
-            values = limited.pool.values(work, left, progress)
-        with closing(values):
+        compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
+        with closing(compute_values(left, progress)) as values:
             for number, block in values:
                 box = outline.box(left[number])
                 if block is not None:  # else its worker has written it
@@ -374,58 +332,48 @@ def _ran_out(limited: Limited, ledger: Ledger, progress: Progress) -> BaseExcept
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):
             raise
-        # A fresh result of a framework whose arrays are never written to is lost when a block cannot be put into it.
+        # A framework with immutable arrays may lose its fresh result when a block cannot be put into it.
         ledger.forget(everything=is_writing and not target.outlives)
-        return cause.with_traceback(None)  # whose frames hold on to blocks
+        return cause.with_traceback(None)  # whose frames keep blocks alive
     if missing:
         raise AssertionError(f"blocks {sorted(missing)[:10]} were not computed")
     return None
 
 
 def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limited:
-    """The same contraction by a plan that takes less memory, to go on with after an error.
+    """The same contraction with a plan that takes less memory, after an error.
 
     Raises:
         MemoryLimitError: there is none.
     """
-    plan = limited.plan
-    refused, limit, less = 0, plan.limit, limited
-    while less.plan.peak_bytes >= plan.peak_bytes:
+    program = limited.program
+    ran_out = f"memory ran out under memory_limit={program.limit}{in_units(program.limit)}"
+    refused, limit, less = 0, program.limit, limited
+    while less.program.peak_bytes >= program.peak_bytes:
         before, limit = limit, (limit + refused) // 2
-        if limit == refused:
-            raise MemoryLimitError(
-                f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}, and this contraction cannot be "
-                "computed in less\n"
-                f"  {excerpt(plan.equation.text)}"
-            ) from error
+        if limit == refused or limited.within is None:
+            text = excerpt(program.equation.text)
+            raise MemoryLimitError(f"{ran_out}, and this contraction cannot be computed in less\n  {text}") from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
     warnings.warn(
-        f"memory ran out under memory_limit={plan.limit}{in_units(plan.limit)}; the contraction goes on under {limit} "
-        f"bytes{in_units(limit)}: {type(error).__name__}: {error}",
+        f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}",
         RuntimeWarning,
         stacklevel=6,
     )
     return replace(less, target=limited.target if ledger else less.target)
 
 
-def _one_by_one(limited: Limited, left: Mapping[int, Place], progress: Progress) -> Values:
-    """The blocks at the places that are left, while the next ones are read."""
-    plan, adapter = limited.plan, limited.adapter
-    reads = Blocks.reads(plan, left.values()) if plan.blocking.order else None
+def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
+    """Compute the blocks that are left in this thread, while the next ones are read; yield each with its number."""
+    program, adapter = work.program, work.adapter
+    reads = Blocks.reads(program, left.values()) if program.blocking.order else None
     with (
-        reported(progress, lambda: Blocks.steps(plan, left.values())) as step,
-        Reader(limited.sources, reads, plan.blocking.read_ahead, adapter.carried) as read,
+        reported(progress, lambda: Blocks.steps(program, left.values())) as step,
+        Reader(work.sources, reads, program.blocking.read_ahead, adapter.carried) as read,
     ):
-        run = contracting(plan, adapter)
-
-        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            value = run(stage, arrays)
-            step()
-            return value
-
-        blocks = Blocks(plan, contract, adapter.add)
-        for number, place in left.items():
-            yield number, compute(blocks.value(place), read)
+        blocks = Blocks.computing(program, adapter, step)
+        for number, index in left.items():
+            yield number, compute(blocks.value(index), read)

@@ -1,15 +1,15 @@
-"""One contraction in the hands of an executor: a bounded number of pieces in flight, added up as they come."""
+"""Runs one contraction on an executor: a bounded number of pieces in flight, added up as they arrive."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
@@ -18,60 +18,60 @@ from einsumx.runtime.request import Progress
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.progress import reported
 from einsumx.streaming.readers import Source
-from einsumx.streaming.tasks import Piece, pieces_for, terms_of
-from einsumx.streaming.walk import Blocks, Box, Place, compute, contracting
+from einsumx.streaming.tasks import Piece, pieces_for
+from einsumx.streaming.walk import BlockIndex, Blocks, Box, compute
 from einsumx.streaming.writers import Target
 
-__all__ = ["Scheduler", "Values", "Workload"]
+__all__ = ["Concurrency", "Scheduler", "Values", "Workload"]
 
 Values: TypeAlias = Generator[tuple[int, Array], None, None]
-"""Blocks of a result by their numbers; None for one that its worker has written where it belongs."""
+"""Blocks of a result by their numbers; None for a block that its worker has written."""
 
 RETRIES = 2
-"""How often a piece is given to another worker, after the one that had it died."""
+"""How often a piece is given to another worker after its worker died."""
+
+
+class Concurrency(NamedTuple):
+    """How a pool of workers or devices affects the plan.
+
+    Attributes:
+        together: how many blocks share the memory that the result leaves of one process's or device's limit.
+        pieces: the least number of pieces to cut the contraction into, so that all workers are busy to the end.
+        waiting: how many values of blocks are held besides those that share the limit.
+    """
+
+    together: int = 1
+    pieces: int = 1
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A contraction that an executor is to compute.
+    """A contraction with its operands and its result; ``room`` is the part of the limit that the result leaves."""
 
-    Attributes:
-        plan: how it is cut.
-        adapter: of the framework that computes.
-        operands: how each is read.
-        room: bytes of the memory limit that the result leaves to the caller.
-        target: where the result goes.
-    """
-
-    plan: BlockedProgram
+    program: BlockedProgram
     adapter: Adapter
-    operands: Sequence[Source]
-    room: int
+    sources: Sequence[Source]
     target: Target
+    room: int
 
 
 class Scheduler:
-    """A contraction in the hands of threads of the caller's own process; others override what differs.
-
-    Args:
-        executor: what pieces are given to.
-        workers: how many of them it computes at the same time.
-        work: the contraction.
-    """
+    """Runs a contraction in threads of the caller's process; subclasses override what differs for others."""
 
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
-        self.work, self.plan, self.adapter = work, work.plan, work.adapter
+        self.work, self.program, self.adapter = work, work.program, work.adapter
         self._stopped = threading.Event()
-        self._benches: dict[int, Blocks] = {}
+        self._walks: dict[int, Blocks] = {}  # by thread
 
-    def values(self, left: Mapping[int, Place], progress: Progress) -> Values:
-        """The blocks at the places that are left, by their numbers.
+    def values(self, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
+        """Compute the blocks that are left; yield each with its number.
 
         Raises:
             BlockError: a worker could not compute a piece.
         """
-        pieces, terms = self.pieces(left), terms_of(self.plan)
+        pieces = self.pieces(left)
         in_parts = any(piece.start for piece in pieces)
         waiting = [*pieces]  # a heap, as it is sorted
         running: dict[Future[Any], Piece] = {}
@@ -79,78 +79,77 @@ class Scheduler:
         lost: Counter[int] = Counter()
         added = 0
         total: Array = None
-        with self._closing(running), reported(progress, lambda: len(pieces)) as step:
-            while waiting or running:
-                while waiting and (len(running) + len(ready) < self.window or not running):
-                    piece = heappop(waiting)
-                    running[self._given(piece, lost)] = piece
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                while done:
-                    future = done.pop()
-                    piece = running.pop(future)
-                    try:
-                        ready[piece.number] = future.result()
-                    except Exception as error:  # noqa: BLE001  # where no other worker is to try, it is raised there
-                        self._lose(piece, error, lost)
-                        heappush(waiting, piece)
-                    del future
-                while ready and (added in ready or not in_parts):
-                    piece = pieces[added if in_parts else next(iter(ready))]
-                    value = self.received(piece, ready.pop(piece.number))
-                    total = self.adapter.add(total, value) if piece.start else value
-                    del value
-                    added += 1
-                    step()
-                    if piece.stop == terms:
-                        with nullcontext() if total is None else self.writing():
-                            yield piece.block, total
-                        total = None
-
-    @contextmanager
-    def _closing(self, running: Mapping[Future[Any], Piece]) -> Iterator[None]:
-        """However it ends, nothing runs on or stays behind."""
         try:
-            yield
+            with reported(progress, lambda: len(pieces)) as step:
+                while waiting or running:
+                    while waiting and (len(running) + len(ready) < self.window or not running):
+                        piece = heappop(waiting)
+                        running[self._submitted(piece, lost)] = piece
+                    ready.update(self._finished(running, waiting, lost))
+                    while ready and (added in ready or not in_parts):
+                        piece = pieces[added if in_parts else next(iter(ready))]
+                        value = self.received(piece, ready.pop(piece.number))
+                        total = self.adapter.add(total, value) if piece.start else value
+                        del value
+                        added += 1
+                        step()
+                        if piece.stop == self.program.blocking.terms:
+                            with nullcontext() if total is None else self.writing():
+                                yield piece.block, total
+                            total = None
         finally:
             self.close(list(running))
 
-    def _given(self, piece: Piece, lost: Counter[int]) -> Future[Any]:
-        """A piece in the hands of a worker; an executor that takes no more may be replaced."""
+    def _submitted(self, piece: Piece, lost: Counter[int]) -> Future[Any]:
+        """Submit a piece; an executor that takes no more work may be replaced."""
         while True:
             try:
                 return self.submit(piece)
             except BrokenExecutor as error:
                 self._lose(piece, error, lost)
 
+    def _finished(self, running: dict[Future[Any], Piece], waiting: list[Piece], lost: Counter[int]) -> dict[int, Any]:
+        """Wait for pieces; return the values of those that were computed, by number, and put the others back."""
+        values = {}
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            piece = running.pop(future)
+            try:
+                values[piece.number] = future.result()
+            except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
+                self._lose(piece, error, lost)
+                heappush(waiting, piece)
+        return values
+
     def _lose(self, piece: Piece, error: Exception, lost: Counter[int]) -> None:
-        """Hear that a piece was not computed.
+        """Count a piece that was not computed.
 
         Raises:
-            BlockError: no other worker is to try it.
+            BlockError: the piece is not to be retried.
         """
         lost[piece.number] += 1
-        if lost[piece.number] <= RETRIES and self.goes_on(piece, error):
+        if lost[piece.number] <= RETRIES and self.can_retry(piece, error):
             return
-        box = Blocks.outline(self.plan).box(piece.place)
-        where = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
-        what = f"block [{where}] of the result of {excerpt(self.plan.equation.text)}"
+        box = Blocks.outline(self.program).box(piece.index)
+        ranges = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
+        block = f"block [{ranges}] of the result of {excerpt(self.program.equation.text)}"
         if isinstance(error, BrokenExecutor):
             raise BlockError(
-                f"{what} could not be computed: workers of the executor died {lost[piece.number]} times while they had "
-                "it; where the system ended them for want of memory, use fewer workers or a smaller memory_limit="
+                f"{block} could not be computed: workers of the executor died {lost[piece.number]} times while they "
+                "had it; where the system ended them for want of memory, use fewer workers or a smaller memory_limit="
             ) from error
-        raise BlockError(f"{what} could not be computed: {type(error).__name__}: {error}") from error
+        raise BlockError(f"{block} could not be computed: {type(error).__name__}: {error}") from error
 
     # -- what differs between executors -----------------------------------------------------------------------
 
     @property
     def window(self) -> int:
-        """How many pieces may be in flight, or wait to be added up, at once."""
+        """How many pieces may be in flight or wait to be added up."""
         return self.workers
 
-    def pieces(self, left: Mapping[int, Place]) -> list[Piece]:
-        """All pieces, in the order in which they are added up."""
-        return pieces_for(self.workers, self.plan, left)
+    def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
+        """All pieces, in the order of addition."""
+        return pieces_for(self.workers, self.program, left)
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Give a piece to a worker."""
@@ -158,35 +157,35 @@ class Scheduler:
         return future
 
     def _compute(self, piece: Piece) -> Array:
-        mine = threading.get_ident()
-        if mine not in self._benches:
-            self._benches[mine] = Blocks(self.plan, contracting(self.plan, self.adapter), self.adapter.add)
+        thread = threading.get_ident()
+        if thread not in self._walks:
+            self._walks[thread] = Blocks.computing(self.program, self.adapter)
         with sharing(self.workers, self.adapter.name):
-            return compute(self._benches[mine].value(piece.place, piece.start, piece.stop), self._read)
+            return compute(self._walks[thread].value(piece.index, piece.start, piece.stop), self._read)
 
     def _read(self, number: int, box: Box) -> Array:
         if self._stopped.is_set():
             raise CancelledError
-        return self.work.operands[number].read(box)
+        return self.work.sources[number].read(box)
 
     def received(self, piece: Piece, value: Any) -> Array:
-        """What a worker gave back, as an array of the framework; None if it has written that where it belongs."""
+        """A worker's value as an array of the framework; None if the worker has written it."""
         return value
 
     def writing(self) -> AbstractContextManager[None]:
-        """What the caller writes a block in, while workers may be writing others."""
+        """A context in which the caller may write a block although workers write others."""
         return nullcontext()
 
-    def goes_on(self, piece: Piece, error: Exception) -> bool:
-        """Whether a piece that its worker did not finish can be given to another one, which is then there."""
+    def can_retry(self, piece: Piece, error: Exception) -> bool:
+        """Whether another worker may compute a piece after an error; makes sure that there is one."""
         return False
 
     def close(self, running: Sequence[Future[Any]]) -> None:
-        """Stop what is still running, and leave nothing behind."""
+        """Stop the futures that are still running, and release everything."""
         self._stopped.set()
         for future in running:
             future.cancel()
         wait(running)
-        self._benches.clear()
-        for source in self.work.operands:
+        self._walks.clear()
+        for source in self.work.sources:
             source.close()

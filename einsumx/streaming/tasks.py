@@ -1,7 +1,7 @@
-"""Pieces of a blocked contraction: what one task of an executor computes.
+"""Pieces of a blocked contraction, each of which one task of an executor computes.
 
-A piece is a block of the result, or, where these are too few for the workers, some of the terms that such a block is
-the sum of. Pieces are added up in one order, so that the same call gives the same bits whoever comes first.
+A piece is a block of the result. If there are too few blocks for the workers, it is the sum of some of the terms of a
+block. Pieces are added up in a fixed order, so that the same call gives the same bits whichever worker is first.
 """
 
 from __future__ import annotations
@@ -15,80 +15,80 @@ from typing import TypeAlias
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.dtypes import itemsize
-from einsumx.streaming.shared_operands import Lent
-from einsumx.streaming.walk import Blocks, Box, Place
+from einsumx.streaming.shared_operands import SharedOperand
+from einsumx.streaming.walk import BlockIndex, Blocks, Box
 
-__all__ = ["Job", "Part", "Piece", "block_bytes", "cut", "part_of", "parts_of", "pieces_for", "terms_of"]
+__all__ = ["Job", "Part", "Piece", "block_bytes", "box_of", "cut", "part_of", "parts_of", "pieces_for"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all pieces of one contraction share, as workers get it.
+    """The data that all pieces of one contraction share, as workers receive it.
 
     Attributes:
-        token: names the contraction.
-        plan: how it is cut.
-        lent: the operands; None for those of which a piece brings the blocks.
+        token: identifies the contraction.
+        program: the blocked contraction.
+        operands: how workers open each operand; None for those whose blocks are sent with the pieces.
         workers: how many compute at the same time, and share the cores of their machine.
     """
 
     token: str
-    plan: BlockedProgram
-    lent: tuple[Lent | None, ...]
+    program: BlockedProgram
+    operands: tuple[SharedOperand | None, ...]
     workers: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
-    """What one task computes.
+    """The work of one task.
 
     Attributes:
-        number: its place in the order of addition.
-        block: the number of the block of the result that it belongs to.
-        place: where that is.
-        start, stop: from which of the terms that the block is the sum of it adds up, and before which.
+        number: its position in the order of addition.
+        block: the number of its block of the result.
+        index: the index of that block.
+        start, stop: the range of the block's terms that it adds up.
     """
 
     number: int
     block: int
-    place: Place
+    index: BlockIndex
     start: int
     stop: int
 
 
 Part: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
-"""An operand's number and the box of a block of it; slices are no keys before Python 3.12."""
+"""The number of an operand and a block of it; slices are not hashable before Python 3.12."""
 
 
 def part_of(number: int, box: Box) -> Part:
-    """What a block of an operand is known by."""
+    """A block of an operand, as a part."""
     return number, tuple((axis.start, axis.stop) for axis in box)
 
 
-def parts_of(plan: BlockedProgram, piece: Piece) -> list[Part]:
+def box_of(part: Part) -> Box:
+    """The block of a part."""
+    return tuple(slice(*axis) for axis in part[1])
+
+
+def parts_of(program: BlockedProgram, piece: Piece) -> list[Part]:
     """The blocks of operands that a piece needs, each once."""
-    steps = Blocks.outline(plan).value(piece.place, piece.start, piece.stop)
+    steps = Blocks.outline(program).value(piece.index, piece.start, piece.stop)
     return list(dict.fromkeys(part_of(number, box) for number, box in steps))
 
 
-def terms_of(plan: BlockedProgram) -> int:
-    """How many terms each block of the result is the sum of."""
-    return prod(plan.blocking.counts[label] for label in plan.blocking.root.loops)
-
-
-def block_bytes(plan: BlockedProgram) -> int:
+def block_bytes(program: BlockedProgram) -> int:
     """Bytes of the largest block of the result, as it is computed."""
-    sizes, counts = plan.equation.sizes, plan.blocking.counts
-    elements = prod(-(-sizes[label] // counts[label]) for label in plan.blocking.root.output)
-    return elements * itemsize(plan.compute_dtype)
+    sizes, counts = program.equation.sizes, program.blocking.counts
+    elements = prod(-(-sizes[label] // counts[label]) for label in program.blocking.root.output)
+    return elements * itemsize(program.compute_dtype)
 
 
-def cut(plan: BlockedProgram, left: Mapping[int, Place], parts: int) -> list[Piece]:
-    """The pieces of the blocks that are left, each block in so many parts."""
-    every = enumerate(product(left.items(), ranges(terms_of(plan), parts)))
-    return [Piece(number, block, place, run.start, run.stop) for number, ((block, place), run) in every]
+def cut(program: BlockedProgram, left: Mapping[int, BlockIndex], parts: int) -> list[Piece]:
+    """The pieces of the blocks that are left, each block in ``parts`` pieces."""
+    runs = enumerate(product(left.items(), ranges(program.blocking.terms, parts)))
+    return [Piece(number, block, index, run.start, run.stop) for number, ((block, index), run) in runs]
 
 
-def pieces_for(workers: int, plan: BlockedProgram, left: Mapping[int, Place]) -> list[Piece]:
-    """All pieces, in the order in which they are added up; blocks are cut where they are few for the workers."""
-    return cut(plan, left, min(terms_of(plan), -(-2 * workers // max(len(left), 1))))
+def pieces_for(workers: int, program: BlockedProgram, left: Mapping[int, BlockIndex]) -> list[Piece]:
+    """The pieces of the blocks that are left, in the order of addition; at least two per worker if possible."""
+    return cut(program, left, min(program.blocking.terms, -(-2 * workers // max(len(left), 1))))

@@ -1,9 +1,10 @@
-"""The walk over the blocks of a contraction: what is read, computed, kept and added up, in which order."""
+"""Walks over the blocks of a contraction: which are read, computed, kept and added up, in which order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice, product
+from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
@@ -13,103 +14,119 @@ from einsumx.ir.cost import returns_view
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
-__all__ = ["Blocks", "Box", "Contract", "Place", "Read", "compute", "contracting"]
+__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute"]
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
 
 Read: TypeAlias = tuple[int, Box]
-"""The number of an operand, and the part of it that is needed."""
+"""The number of an operand, and the part of it to read."""
 
 Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
-"""A computation that yields what it has to read, and takes what was read out of a list."""
+"""A computation that yields reads, is sent each block in a list, and returns a value."""
 
-Place: TypeAlias = dict[int, int]
-"""The number of the block that each cut label is at."""
+BlockIndex: TypeAlias = dict[int, int]
+"""The number of the current block of each cut label."""
 
 Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
 """Runs a stage on blocks of its inputs."""
 
 
+def box_size(box: Iterable[slice]) -> int:
+    """The number of elements in a box."""
+    return prod(axis.stop - axis.start for axis in box)
+
+
 class Blocks:
-    """The values of a blocked contraction, computed step by step; those that more than one block needs are kept.
+    """The values of a blocked contraction, computed step by step; values that several blocks need are kept.
 
-    A step yields what has to be read and takes the block that was read, so that the same walk tells beforehand, with
-    functions that compute nothing, in which order operands are going to be read.
-
-    Args:
-        plan: how it is cut.
-        contract: runs a stage.
-        add: adds partial sums up.
+    A step yields what to read and is sent the block. So the same walk, with functions that compute nothing, also gives
+    the order of reads in advance.
     """
 
-    def __init__(self, plan: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
-        self._plan, self._contract, self._add = plan, contract, add
-        self._ranges = [ranges(size, count) for size, count in zip(plan.equation.sizes, plan.blocking.counts)]
+    def __init__(self, program: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
+        self._program, self._contract, self._add = program, contract, add
+        self._ranges = [ranges(size, count) for size, count in zip(program.equation.sizes, program.blocking.counts)]
         self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
     @classmethod
-    def outline(cls, plan: BlockedProgram) -> Blocks:
-        """A walk that computes nothing, and tells what there is to compute."""
-        return cls(plan, lambda *_: None, lambda *_: None)
+    def outline(cls, program: BlockedProgram) -> Blocks:
+        """A walk that computes nothing."""
+        return cls(program, lambda *_: None, lambda *_: None)
 
     @classmethod
-    def reads(cls, plan: BlockedProgram, places: Iterable[Place]) -> Iterator[Read]:
-        """What is read, in this order, for the blocks of the result at ``places``."""
-        walk = cls.outline(plan)
-        for place in places:
-            yield from walk.value(place)
+    def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
+        """A walk that computes with a framework, and calls ``step`` after each run of a stage."""
+
+        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+            options = Options(program.compute_dtype, "unsafe", stage.path)
+            prepared = prepare(adapter, stage.equation, arrays, options)
+            value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
+            # Sums are added in place, so the first one must not be a view of an operand.
+            value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
+            adapter.synchronize(value)  # queued operations would keep their blocks alive
+            step()
+            return value
+
+        return cls(program, contract, adapter.add)
 
     @classmethod
-    def steps(cls, plan: BlockedProgram, places: Iterable[Place]) -> int:
-        """How often a stage runs for the blocks of the result at ``places``."""
+    def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
+        """The reads for these blocks of the result, in order."""
+        walk = cls.outline(program)
+        for index in indices:
+            yield from walk.value(index)
+
+    @classmethod
+    def steps(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> int:
+        """How often a stage runs for these blocks of the result."""
         count = 0
 
         def counted(*_: object) -> None:
             nonlocal count
             count += 1
 
-        walk = cls(plan, counted, lambda *_: None)
-        for place in places:
-            compute(walk.value(place), lambda *_: None)
+        walk = cls(program, counted, lambda *_: None)
+        for index in indices:
+            compute(walk.value(index), lambda *_: None)
         return count
 
-    def places(self) -> Iterator[Place]:
-        """Where the blocks of the result are, in the order in which they are best computed."""
-        return self._places(self._plan.blocking.root.nest)
+    def indices(self) -> Iterator[BlockIndex]:
+        """The blocks of the result, in the best order of computation."""
+        return self._indices(self._program.blocking.root.nest)
 
-    def box(self, place: Place) -> Box:
+    def box(self, index: BlockIndex) -> Box:
         """The part of the result that a block is."""
-        return self._box(self._plan.blocking.root.output, place)
+        return self._box(self._program.blocking.root.output, index)
 
-    def value(self, place: Place, start: int = 0, stop: int | None = None) -> Steps:
-        """The steps to a block of the result, or to some of the terms that it is the sum of; they return it."""
-        return self._value(self._plan.blocking.root, place, start, stop)
+    def value(self, index: BlockIndex, start: int = 0, stop: int | None = None) -> Steps:
+        """The steps that compute a block of the result, or the sum of its terms from ``start`` to ``stop``."""
+        return self._value(self._program.blocking.root, index, start, stop)
 
     @property
     def keeps(self) -> bool:
-        """Whether there are values that another block of the result may need."""
+        """Whether it keeps values that another block of the result may need."""
         return bool(self._kept)
 
-    def _places(self, loops: Sequence[int]) -> Iterator[Place]:
+    def _indices(self, loops: Sequence[int]) -> Iterator[BlockIndex]:
         for numbers in product(*(range(len(self._ranges[label])) for label in loops)):
             yield dict(zip(loops, numbers))
 
-    def _box(self, labels: Sequence[int], place: Place, shape: Sequence[int] | None = None) -> Box:
-        """The part of an array that lies in the blocks of ``place``; axes of size 1 that broadcast are whole."""
-        sizes = self._plan.equation.sizes
+    def _box(self, labels: Sequence[int], index: BlockIndex, shape: Sequence[int] | None = None) -> Box:
+        """The part of an array in these blocks; axes of size 1 that broadcast are whole."""
+        sizes = self._program.equation.sizes
         return tuple(
-            self._ranges[label][place[label]] if label in place and (not shape or shape[axis] == sizes[label])
+            self._ranges[label][index[label]] if label in index and (not shape or shape[axis] == sizes[label])
             else slice(0, shape[axis] if shape else sizes[label])
             for axis, label in enumerate(labels)
         )  # fmt: skip
 
-    def _value(self, stage: Stage, place: Place, start: int = 0, stop: int | None = None) -> Steps:
-        """The value of a stage at a place, summed over the cut labels that it sums, or over some of their blocks."""
+    def _value(self, stage: Stage, index: BlockIndex, start: int = 0, stop: int | None = None) -> Steps:
+        """The value of a stage, summed over the blocks of its loops, or over some of them."""
         total = None
-        for number, inner in enumerate(islice(self._places(stage.loops), start, stop)):
-            here = {**place, **inner}
-            self._kept = {key: kept for key, kept in self._kept.items() if kept[0] == _at(self._nest(key), here)}
+        for number, inner in enumerate(islice(self._indices(stage.loops), start, stop)):
+            here = {**index, **inner}
+            self._kept = {key: kept for key, kept in self._kept.items() if kept[0] == _at(_nest(key), here)}
             inputs: dict[int, Array] = {}
             for slot in stage.order:
                 inputs[slot] = yield from self._input(stage, slot, here)
@@ -119,27 +136,22 @@ class Blocks:
         self._forget(stage, len(stage.nest))
         return total
 
-    def _input(self, stage: Stage, slot: int, place: Place) -> Steps:
+    def _input(self, stage: Stage, slot: int, index: BlockIndex) -> Steps:
         source, nest, key = stage.inputs[slot], stage.nests[slot], (stage, slot)
         if key in self._kept:
             return self._kept[key][1]
         if isinstance(source, Stage):
-            value = yield from self._value(source, {label: place[label] for label in nest})
+            value = yield from self._value(source, {label: index[label] for label in nest})
         else:
-            shape = self._plan.operands[source].shape
-            brought = yield source, self._box(stage.terms[slot], place, shape)
-            value = brought.pop() if brought else None  # out of a list, so that whoever sends it does not hold it too
+            shape = self._program.operands[source].shape
+            block = yield source, self._box(stage.terms[slot], index, shape)
+            value = block.pop() if block else None  # from a list, so that the sender holds no reference
         if len(nest) < len(stage.inside):
-            self._kept[key] = _at(nest, place), value
+            self._kept[key] = _at(nest, index), value
         return value
 
-    @staticmethod
-    def _nest(key: tuple[Stage, int]) -> Sequence[int]:
-        stage, slot = key
-        return stage.nests[slot]
-
     def _forget(self, stage: Stage, depth: int) -> None:
-        """Let go what was kept for a stage, and for those under it, but for what outlasts ``depth`` loops."""
+        """Drop the inputs kept for a stage and those below it, except those that outlast ``depth`` loops."""
         for slot, (source, nest) in enumerate(zip(stage.inputs, stage.nests)):
             if len(nest) >= depth:
                 self._kept.pop((stage, slot), None)
@@ -147,31 +159,21 @@ class Blocks:
                 self._forget(source, depth)
 
 
-def _at(loops: Sequence[int], place: Place) -> tuple[int, ...]:
-    """The numbers of the blocks that some loops are at; -1 for those that ``place`` is not in."""
-    return tuple(place.get(label, -1) for label in loops)
+def _nest(key: tuple[Stage, int]) -> Sequence[int]:
+    stage, slot = key
+    return stage.nests[slot]
 
 
-def contracting(plan: BlockedProgram, adapter: Adapter) -> Contract:
-    """What runs the stages of ``plan``, each on blocks of its inputs."""
-
-    def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-        options = Options(plan.compute_dtype, "unsafe", stage.path)
-        prepared = prepare(adapter, stage.equation, arrays, options)
-        value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
-        # What is added up in its own memory must be no view of an operand.
-        value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
-        adapter.synchronize(value)  # what is only queued holds on to its blocks
-        return value
-
-    return contract
+def _at(loops: Sequence[int], index: BlockIndex) -> tuple[int, ...]:
+    """The current blocks of some loops; -1 for a loop that has not started."""
+    return tuple(index.get(label, -1) for label in loops)
 
 
 def compute(steps: Steps, read: Callable[[int, Box], Array]) -> Array:
-    """What ``steps`` return, with what they ask for brought by ``read``."""
+    """Run ``steps`` with the blocks that ``read`` returns; return their value."""
     try:
-        wanted = next(steps)
+        number, box = next(steps)
         while True:
-            wanted = steps.send([read(*wanted)])
+            number, box = steps.send([read(number, box)])
     except StopIteration as end:
         return end.value

@@ -1,8 +1,8 @@
-"""Where a blocked contraction writes its result: a fresh array, an array that is given, a file."""
+"""Writes the result of a blocked contraction: to a fresh array, to an array passed as ``out=``, or to a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -13,114 +13,107 @@ from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.ir.bind import SizedEquation
 from einsumx.runtime.maps import mapping, share_file
 from einsumx.runtime.results import check_out_dtype
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box
-from einsumx.streaming.permits import Place, place
-from einsumx.streaming.readers import is_host_array
-from einsumx.streaming.walk import Box
+from einsumx.streaming.permits import ResultFiles, result_files
+from einsumx.streaming.readers import is_host, is_host_array
+from einsumx.streaming.walk import Box, box_size
 
-__all__ = ["Target", "landing", "target", "write"]
+__all__ = ["Output", "Target", "write"]
 
 
 class Target:
-    """The result as it is written, block by block.
+    """The result of a plan, written block by block.
 
     Attributes:
-        outlives: whether it goes to where it is found again when this process has ended.
-        out: what the user gave, where it outlives the process.
+        outlives: whether it is stored, and stays after this process has ended.
+        out: the array passed as ``out=``, if it is stored or a NumPy array.
     """
 
     outlives: bool = False
     out: Any = None
 
     def reserve(self) -> None:
-        """Have room set aside for all of it on the disk, before any work.
+        """Allocate disk space for all of it before any work.
 
         Raises:
-            OSError: there is none.
+            OSError: the disk has no room.
             BackendError: its file was truncated.
         """
 
-    def place(self, plan: BlockedProgram) -> Place | None:
-        """Where other processes can write the blocks of ``plan``; None where only this one can."""
+    def files(self, program: BlockedProgram) -> ResultFiles | None:
+        """The files to which other processes can write the blocks of ``program``; None if only this one can."""
         return None
 
     def put(self, box: Box, block: Array) -> None:
-        """Write a block to its place, in the dtype of the result."""
+        """Write a block, in the dtype of the result."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """See that what was written outlives this process, where it goes to a file."""
+        """Pass all writes to the system, so that they survive this process."""
 
     def sync(self) -> None:
-        """See that what was written outlives the machine's own end."""
+        """Wait until all writes are on the disk, so that they survive a crash of the machine."""
 
     def digest(self, box: Box) -> str:
-        """A digest of a block as it is stored; it is read for that, in no more memory than the block took."""
+        """A digest of a block as it is stored, computed in no more memory than the block took."""
         raise NotImplementedError
 
     def done(self) -> Array:
-        """What the user gets, when all blocks are written."""
+        """The array to return to the user, when all blocks are written."""
         raise NotImplementedError
 
 
 class _Fresh(Target):
-    """An array of the framework that nobody else has seen."""
+    """A new array of the framework."""
 
-    def __init__(self, plan: BlockedProgram, adapter: Adapter, order: str) -> None:
-        self._plan, self._adapter, self._order = plan, adapter, order
+    def __init__(self, program: BlockedProgram, adapter: Adapter, order: str) -> None:
+        self._program, self._adapter, self._order = program, adapter, order
         self._result: Array = None
+        self._is_transposed = order == "F" and bool(program.blocking.root.nest)  # its transpose is in C order
 
     def put(self, box: Box, block: Array) -> None:
-        plan, adapter = self._plan, self._adapter
-        block = adapter.move(block, plan.device)
-        if not plan.blocking.root.nest:
-            block = block if plan.compute_dtype == plan.dtype else adapter.cast(block, plan.dtype)
+        program, adapter = self._program, self._adapter
+        block = adapter.move(block, program.device)
+        if not program.blocking.root.nest:
+            block = block if program.compute_dtype == program.dtype else adapter.cast(block, program.dtype)
             self._result = adapter.arrange(block, self._order) if self._order in ("C", "F") else block
-        elif self._order == "F":  # written as its transpose, which is in C order
-            if self._result is None:
-                self._result = adapter.empty(plan.shape[::-1], plan.dtype, plan.device)
-            axes = tuple(reversed(range(len(plan.shape))))
-            self._result = adapter.put(self._result, box[::-1], adapter.transpose(block, axes))
-        else:
-            if self._result is None:
-                self._result = adapter.empty(plan.shape, plan.dtype, plan.device)
-            self._result = adapter.put(self._result, box, block)
+            return
+        if self._result is None:
+            shape = program.shape[::-1] if self._is_transposed else program.shape
+            self._result = adapter.empty(shape, program.dtype, program.device)
+        if self._is_transposed:
+            box, block = box[::-1], self._transposed(block)
+        self._result = adapter.put(self._result, box, block)
+
+    def _transposed(self, array: Array) -> Array:
+        return self._adapter.transpose(array, tuple(reversed(range(len(self._program.shape)))))
 
     def done(self) -> Array:
-        plan, adapter = self._plan, self._adapter
-        if not plan.shape:
-            return adapter.element(self._result)
-        if self._order == "F" and plan.blocking.root.nest:
-            return adapter.transpose(self._result, tuple(reversed(range(len(plan.shape)))))
-        return self._result
+        if not self._program.shape:
+            return self._adapter.element(self._result)
+        return self._transposed(self._result) if self._is_transposed else self._result
 
 
 class _Array(Target):
-    """An array of the framework, on the device where it computes."""
+    """An existing array of a framework; ``convert`` moves blocks to its framework and device."""
 
-    def __init__(self, out: Array, adapter: Adapter) -> None:
-        self._out, self._adapter = out, adapter
-        self._device = adapter.device(out)
+    def __init__(self, out: Array, owner: Adapter, convert: Callable[[Array], Array]) -> None:
+        self._out, self._owner, self._convert = out, owner, convert
 
     def put(self, box: Box, block: Array) -> None:
-        self._adapter.put(self._out, box, self._adapter.move(block, self._device))
+        self._owner.put(self._out, box, self._convert(block))
 
     def done(self) -> Array:
         return self._out
 
 
 class _Host(Target):
-    """Anything that takes NumPy arrays by slices.
-
-    Args:
-        out: it.
-        adapter: of the framework whose blocks come.
-        size: bytes of an element of a block.
-    """
+    """An array that is written by slices from NumPy arrays; ``size`` is that of an element of a block, in bytes."""
 
     def __init__(self, out: Any, adapter: Adapter, size: int) -> None:
         self.out, self._adapter, self._size = out, adapter, size
@@ -131,14 +124,14 @@ class _Host(Target):
         if self._is_array:
             reserve(self.out)
 
-    def place(self, plan: BlockedProgram) -> Place | None:
-        return place(self.out, plan)
+    def files(self, program: BlockedProgram) -> ResultFiles | None:
+        return result_files(self.out, program)
 
     def put(self, box: Box, block: Array) -> None:
         write(self.out, box, self._adapter.to_numpy(block))
 
     def flush(self) -> None:
-        # The pages of a map are the system's already.
+        # The system already has the pages of a map.
         flush = None if self._is_array else getattr(getattr(self.out, "file", self.out), "flush", None)
         if flush is not None:
             flush()
@@ -147,32 +140,18 @@ class _Host(Target):
         sync(self.out)
 
     def digest(self, box: Box) -> str:
-        size = itemsize(get_backend("numpy").dtype_name(self.out.dtype))
-        most = PART
-        if not self._is_array:  # of which slices are copies, and small ones may be decoded from one large chunk
-            most = max(PART, self._size * prod(axis.stop - axis.start for axis in box))
-        numpy = get_backend("numpy").xp
-        return digest(numpy.asarray(self.out[part]) for part in parts_of_box(box, size, most))
+        numpy = get_backend("numpy")
+        size = itemsize(numpy.dtype_name(self.out.dtype))
+        # Slices of a stored array are copies, and small ones may be decoded from one large chunk.
+        most = PART if self._is_array else max(PART, self._size * box_size(box))
+        return digest(numpy.xp.asarray(self.out[part]) for part in parts_of_box(box, size, most))
 
     def done(self) -> Any:
         return self.out
 
 
-class _Other(Target):
-    """An array of another framework in the host's memory."""
-
-    def __init__(self, out: Array, owner: Adapter, adapter: Adapter) -> None:
-        self._out, self._owner, self._adapter = out, owner, adapter
-
-    def put(self, box: Box, block: Array) -> None:
-        self._owner.put(self._out, box, self._owner.from_numpy(self._adapter.to_numpy(block)))
-
-    def done(self) -> Array:
-        return self._out
-
-
 class _Late(Target):
-    """An array that shares memory with an operand, and so is written when all operands are read."""
+    """An array that shares memory with an operand, and is written when all operands have been read."""
 
     def __init__(self, fresh: Target, final: Target, shape: Sequence[int], adapter: Adapter) -> None:
         self._fresh, self._final, self._adapter = fresh, final, adapter
@@ -191,7 +170,7 @@ class _Late(Target):
 
 
 def write(out: Any, box: Box, values: Any) -> None:
-    """Write a block to its place in what takes NumPy arrays by slices."""
+    """Write a block to an array that is written by slices from NumPy arrays."""
     numpy = get_backend("numpy")
     if is_host_array(out):
         numpy.put(out, box, values)
@@ -200,92 +179,102 @@ def write(out: Any, box: Box, values: Any) -> None:
         out[box] = numpy.xp.asarray(values, dtype=out.dtype)
 
 
-def landing(
-    out: Any, operands: Sequence[Any], adapter: Adapter, shape: Sequence[int], computed: str, dtype: str, order: str
-) -> tuple[ResultFootprint, bool]:
-    """What memory the result takes, and whether ``out`` is written only when all operands are read.
+class Output:
+    """The requested result: a fresh array in a memory order, or ``out=``.
 
-    Args:
-        out: that is given; None for a fresh array.
-        operands: as the user gave them.
-        shape: of the result.
-        computed: the dtype of the blocks.
-        dtype: of the result.
-        order: that a fresh array has to be brought into, by a copy; ``"K"`` where it needs none.
+    Attributes:
+        is_late: whether ``out`` is written only when all operands have been read, as it overlaps with one.
     """
-    size = itemsize(dtype)
-    whole = prod(shape) * size
-    if out is None:
-        return ResultFootprint(whole, whole if computed != dtype or order in ("C", "F") else 0), False
-    late = any(_overlap(out, operand) for operand in operands)
-    copies = not is_host_array(out) and owner(out) is not adapter
-    return ResultFootprint(whole if late else 0, 0, size if copies else 0), late
 
+    def __init__(self, adapter: Adapter, operands: Sequence[Any], out: Any, order: str = "K") -> None:
+        self._adapter, self._operands, self._out, self._order = adapter, operands, out, order
+        self.is_late = out is not None and any(_overlap(out, operand) for operand in operands)
 
-def target(
-    plan: BlockedProgram, adapter: Adapter, operands: Sequence[Any], out: Any, order: str, casting: Casting, late: bool
-) -> Target:
-    """Where the result of ``plan`` goes; ``out`` is not touched yet.
+    def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str) -> ResultFootprint:
+        """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``."""
+        size, out = itemsize(dtype), self._out
+        whole = prod(sized.shape) * size
+        if out is None:
+            is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
+            return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0)
+        is_copied = not is_host_array(out) and owner(out) is not self._adapter
+        return ResultFootprint(whole if self.is_late else 0, 0, size if is_copied else 0)
 
-    Raises:
-        SizeError, BackendError: it cannot go there.
-    """
-    if out is None:
-        return _Fresh(plan, adapter, order)
-    found = _given(plan, adapter, operands, out, casting)
-    return _Late(_Fresh(plan, adapter, "K"), found, plan.shape, adapter) if late else found
+    def target(self, program: BlockedProgram, casting: Casting) -> Target:
+        """The target for the result of a plan; ``out`` is not changed yet.
 
-
-def _given(plan: BlockedProgram, adapter: Adapter, operands: Sequence[Any], out: Any, casting: Casting) -> Target:
-    numpy = get_backend("numpy")
-    kind = f"{type(out).__module__}.{type(out).__qualname__}"
-    theirs = owner(out)
-    if theirs is None and not (is_stored(out) and hasattr(out, "__setitem__")):
-        raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
-    if tuple(out.shape) != plan.shape:
-        raise SizeError(
-            f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(plan.shape)}\n"
-            f"  {excerpt(plan.equation.text)}"
+        Raises:
+            SizeError, BackendError: ``out`` cannot take the result.
+        """
+        if self._out is None:
+            return _Fresh(program, self._adapter, self._order)
+        final = self._checked(program, casting)
+        return (
+            _Late(_Fresh(program, self._adapter, "K"), final, program.shape, self._adapter) if self.is_late else final
         )
-    dtype = (theirs or numpy).dtype_name(out.dtype)
-    check_out_dtype(adapter, plan.dtype, dtype, casting, out.dtype)
-    if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
-        raise BackendError(f"out= is a {kind} that is open for reading alone")
-    if theirs is None:
-        return _Host(out, adapter, itemsize(plan.dtype))
-    theirs.check_out(out, [array for array in operands if owner(array) is theirs])
-    where = theirs.device(out)
-    if theirs is adapter and (where == plan.device or not where or not plan.device):
-        return _Host(out, adapter, itemsize(plan.dtype)) if theirs is numpy else _Array(out, adapter)
-    if where.partition(":")[0] not in ("", "cpu"):
-        raise BackendError(f"out= is on {where}, but {adapter.name} computes the result on {plan.device}")
-    return _Host(out, adapter, itemsize(plan.dtype)) if theirs is numpy else _Other(out, theirs, adapter)
+
+    def _checked(self, program: BlockedProgram, casting: Casting) -> Target:
+        """The target that writes to ``out``, if it can take the result."""
+        out, adapter, numpy = self._out, self._adapter, get_backend("numpy")
+        kind = f"{type(out).__module__}.{type(out).__qualname__}"
+        framework = owner(out)
+        if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
+            raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
+        if tuple(out.shape) != program.shape:
+            raise SizeError(
+                f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(program.shape)}\n"
+                f"  {excerpt(program.equation.text)}"
+            )
+        dtype = (framework or numpy).dtype_name(out.dtype)
+        check_out_dtype(adapter, program.dtype, dtype, casting, out.dtype)
+        if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
+            raise BackendError(f"out= is a {kind} that is open read-only")
+        if framework is None:
+            return _Host(out, adapter, itemsize(program.dtype))
+        framework.check_out(out, [array for array in self._operands if owner(array) is framework])
+        device = framework.device(out)
+        is_on_device = framework is adapter and (device == program.device or not device or not program.device)
+        if not is_on_device and not is_host(device):
+            raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {program.device}")
+        if framework is numpy:
+            return _Host(out, adapter, itemsize(program.dtype))
+        if is_on_device:
+            return _Array(out, adapter, lambda block: adapter.move(block, device))
+        return _Array(out, framework, lambda block: framework.from_numpy(adapter.to_numpy(block)))
+
+
+def _has_any_order(equation: SizedEquation) -> bool:
+    """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
+    is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
+    return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
 
 
 # -- overlap ------------------------------------------------------------------------------------------------------
 
 
 def _overlap(out: Any, operand: Any) -> bool:
-    """Whether writing to ``out`` can change what is read of ``operand``."""
+    """Whether writing to ``out`` may change the operand."""
     if operand is out:
         return True
     numpy = get_backend("numpy")
-    ours, theirs = _in_memory(out), _in_memory(operand)
-    if ours is not None and theirs is not None and numpy.may_overlap(ours, theirs):
+    out_memory, operand_memory = _in_memory(out), _in_memory(operand)
+    if out_memory is not None and operand_memory is not None and numpy.may_overlap(out_memory, operand_memory):
         return True
-    writer = owner(out)
-    if ours is None and writer is not None:
-        return writer is owner(operand) and writer.may_overlap(out, operand)
-    return in_one_place(out if ours is None else ours, operand if theirs is None else theirs)
+    framework = owner(out)
+    if out_memory is None and framework is not None:
+        return framework is owner(operand) and framework.may_overlap(out, operand)
+    return in_one_place(
+        out if out_memory is None else out_memory, operand if operand_memory is None else operand_memory
+    )
 
 
 def _in_memory(array: Any) -> Any:
-    """The NumPy array that an operand is, or has the memory of; None where there is none."""
-    theirs = owner(array)
-    if theirs is not None and theirs.name == "numpy":
-        return theirs.plain(array)
-    if theirs is None or type(theirs).in_place is Adapter.in_place or theirs.device(array) != "cpu":
+    """A NumPy array with the memory of an operand; None if there is none."""
+    framework = owner(array)
+    if framework is not None and framework.name == "numpy":
+        return framework.plain(array)
+    if framework is None or type(framework).in_place is Adapter.in_place or framework.device(array) != "cpu":
         return None
-    with suppress(TypeError):  # a dtype that NumPy does not have
-        return theirs.to_numpy(array)
+    with suppress(TypeError):  # NumPy lacks the dtype
+        return framework.to_numpy(array)
     return None
