@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from einsumx.conformance.case import Case, NotApplicable, Operand, examples, operands
-from einsumx.conformance.checks import cotangent, has_the_gradients, needs_gradients
+from einsumx.conformance.case import ArraySpec, Case, NotApplicable, examples, operands
+from einsumx.conformance.checks import cotangent, judge_gradients_of, needs_gradients
 from einsumx.conformance.oracle import Expected, expect_gradient
 from einsumx.conformance.subject import Subject
 
@@ -154,7 +154,7 @@ def cases() -> Iterator[Case]:
         for equation, shapes in _FEW:
             yield Case("gradients", check, equation, operands(*shapes, dtype=dtype), full=equation != "ij,jk->ik")
     for dtypes in (("float32", "complex64"), ("complex64", "float32"), ("float16", "float32"), ("float32", "float64")):
-        mixed = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4)), dtypes))
+        mixed = tuple(ArraySpec(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4)), dtypes))
         yield Case("gradients", check, "ij,jk->ik", mixed, full=True)
     for layout in _LAYOUTS:
         for equation, shapes in _FEW:
@@ -191,7 +191,7 @@ def gives_the_gradients(case: Case, subject: Subject) -> None:
     """Every operand's gradient is right, for a random cotangent."""
     needs_gradients(case, subject)
     hosts = case.values()
-    has_the_gradients(case, subject, subject.bound(case), hosts, subject.arrays(case, hosts))
+    judge_gradients_of(subject.bound(case), case, subject, hosts, subject.arrays(case, hosts))
 
 
 def gives_the_sum_of_the_gradients_by_one_operand(case: Case, subject: Subject) -> None:
@@ -216,11 +216,10 @@ def adds_gradients(case: Case, subject: Subject) -> None:
     framework = subject.framework
     if not framework.adds_gradients:
         raise NotApplicable(f"{framework.name} gives gradients, and adds them to nothing")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     values, direction = cotangent(case, subject, hosts)
     before = [
-        case.value(Operand(operand.shape, operand.dtype), f"gradient {place}")
+        case.value(ArraySpec(operand.shape, operand.dtype), f"gradient {place}")
         for place, operand in enumerate(case.operands)
     ]
     there = [subject.array(each, operand.dtype) for each, operand in zip(before, case.operands)]
@@ -241,8 +240,7 @@ def gives_second_derivatives(case: Case, subject: Subject) -> None:
     framework = subject.framework
     if not framework.second_order:
         raise NotApplicable(f"{framework.name} does not differentiate gradients")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     values, array = cotangent(case, subject, hosts)
     for by, operand in enumerate(case.operands):
         direction = case.value(replace(operand, layout="C"), f"direction {by}")

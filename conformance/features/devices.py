@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Refusal, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, Refusal, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
-from einsumx.conformance.refusals import message_of_refusal, takes, writeable
+from einsumx.conformance.refusals import needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
 
@@ -34,7 +34,7 @@ def _stays_on_its_device(case: Case, subject: Subject) -> None:
         if dict(case.options).get("dtype") is None and not framework.immutable:
             shape = np.asarray(expect(*case.arguments(hosts)).values).shape
             out = framework.array(np.zeros(shape), "float32", device)
-            takes(subject, "out")
+            needs_keyword(subject, "out")
             subject.call(case, arrays, out=out)
             _is_on(device, out, case, hosts, subject)
 
@@ -59,20 +59,20 @@ def _two_devices_are_refused(case: Case, subject: Subject) -> None:
     for first, second in ((here, there), (there, here)):
         devices = [first, *[second] * (len(hosts) - 1)]
         arrays = [_on(*made, subject) for made in zip(devices, hosts, case.operands)]
-        message = message_of_refusal(case, subject, arrays)
+        message = refusal_message(case, subject, arrays)
         if subject.is_einsumx and not (here in message and there in message):
             raise Failure(f"the message does not name {here} and {there}: {message!r}")
 
 
 def _out_elsewhere_is_refused(case: Case, subject: Subject) -> None:
     """``out`` on another device than the operands is an error; einsumx's message names both."""
-    writeable(subject)
+    needs_writeable_arrays(subject)
     here, there = _two(subject)
-    takes(subject, "out")
+    needs_keyword(subject, "out")
     hosts = case.values()
     arrays = [_on(here, host, operand, subject) for host, operand in zip(hosts, case.operands)]
     out = subject.framework.array(np.zeros(3), "float32", there)
-    message = message_of_refusal(replace(case, options=(("out", out),)), subject, arrays)
+    message = refusal_message(replace(case, options=(("out", out),)), subject, arrays)
     if subject.is_einsumx and not (here in message and there in message):
         raise Failure(f"the message does not name {here} and {there}: {message!r}")
 
@@ -89,7 +89,7 @@ def _two(subject: Subject) -> tuple[str, str]:
     return subject.framework.device(subject.array(np.zeros(1), "float32")), _others(subject)[0]
 
 
-def _on(device: str, host: Array, operand: Operand, subject: Subject) -> Array:
+def _on(device: str, host: Array, operand: ArraySpec, subject: Subject) -> Array:
     return subject.framework.array(host, operand.dtype, device)
 
 
@@ -108,8 +108,7 @@ def _is_on(device: str, result: Array, case: Case, hosts: list[Array], subject: 
 
 def _scalars_follow(case: Case, subject: Subject) -> None:
     """A Python scalar is as weak as the framework has it; on NumPy it is what ``numpy.asarray`` makes of it."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     dtype = "float32"
     if subject.framework.name == "numpy":
         dtype = np.result_type(*(host.dtype for host in hosts)).name
@@ -172,22 +171,22 @@ def cases() -> Iterator[Case]:
     refusal = Refusal(BackendError, "out= is on")
     yield Case("devices", _out_elsewhere_is_refused, "i,i->i", vectors[:2], refusal=refusal, about="out=elsewhere")
 
-    vector = Operand((3,))
-    for scalar in (Operand((), "int64", "python"), Operand((), "float64", "python")):
+    vector = ArraySpec((3,))
+    for scalar in (ArraySpec((), "int64", "python"), ArraySpec((), "float64", "python")):
         for equation, made in (
             ("i,->i", (vector, scalar)),
             (",i->i", (scalar, vector)),
             ("i,,->i", (vector, scalar, scalar)),
         ):
             yield Case("lists and scalars", _scalars_follow, equation, made)
-    row = Operand((3,), "float64", "python", "exact")
-    table = Operand((3, 2), "float64", "python", "exact")
+    row = ArraySpec((3,), "float64", "python", "exact")
+    table = ArraySpec((3, 2), "float64", "python", "exact")
     for equation, made in (("i,i->i", (vector, row)), ("i,i->", (row, vector)), ("i,ij->j", (vector, table))):
         yield Case("lists and scalars", _lists_follow, equation, made)
         about = "on each other device"
         yield Case("lists and scalars", _follows_to_the_device, equation, made, about=about)
     about = "on each other device"
-    made = (vector, Operand((), "float64", "python"))
+    made = (vector, ArraySpec((), "float64", "python"))
     yield Case("lists and scalars", _follows_to_the_device, "i,->i", made, about=about)
     for dtype in ("int64", "float64", "bool"):
         for equation, shapes in (("ij,j->i", ((2, 2), (2,))), (",->", ((), ())), ("i->", ((3,),))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
@@ -103,12 +103,12 @@ def cases() -> Iterator[Case]:
             if first == second:
                 continue
             for equation, shapes in _PROMOTING:
-                pair = (Operand(shapes[0], first), Operand(shapes[1], second))
+                pair = (ArraySpec(shapes[0], first), ArraySpec(shapes[1], second))
                 quick = equation == "i,i->" and {first, second} <= {"bool", "int8", "int32", "float32", "complex64"}
                 if quick or equation == "ij,jk->ik" or "bool" in (first, second):
                     yield Case("promotion", promotes, equation, pair, full=not quick)
     for dtypes in (("int8", "float32", "int16"), ("bool", "int8", "float32"), ("float32", "int8", "bool")):
-        three = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4), (4, 2)), dtypes))
+        three = tuple(ArraySpec(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4), (4, 2)), dtypes))
         yield Case("promotion", promotes, "ij,jk,kl->il", three)
 
     for dtype in _INTEGERS:
@@ -133,9 +133,9 @@ def cases() -> Iterator[Case]:
         for equation, shapes in _HALF_PRODUCTS:
             yield Case("half precision", check, equation, operands(*shapes, dtype=dtype))
         large = (
-            Operand((3,), dtype, fill="large"),
-            Operand((3,), dtype, fill="large"),
-            Operand((3,), dtype, fill="tiny"),
+            ArraySpec((3,), dtype, fill="large"),
+            ArraySpec((3,), dtype, fill="large"),
+            ArraySpec((3,), dtype, fill="tiny"),
         )
         for equation in ("i,i,i->i", "i,i,i->"):
             yield Case("half precision", check, equation, large, about="products beyond its range")

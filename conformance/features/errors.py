@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, Options, Refusal, examples, operands
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.refusals import is_refused, message_of_refusal, takes, writeable
+from einsumx.conformance.refusals import is_refused, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -30,7 +30,7 @@ FEATURES = {
 }
 
 _EQUATIONS = (
-    # equation, operands, what is said, where the caret stands
+    # equation, operands, what is error_line, where the caret stands
     ("ij,j!->i", 2, "'!' is no label", 4),
     ("i1->i", 1, "'1' is no label", 1),
     ("i_->i", 1, "'_' is no label", 1),
@@ -72,7 +72,7 @@ _SUBLISTS = (
 )
 
 _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
-    # equation, shapes, what is said
+    # equation, shapes, what is error_line
     ("ab,bc->ac", ((2, 3), (4, 5)), r"label 'b' .* 3 in operand 0 \(axis 1\) .* 4 in operand 1 \(axis 0\)"),
     ("ij,jk,ki->", ((2, 3), (3, 4), (4, 5)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 5 in operand 2 \(axis 1\)"),
     ("i,i->i", ((2,), (0,)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 0 in operand 1 \(axis 0\)"),
@@ -130,10 +130,9 @@ _NO_NUMBERS: dict[str, Callable[[], Any]] = {
 
 def _shows_the_place(place: int, case: Case, subject: Subject) -> None:
     """The message ends with the equation and a caret under the place."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    message = message_of_refusal(case, subject, arrays)
-    subject.untouched(arrays, hosts)
+    hosts, arrays = subject.operands(case)
+    message = refusal_message(case, subject, arrays)
+    subject.judge_unchanged(arrays, hosts)
     if subject.is_einsumx:
         *_, shown, caret = message.split("\n")
         if shown != f"  {case.equation}" or not caret.startswith(f"  {' ' * place}^"):
@@ -179,23 +178,21 @@ def _foreign(subject: Subject) -> tuple[Framework, Array]:
 def _is_refused_beside(place: int, case: Case, subject: Subject) -> None:
     """An operand is of another framework; einsumx's message names both."""
     framework, foreign = _foreign(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     given = [*arrays[:place], foreign, *arrays[place + 1 :]]
-    _names(message_of_refusal(case, subject, given), subject, framework.name, subject.framework.name)
-    subject.untouched(arrays, hosts)
+    _names(refusal_message(case, subject, given), subject, framework.name, subject.framework.name)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def _foreign_out_is_refused(case: Case, subject: Subject) -> None:
     """``out`` is of another framework."""
-    writeable(subject)
-    takes(subject, "out")
+    needs_writeable_arrays(subject)
+    needs_keyword(subject, "out")
     framework, foreign = _foreign(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    message = message_of_refusal(replace(case, options=(("out", foreign),)), subject, arrays)
+    hosts, arrays = subject.operands(case)
+    message = refusal_message(replace(case, options=(("out", foreign),)), subject, arrays)
     _names(message, subject, framework.name, subject.framework.name)
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
     if (framework.values(foreign) != 1).any():
         raise Failure("out was written before the error")
 
@@ -280,20 +277,20 @@ def _out_cases() -> Iterator[Case]:
     product, equation = operands((2, 3), (3, 4)), "ij,jk->ik"
     for shape in ((2,), (2, 4, 1), (4, 2), (1, 4), (2, 5), (), (0,), (8,)):
         refusal = Refusal(SizeError, r"out= has shape .* but the result has shape \(2, 4\)")
-        yield Case("wrong out", is_refused, equation, product, out=Operand(shape), refusal=refusal)
+        yield Case("wrong out", is_refused, equation, product, out=ArraySpec(shape), refusal=refusal)
     refusal = Refusal(SizeError, r"out= has shape \(1,\) but the result has shape \(\)")
-    yield Case("wrong out", is_refused, "ij->", product[:1], out=Operand((1,)), refusal=refusal)
+    yield Case("wrong out", is_refused, "ij->", product[:1], out=ArraySpec((1,)), refusal=refusal)
     for dtype in ("int32", "bool", "float16"):
         refusal = Refusal(BackendError, f"float32.*casting='safe'.*{dtype}")
-        yield Case("wrong out", is_refused, equation, product, out=Operand((2, 4), dtype), refusal=refusal)
+        yield Case("wrong out", is_refused, equation, product, out=ArraySpec((2, 4), dtype), refusal=refusal)
     refusal = Refusal(BackendError, "float32.*casting='same_kind'.*int32")
     options: Options = (("casting", "same_kind"),)
-    yield Case("wrong out", is_refused, equation, product, options, out=Operand((2, 4), "int32"), refusal=refusal)
+    yield Case("wrong out", is_refused, equation, product, options, out=ArraySpec((2, 4), "int32"), refusal=refusal)
     for made, written in ((product, equation), (operands((2, 4)), "ij->ij")):
         refusal = Refusal(BackendError, "read-only")
-        yield Case("wrong out", is_refused, written, made, out=Operand((2, 4), layout="readonly"), refusal=refusal)
+        yield Case("wrong out", is_refused, written, made, out=ArraySpec((2, 4), layout="readonly"), refusal=refusal)
         refusal = Refusal(BackendError, "read-only|share")
-        out = Operand((2, 4), layout="broadcast")
+        out = ArraySpec((2, 4), layout="broadcast")
         yield Case("wrong out", _shares_its_elements, written, made, out=out, refusal=refusal)
 
     # An out= that is right, beside something else that is wrong.
@@ -309,10 +306,10 @@ def _out_cases() -> Iterator[Case]:
         (equation, ((2, 3), (3, 4)), (("order", "no such"),), Refusal(ValueError, "order")),
         (equation, ((2, 3), (3, 4)), (("no_such_keyword", 1),), Refusal(TypeError, "no_such_keyword")),
     ):
-        yield Case("wrong out", is_refused, written, operands(*shapes), options, out=Operand((2, 4)), refusal=refusal)
+        yield Case("wrong out", is_refused, written, operands(*shapes), options, out=ArraySpec((2, 4)), refusal=refusal)
     check, options = _is_refused_of_einsumx, (("backend", "no such"),)
     refusal = Refusal(BackendError, "no such")
-    yield Case("wrong out", check, equation, product, options, out=Operand((2, 4)), refusal=refusal)
+    yield Case("wrong out", check, equation, product, options, out=ArraySpec((2, 4)), refusal=refusal)
 
 
 def _operand_cases() -> Iterator[Case]:

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from einsumx import BackendError, SizeError
-from einsumx.conformance.case import Case, Check, Failure, Operand, Refusal, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Check, Failure, Refusal, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import adds_gradients, gives_the_gradients
 from einsumx.conformance.features.results import has_order, writes_out, writes_over
-from einsumx.conformance.refusals import is_refused, message_of_refusal
+from einsumx.conformance.refusals import is_refused, refusal_message
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -62,7 +62,7 @@ def cases() -> Iterator[Case]:
 
     for first, second in (("float32", "float64"), ("int8", "int32"), ("bool", "float32"), ("int32", "float32")):
         for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij,ij->ij  2,3 2,3"):
-            mixed = tuple(map(Operand, shapes, (first, second)))
+            mixed = tuple(map(ArraySpec, shapes, (first, second)))
             yield _case(equation, mixed, "dtypes are not promoted")
 
     for optimize in (True, False):
@@ -89,7 +89,7 @@ def _outs() -> Iterator[Case]:
         ("bij,bjk->bik", batches, (2, 3, 5), "out= stays unwritten"),
         ("i,i->", operands((4,), (4,)), (), "out= without axes is not written"),
     ):
-        yield Case("known faults", writes_out, equation, made, out=Operand(shape), about=fault)
+        yield Case("known faults", writes_out, equation, made, out=ArraySpec(shape), about=fault)
     for place in (0, 1):
         over = partial(writes_over, place)
         yield _case("ij,jk->ik", operands((4, 4), (4, 4)), f"out= that is operand {place} spoils the result", over)
@@ -116,7 +116,7 @@ def _errors() -> Iterator[Case]:
 
 def _names_the_sizes(case: Case, subject: Subject) -> None:
     """Where the message says which size an operand has, it is that operand's."""
-    message = message_of_refusal(case, subject, subject.arrays(case, case.values()))
+    message = refusal_message(case, subject, subject.arrays(case, case.values()))
     for size, place in re.findall(r"\b(1[37])\b[^\d]*\boperand (\d)", message):
         _is_of(size, place, message)
     for place, size in re.findall(r"\boperand (\d) \((1[37])\)", message):
@@ -138,6 +138,6 @@ def _is_refused_at_once(case: Case, subject: Subject) -> None:
 
 
 def _case(
-    equation: Any, operands: tuple[Operand, ...], fault: str, check: Check = gives_the_plain_sum, **options: Any
+    equation: Any, operands: tuple[ArraySpec, ...], fault: str, check: Check = gives_the_plain_sum, **options: Any
 ) -> Case:
     return Case("known faults", check, equation, operands, tuple(options.items()), about=fault)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
@@ -105,7 +105,7 @@ def cases() -> Iterator[Case]:
             repeated = operands(*shapes, dtype=dtype, layout="broadcast", fill=fill)
             full = equation not in ("i->", "i,ij->j") and (dtype, fill) not in _REPEATED_VALUES[:2]
             yield Case("layouts", check, equation, repeated, about="equal terms", full=full)
-    mixed = (Operand((2, 4, 3, 5), layout="F"), Operand((2, 6, 3, 5), layout="broadcast"))
+    mixed = (ArraySpec((2, 4, 3, 5), layout="F"), ArraySpec((2, 6, 3, 5), layout="broadcast"))
     yield Case("layouts", check, "bind,bjnd->bnij", mixed)
     for equation, shapes in _ORDERS:
         yield Case("order of writing", check, equation, operands(*shapes))

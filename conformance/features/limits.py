@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, examples, operands, said
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError
@@ -84,11 +84,11 @@ def cases() -> Iterator[Case]:
     for half in ("float16", "bfloat16"):
         # Partial sums that were rounded to half precision would lose each of the later ones.
         yield Case("memory limit", check, "i,i->", operands((3000,), (3000,), dtype=half, fill="positive"))
-        mixed = (Operand((6, 5), half), Operand((5, 7), "float32"))
+        mixed = (ArraySpec((6, 5), half), ArraySpec((5, 7), "float32"))
         yield Case("memory limit", check, "ij,jk->ik", mixed, full=True)
     for fill in ("inf", "nan"):
-        beside = (Operand((4,), fill=fill), Operand((3,), fill=fill))
-        yield Case("memory limit", check, "i,j,k->", (Operand((0,)), *beside))
+        beside = (ArraySpec((4,), fill=fill), ArraySpec((3,), fill=fill))
+        yield Case("memory limit", check, "i,j,k->", (ArraySpec((0,)), *beside))
     for dtype in ("float32", "int8", "float16"):
         repeated = operands(
             (300,), (300, 3), dtype=dtype, layout="broadcast", fill="positive" if "f" in dtype else "range"
@@ -102,17 +102,16 @@ def cases() -> Iterator[Case]:
         small = operands((6, 5), (5, 7), dtype=dtype)
         yield Case("memory limit", check, "ij,jk->ik", small, about="gradients", full=dtype != "complex64")
     for dtypes in (("float32", "complex64"), ("float16", "float32")):
-        pair = tuple(Operand(shape, dtype) for shape, dtype in zip(((6, 5), (5, 7)), dtypes))
+        pair = tuple(ArraySpec(shape, dtype) for shape, dtype in zip(((6, 5), (5, 7)), dtypes))
         yield Case("memory limit", check, "ij,jk->ik", pair, about="gradients", full=True)
 
 
 def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
     """The result is the plain sum under the limit that the error of a smaller one names."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
     subject.judge(within_the_smallest(subject, partial(subject.call, case, arrays)), expected)
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -> None:
@@ -144,8 +143,8 @@ def within_the_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
     except MemoryLimitError as error:
         limit = error.smallest
         if limit is None:
-            raise Failure(f"memory_limit=1 is not kept, and no larger one is named: {said(error)}") from error
+            raise Failure(f"memory_limit=1 is not kept, and no larger one is named: {error_line(error)}") from error
     try:
         return call(memory_limit=limit)
     except MemoryLimitError as error:
-        raise Failure(f"memory_limit={limit} was named as the smallest and is not kept: {said(error)}") from error
+        raise Failure(f"memory_limit={limit} was named as the smallest and is not kept: {error_line(error)}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
@@ -59,8 +59,8 @@ def cases() -> Iterator[Case]:
                                 for k, operand in enumerate(positive))  # fmt: skip
                 quick = equation in ("ij,jk->ik", "ij->i", "i,j->i") and fill != "-inf"
                 yield Case("inf and nan", check, equation, special, full=not quick)
-    zero = (Operand((2, 2), fill="inf"), Operand((2, 2), fill="zero"))
+    zero = (ArraySpec((2, 2), fill="inf"), ArraySpec((2, 2), fill="zero"))
     yield Case("inf and nan", check, "ij,jk->ik", zero, about="inf times zero")
     for dtype in ("float64", "float16", "bfloat16"):
-        special = (Operand((4, 3), dtype, fill="inf"), Operand((3, 5), dtype, fill="positive"))
+        special = (ArraySpec((4, 3), dtype, fill="inf"), ArraySpec((3, 5), dtype, fill="positive"))
         yield Case("inf and nan", check, "ij,jk->ik", special)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand
-from einsumx.conformance.checks import fault, gives_the_plain_sum
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable
+from einsumx.conformance.checks import failure_of, gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
@@ -52,7 +52,7 @@ class RandomCase(Case):
 def cases(problems: int, seed: int) -> Iterator[Case]:
     """A case for each dtype, of as many problems each; none where ``problems`` is 0."""
     for dtype in DTYPES if problems else ():
-        yield RandomCase("random", finds_no_fault, "", (Operand((), dtype),), problems=problems, seed=seed)
+        yield RandomCase("random", finds_no_fault, "", (ArraySpec((), dtype),), problems=problems, seed=seed)
 
 
 def finds_no_fault(case: Case, subject: Subject) -> None:
@@ -67,7 +67,7 @@ def finds_no_fault(case: Case, subject: Subject) -> None:
 
     def fails(drawn: Case) -> bool:
         try:
-            return fault(drawn, subject) is not None
+            return failure_of(drawn, subject) is not None
         except NotApplicable:  # such as a layout without elements to lay out
             return False
 
@@ -79,7 +79,7 @@ def finds_no_fault(case: Case, subject: Subject) -> None:
         smallest = find(problems, fails, settings=quietly, random=Random(case.seed))
     except NoSuchExample:
         return
-    raise Failure(str(fault(smallest, subject)), smallest)
+    raise Failure(str(failure_of(smallest, subject)), smallest)
 
 
 def problem(dtype: str, layouts: Sequence[str]) -> Any:
@@ -109,7 +109,7 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
                 shape[place:place] = axes
             terms.append(term)
             layout = draw(st.sampled_from(layouts))
-            operands.append(Operand(tuple(shape), dtype, layout, draw(st.sampled_from(_fills(dtype)))))
+            operands.append(ArraySpec(tuple(shape), dtype, layout, draw(st.sampled_from(_fills(dtype)))))
         output: list[list[Hashable]] = []
         if draw(st.booleans()):
             every = list(dict.fromkeys(label for term in terms for label in term))

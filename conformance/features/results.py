@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, Options, Refusal, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
-from einsumx.conformance.refusals import SENTINEL, is_refused, made_out, writeable
+from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -113,21 +113,19 @@ _RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 def writes_out(case: Case, subject: Subject) -> None:
     """``out`` is returned and has the plain sum in its own dtype; the operands are as they were."""
     assert case.out is not None
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    out = made_out(case.out, subject)
+    hosts, arrays = subject.operands(case)
+    out = make_out(case.out, subject)
     _is_returned(subject.call(case, arrays, out=out), out)
     subject.judge(out, subject.expected(case, hosts, case.out.dtype), "out")
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def _writes_between(case: Case, subject: Subject) -> None:
     """``out`` is every second element of a larger array, whose other elements stay as they were."""
     assert case.out is not None
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     _has_layout(subject, "sliced")
-    room = made_out(replace(case.out, shape=tuple(2 * size + 1 for size in case.out.shape)), subject)
+    room = make_out(replace(case.out, shape=tuple(2 * size + 1 for size in case.out.shape)), subject)
     inside = (slice(1, None, 2),) * len(case.out.shape)
     out = room[inside]
     _is_returned(subject.call(case, arrays, out=out), out)
@@ -140,18 +138,17 @@ def _writes_between(case: Case, subject: Subject) -> None:
 
 def writes_over(place: int, case: Case, subject: Subject) -> None:
     """``out`` is an operand; the others are as they were."""
-    writeable(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    needs_writeable_arrays(subject)
+    hosts, arrays = subject.operands(case)
     out = arrays[place]
     _is_returned(subject.call(case, arrays, out=out), out)
     subject.judge(out, subject.expected(case, hosts), "out")
-    subject.untouched(arrays[:place] + arrays[place + 1 :], hosts[:place] + hosts[place + 1 :])
+    subject.judge_unchanged(arrays[:place] + arrays[place + 1 :], hosts[:place] + hosts[place + 1 :])
 
 
 def _writes_over_a_part(case: Case, subject: Subject) -> None:
     """``out`` is the last rows of an array, and the operand its first."""
-    writeable(subject)
+    needs_writeable_arrays(subject)
     _has_layout(subject, "offset")
     (host,) = case.values()
     (operand,) = case.operands
@@ -175,27 +172,27 @@ def _out_cases() -> Iterator[Case]:
     for equation, shapes in _WRITTEN:
         made = operands(*shapes)
         shape = expect(equation, *(np.zeros(given) for given in shapes)).values.shape
-        yield Case("out", writes_out, equation, made, out=Operand(shape))
+        yield Case("out", writes_out, equation, made, out=ArraySpec(shape))
         if shape:
             yield Case(
                 "out",
                 _writes_between,
                 equation,
                 made,
-                out=Operand(shape),
+                out=ArraySpec(shape),
                 about="between others",
                 full="b" not in equation,
             )
     product = operands((2, 3), (3, 4))
     for layout in ("F", "swapped", "sliced", "offset", "negative", "unaligned", "byteswapped"):
-        yield Case("out", writes_out, "ij,jk->ik", product, out=Operand((2, 4), layout=layout))
-        yield Case("out", writes_out, "ij->ji", product[:1], out=Operand((3, 2), layout=layout), full=True)
-        yield Case("out", writes_out, "ij->i", product[:1], out=Operand((2,), layout=layout), full=True)
-    yield Case("out", writes_out, ((0, 1), (1, 2), (2, 0)), product, out=Operand((4, 2)))
-    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", True),), out=Operand((2, 4)))
-    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", False),), out=Operand((2, 4)))
+        yield Case("out", writes_out, "ij,jk->ik", product, out=ArraySpec((2, 4), layout=layout))
+        yield Case("out", writes_out, "ij->ji", product[:1], out=ArraySpec((3, 2), layout=layout), full=True)
+        yield Case("out", writes_out, "ij->i", product[:1], out=ArraySpec((2,), layout=layout), full=True)
+    yield Case("out", writes_out, ((0, 1), (1, 2), (2, 0)), product, out=ArraySpec((4, 2)))
+    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", True),), out=ArraySpec((2, 4)))
+    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", False),), out=ArraySpec((2, 4)))
     for dtype in ("bool", "int8", "float64", "complex64"):
-        yield Case("out", writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=Operand((4, 2), dtype))
+        yield Case("out", writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=ArraySpec((4, 2), dtype))
 
     for equation, shapes in _OVERWRITTEN:
         for place in range(len(shapes)):
@@ -211,20 +208,20 @@ def _out_cases() -> Iterator[Case]:
     for source, target, rule in _CASTS:
         if source != target and rule != "unsafe":
             options: Options = () if rule == "safe" else (("casting", rule),)
-            out = Operand((2, 4), target)
+            out = ArraySpec((2, 4), target)
             yield Case("out", writes_out, "ij,jk->ik", exact(dtype=source), options, out=out, full=True)
             yield Case("out", writes_out, "ij->ij", exact(dtype=source)[:1], options, out=replace(out, shape=(2, 3)))
     # What is computed in is dtype=, not the dtype of out.
     options = (("dtype", "int8"), ("casting", "same_kind"))
     eights = operands((2, 50), dtype="int8", fill="range")
-    yield Case("out", _wraps_into_out, "ij->i", eights, options, out=Operand((2,), "int32"))
+    yield Case("out", _wraps_into_out, "ij->i", eights, options, out=ArraySpec((2,), "int32"))
 
 
 def _wraps_into_out(case: Case, subject: Subject) -> None:
     """It is computed in ``dtype=``, and then cast to the dtype of ``out``."""
     assert case.out is not None
     hosts = case.values()
-    out = made_out(case.out, subject)
+    out = make_out(case.out, subject)
     subject.call(case, subject.arrays(case, hosts), out=out)
     expected = subject.expected(case, hosts)
     subject.judge(out, replace(expected, dtype=case.out.dtype, values=expected.values.astype(case.out.dtype)), "out")
@@ -238,12 +235,11 @@ def has_order(wanted: str, case: Case, subject: Subject) -> None:
     if not subject.framework.memory_order:
         is_refused(replace(case, refusal=Refusal(BackendError, "memory order")), subject)
         return
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     result = subject.call(case, arrays)
     expected = subject.expected(case, hosts)
     subject.judge(result, expected)
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
     if 0 in result.shape:  # every order is as good as another
         return
     unit = subject.framework.strides(subject.array(np.zeros(2), expected.dtype))[0]
@@ -281,13 +277,17 @@ def _order_cases() -> Iterator[Case]:
         (("C", "C"), "C"),
         (("F", "sliced"), "C"),
     ):
-        made = (Operand((2, 3), layout=layouts[0]), Operand((3, 4), layout=layouts[1]))
+        made = (ArraySpec((2, 3), layout=layouts[0]), ArraySpec((3, 4), layout=layouts[1]))
         for order in "Aa":
             yield Case("order", partial(has_order, wanted), "ij,jk->ki", made, (("order", order),), full=order == "a")
     for equation, made in (("ij->ij", operands((2, 3), layout="F")), ("ij->ji", operands((2, 3), layout="F"))):
         yield Case("order", partial(has_order, "F"), equation, made, (("order", "A"),))
     # Vectors are in both orders, and numbers too.
-    vectors = (operands((2,), (3,)), (Operand((2, 3), layout="F"), Operand((3,))), (Operand((2, 3)), Operand((3,))))
+    vectors = (
+        operands((2,), (3,)),
+        (ArraySpec((2, 3), layout="F"), ArraySpec((3,))),
+        (ArraySpec((2, 3)), ArraySpec((3,))),
+    )
     for equation, made, wanted in zip(("i,j->ij", "ij,j->ij", "ij,j->ij"), vectors, "FFC"):
         yield Case("order", partial(has_order, wanted), equation, made, (("order", "A"),))
     yield Case("order", gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), (("order", "K"),))
@@ -296,10 +296,10 @@ def _order_cases() -> Iterator[Case]:
     # An out that is in another order than the one asked for: one of the two would have to be ignored.
     asks_twice = Refusal(ValueError, "order='.' asks for a new array")
     for order, layout in (("F", "C"), ("C", "F")):
-        given = Operand((3, 2), layout=layout)
+        given = ArraySpec((3, 2), layout=layout)
         yield Case("order", is_refused, "ij->ji", matrix, (("order", order),), out=given, refusal=asks_twice)
     fortran = operands((2, 3), layout="F")
-    yield Case("order", is_refused, "ij->ji", fortran, (("order", "A"),), out=Operand((3, 2)), refusal=asks_twice)
+    yield Case("order", is_refused, "ij->ji", fortran, (("order", "A"),), out=ArraySpec((3, 2)), refusal=asks_twice)
 
 
 # -- dtype and casting ----------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def _dtype_cases() -> Iterator[Case]:
     # Cast first, and not last: what is between two integers is lost.
     options = (("dtype", "int32"), ("casting", "unsafe"))
     yield Case("dtype", _gives_in_dtype, "i,i->", operands((9,), (9,)), options)
-    mixed = (Operand((2, 3), "int8"), Operand((3, 4), "float32"))
+    mixed = (ArraySpec((2, 3), "int8"), ArraySpec((3, 4), "float32"))
     yield Case("dtype", _gives_in_dtype, "ij,jk->ik", mixed, (("dtype", "float32"),))
     own = partial(_gives_in_own_dtype, "float32")
     yield Case("dtype", own, "i,i->", operands((3,), (3,)), about="dtype=the framework's own float32")
@@ -392,7 +392,7 @@ def _casting_cases() -> Iterator[Case]:
                 "casting", _casting_refused, "i,i->", made, options, refusal=refusal, about="by default", full=True
             )
             refusal = Refusal(BackendError, f"{source}.*{target}")
-            out = Operand((6,), target)
+            out = ArraySpec((6,), target)
             yield Case("casting", is_refused, "i,i->i", made, out=out, refusal=refusal, about="by default", full=True)
     # A rearrangement computes nothing, but casts all the same.
     moved = operands((2, 3), dtype="int32")
@@ -401,7 +401,7 @@ def _casting_cases() -> Iterator[Case]:
     refusal = Refusal(BackendError, "operand 0.*int32.*float32")
     yield Case("casting", _casting_refused, "ij->ji", moved, options[:1], refusal=refusal, about="by default")
     for narrow, wide in (("int8", "float32"), ("float32", "complex64")):
-        made = (Operand((2,), wide), Operand((2,), narrow))
+        made = (ArraySpec((2,), wide), ArraySpec((2,), narrow))
         refusal = Refusal(BackendError, f"operand 1 .*{narrow}.*casting='no'.*{wide}")
         yield Case("casting", _casting_refused, "i,i->", made, (("casting", "no"),), refusal=refusal)
         refusal = Refusal(BackendError, f"operand 0 .*{narrow}.*casting='equiv'.*{wide}")
@@ -442,26 +442,25 @@ def _is_a_readonly_view(case: Case, subject: Subject) -> None:
         pass
     else:
         raise Failure("a view of a read-only array can be written to")
-    subject.untouched([array], hosts)
+    subject.judge_unchanged([array], hosts)
 
 
 def _is_fresh(case: Case, subject: Subject) -> None:
     """The result keeps its values when the operands are overwritten, and they keep theirs when the result is."""
-    writeable(subject)
+    needs_writeable_arrays(subject)
     framework = subject.framework
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     _keeps_its_values(case, subject, arrays, arrays)
     arrays = subject.arrays(case, hosts)
     result = subject.call(case, arrays)
     if result is not None and framework.is_array(result) and not isinstance(result, np.generic):
         framework.fill(result, _others(framework.values(result)))
-        subject.untouched(arrays, hosts)
+        subject.judge_unchanged(arrays, hosts)
 
 
 def _is_fresh_of_broadcast(case: Case, subject: Subject) -> None:
     """The same, where the operands have a last axis of stride 0, so that what lies in memory is small."""
-    writeable(subject)
+    needs_writeable_arrays(subject)
     _has_layout(subject, "broadcast-last")
     bases = [subject.array(host[..., :1], operand.dtype) for host, operand in zip(case.values(), case.operands)]
     arrays = [subject.framework.broadcast(base, operand.shape) for base, operand in zip(bases, case.operands)]
@@ -508,7 +507,7 @@ def _memory_cases() -> Iterator[Case]:
             yield Case("aliasing", _is_fresh, equation, operands(*sized))
             if "k" not in equation:  # whether bools have a matrix product is another question
                 yield Case("aliasing", _is_fresh, equation, operands(*sized, dtype="bool"), full=True)
-            ones = [Operand(sized[0]), *operands(*sized[1:], fill="one")]
+            ones = [ArraySpec(sized[0]), *operands(*sized[1:], fill="one")]
             if len(shapes) > 1:
                 yield Case("aliasing", _is_fresh, equation, tuple(ones), full=True)
     yield Case("aliasing", _is_fresh, "ij,j->ij", operands((3, 1), (4,)))
@@ -525,8 +524,7 @@ def _memory_cases() -> Iterator[Case]:
 
 def _takes_a_path(case: Case, subject: Subject) -> None:
     """A path is taken as ``einsum_path`` returns it and as opt_einsum does; of other functions, either way will do."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     path = [(1, 2), (0, 1)]
     failures = []
     for form in (path, tuple(path), ["einsum_path", *path]):
@@ -546,11 +544,10 @@ def _out_is_refused(case: Case, subject: Subject) -> None:
     """Where arrays are immutable, ``out=`` is an error."""
     if not subject.framework.immutable:
         raise NotApplicable(f"{subject.framework.name} arrays can be written to")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     out = subject.array(hosts[0], case.operands[0].dtype)
     is_refused(replace(case, options=(("out", out),)), subject)
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def _keyword_cases() -> Iterator[Case]:

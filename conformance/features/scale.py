@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import Case, Failure, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.forms import EQUATIONS
 from einsumx.conformance.oracle import Expected
@@ -193,7 +193,7 @@ def are_right_in_threads(case: Case, subject: Subject) -> None:
     _judge_in_threads(subject, [every[k:] + every[:k] for k in range(0, len(every), -(-len(every) // _THREADS))])
 
 
-def _problems() -> Iterator[tuple[str, tuple[Operand, ...]]]:
+def _problems() -> Iterator[tuple[str, tuple[ArraySpec, ...]]]:
     """The equations of the forms with sizes of their own: no plan for them is there yet."""
     for equation, shapes in EQUATIONS:
         yield equation, operands(*(tuple(size + 1 for size in shape) for shape in shapes))

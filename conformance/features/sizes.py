@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
@@ -144,8 +144,8 @@ def cases() -> Iterator[Case]:
             yield Case("zero sizes", check, equation, operands(*shapes, dtype=dtype), full=True)
     for equation, (empty, *others) in _EMPTY_SUMS:
         for fill in ("inf", "nan"):
-            beside = tuple(Operand(shape, fill=fill) for shape in others)
-            yield Case("zero sizes", check, equation, (Operand(empty), *beside))
+            beside = tuple(ArraySpec(shape, fill=fill) for shape in others)
+            yield Case("zero sizes", check, equation, (ArraySpec(empty), *beside))
     for equation, shapes in (("ab->b", ((4, 0),)), ("ab->", ((4, 0),)), ("ij,jk->ik", ((4, 0), (0, 6)))):
         for layout in ("F", "sliced", "broadcast"):
             yield Case("zero sizes", check, equation, operands(*shapes, layout=layout))

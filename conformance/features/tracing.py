@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
-from einsumx.conformance.checks import cotangent, has_the_gradients, judge_gradients, needs_gradients
+from einsumx.conformance.checks import cotangent, judge_gradients, judge_gradients_of, needs_gradients
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -98,19 +98,18 @@ def gives_the_same_traced(case: Case, subject: Subject) -> None:
         arrays = subject.arrays(case, hosts)
         before = len(runs)
         subject.judge(traced(*arrays), subject.expected(case, hosts), f"the result of the {call} call")
-        subject.untouched(arrays, hosts)
+        subject.judge_unchanged(arrays, hosts)
     if len(runs) > before:
         raise Failure("the second call ran the function again, and not what was traced")
     if case.dtype in framework.gradient_dtypes:
-        has_the_gradients(case, subject, traced, hosts, arrays)
+        judge_gradients_of(traced, case, subject, hosts, arrays)
 
 
 def has_gradients_inside(case: Case, subject: Subject) -> None:
     """A traced function that takes the gradients has them right."""
     framework, transform = subject.framework, _transform(case, subject)
     needs_gradients(case, subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     values, array = cotangent(case, subject, hosts)
     function = subject.bound(case)
     traced = framework.transformed(transform, lambda *given: framework.gradients(function, given, array))
@@ -123,12 +122,11 @@ def gives_the_same_mapped(case: Case, subject: Subject) -> None:
     equation = str(case.equation)
     axes = tuple(_axis(term) for term in equation.partition("->")[0].split(","))
     function = framework.mapped(partial(subject.function, equation.replace("Z", "")), axes)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     subject.judge(function(*arrays), subject.expected(case, hosts), f"the result of {transform}")
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
     if case.dtype in framework.gradient_dtypes:
-        has_the_gradients(case, subject, function, hosts, arrays)
+        judge_gradients_of(function, case, subject, hosts, arrays)
 
 
 def _transform(case: Case, subject: Subject) -> str:
