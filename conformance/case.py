@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -24,8 +24,10 @@ __all__ = [
     "Outcome",
     "Refusal",
     "Status",
+    "cases_of",
     "error_line",
     "examples",
+    "make_case",
     "matches",
     "operands",
     "values",
@@ -218,6 +220,51 @@ def operands(
     'F'
     """
     return tuple(ArraySpec(shape, dtype, layout, fill) for shape in shapes)
+
+
+def make_case(
+    feature: str,
+    check: Check,
+    equation: Any,
+    operands: tuple[ArraySpec, ...] = (),
+    *,
+    about: str = "",
+    full: bool = False,
+    out: ArraySpec | None = None,
+    raises: type[Exception] | None = None,
+    says: str = "",
+    **options: Any,
+) -> Case:
+    """A case whose other arguments are the keywords of its call, and whose refusal is ``raises`` and ``says``.
+
+    >>> make_case("dtype", print, "i->", operands((3,)), dtype="int32").options
+    (('dtype', 'int32'),)
+    """
+    refusal = Refusal(raises, says) if raises else None
+    return Case(feature, check, equation, operands, tuple(options.items()), about, full, out, refusal)
+
+
+def cases_of(
+    feature: str,
+    check: Check,
+    examples: Iterable[tuple[str, tuple[tuple[int, ...], ...]]],
+    *,
+    about: str = "",
+    full: bool = False,
+    quick: Collection[str] | None = None,
+    **spec: str,
+) -> Iterator[Case]:
+    """A case for each example, whose operands have the dtype, layout and fill of ``spec``.
+
+    Args:
+        feature, check, about, full: as for :class:`Case`.
+        examples: equations with shapes.
+        quick: the equations that are not left to level full; by default all, unless ``full`` is set.
+        **spec: as for :func:`operands`.
+    """
+    for equation, shapes in examples:
+        left_to_full = full or (quick is not None and equation not in quick)
+        yield Case(feature, check, equation, operands(*shapes, **spec), about=about, full=left_to_full)
 
 
 def examples(text: str) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:

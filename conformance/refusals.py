@@ -18,7 +18,15 @@ from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
 from einsumx.runtime.caches import cache_clear
 
-__all__ = ["SENTINEL", "is_refused", "make_out", "needs_keyword", "needs_writeable_arrays", "refusal_message"]
+__all__ = [
+    "SENTINEL",
+    "is_refused",
+    "judge_names",
+    "make_out",
+    "needs_keyword",
+    "needs_writeable_arrays",
+    "refusal_message",
+]
 
 SENTINEL = 99
 """Every element of ``out`` before a call."""
@@ -103,6 +111,13 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
     if subject.is_einsumx and not re.search(refusal.says, message, re.DOTALL):
         raise Failure(f"the message does not say {refusal.says!r}: {message!r}")
     return message
+
+
+def judge_names(message: str, subject: Subject, *names: str) -> None:
+    """Raise Failure unless einsumx's message has all the names."""
+    missing = [name for name in names if name not in message]
+    if subject.is_einsumx and missing:
+        raise Failure(f"the message does not name {' and '.join(missing)}: {message!r}")
 
 
 @contextmanager
