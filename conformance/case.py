@@ -22,7 +22,6 @@ __all__ = [
     "NotApplicable",
     "Options",
     "Outcome",
-    "Refusal",
     "Status",
     "cases_of",
     "error_line",
@@ -80,19 +79,6 @@ class ArraySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The error that a call must raise before it computes or writes anything.
-
-    Attributes:
-        error: the class of einsumx's error. Other functions may raise any ValueError, TypeError or RuntimeError.
-        says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
-    """
-
-    error: type[Exception]
-    says: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One promise of the contract, on one example.
 
@@ -106,7 +92,9 @@ class Case:
         about: distinguishes the case from others of its feature.
         full: whether the case runs only at level full.
         out: the spec of ``out=``, if any.
-        refusal: the error that the call must raise, if any.
+        raises: the error that einsumx must raise before it computes or writes anything, if any. Other functions may
+            raise any ValueError, TypeError or RuntimeError.
+        says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
     """
 
     feature: str
@@ -117,7 +105,8 @@ class Case:
     about: str = ""
     full: bool = False
     out: ArraySpec | None = None
-    refusal: Refusal | None = None
+    raises: type[Exception] | None = None
+    says: str = ""
 
     @property
     def dtype(self) -> str:
@@ -235,13 +224,12 @@ def make_case(
     says: str = "",
     **options: Any,
 ) -> Case:
-    """A case whose other arguments are the keywords of its call, and whose refusal is ``raises`` and ``says``.
+    """A case whose other arguments are the keywords of its call.
 
     >>> make_case("dtype", print, "i->", operands((3,)), dtype="int32").options
     (('dtype', 'int32'),)
     """
-    refusal = Refusal(raises, says) if raises else None
-    return Case(feature, check, equation, operands, tuple(options.items()), about, full, out, refusal)
+    return Case(feature, check, equation, operands, tuple(options.items()), about, full, out, raises, says)
 
 
 def cases_of(

@@ -49,54 +49,47 @@ FILLER = 77
 
 
 class Framework:
-    """An array library. The defaults describe a library without views, gradients or other devices."""
+    """An array library. The defaults describe a library without views, gradients or other devices.
 
-    name: str
-    """The library's name in ``--backend``."""
-
-    module: str
-    """The library's name in ``import``."""
-
-    layouts: tuple[str, ...] = ("C",)
-    """The memory layouts of the library's arrays.
-
-    ``C`` is contiguous in C order and ``F`` in Fortran order; ``swapped`` exchanges the first two axes in memory;
-    ``sliced`` is every second element of a larger array along each axis; ``offset`` is the middle of a larger array;
-    the axes of ``negative`` run backwards; ``broadcast`` and ``broadcast-last`` have stride 0 along the first or last
-    axis; ``unaligned`` starts at an odd address; ``byteswapped`` has the other byte order; ``readonly`` cannot be
-    written to; ``conjugated`` and ``negated`` have that operation pending, as in PyTorch. A spec may also have the
-    layout ``python`` with any library: it stands for Python's lists and scalars.
+    Attributes:
+        name: the library's name in ``--backend``.
+        module: the library's name in ``import``.
+        layouts: the memory layouts of the library's arrays. ``C`` is contiguous in C order and ``F`` in Fortran order;
+            ``swapped`` exchanges the first two axes in memory; ``sliced`` is every second element of a larger array
+            along each axis; ``offset`` is the middle of a larger array; the axes of ``negative`` run backwards;
+            ``broadcast`` and ``broadcast-last`` have stride 0 along the first or last axis; ``unaligned`` starts at an
+            odd address; ``byteswapped`` has the other byte order; ``readonly`` cannot be written to; ``conjugated`` and
+            ``negated`` have that operation pending, as in PyTorch. With any library, a spec may also have the layout
+            ``python``, which stands for Python's lists and scalars.
+        immutable: why arrays cannot be written to; empty if they can.
+        memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
+        views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
+        transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``.
+        gradient_dtypes: the dtypes in which the library differentiates.
+        adds_gradients: whether the library can add gradients to existing arrays.
+        second_order: whether the library differentiates gradients.
+        differentiates_eagerly: whether the library runs the function that it differentiates, instead of tracing it.
+        conjugates_gradients: whether the gradient by a complex operand conjugates the other operands, as in PyTorch,
+            unlike JAX.
+        deviations: known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own
+            lists.
+        imports: lines that :meth:`array_code` needs.
     """
 
+    name: str
+    module: str
+    layouts: tuple[str, ...] = ("C",)
     immutable: str = ""
-    """Why arrays cannot be written to; empty if they can."""
-
     memory_order: bool = False
-    """Whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect."""
-
     views: bool = False
-    """Whether the library's own einsum returns a view of its operand for a pure rearrangement."""
-
     transforms: tuple[str, ...] = ()
-    """The library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``."""
-
     gradient_dtypes: tuple[str, ...] = ()
-    """The dtypes in which the library differentiates."""
-
     adds_gradients: bool = False
-    """Whether the library can add gradients to existing arrays."""
-
     second_order: bool = False
-    """Whether the library differentiates gradients."""
-
     differentiates_eagerly: bool = True
-    """Whether the library runs the function that it differentiates, instead of tracing it."""
-
-    deviations: tuple[Deviation, ...] = ()
-    """Known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own lists."""
-
     conjugates_gradients: bool = False
-    """Whether the gradient by a complex operand conjugates the other operands, as in PyTorch, unlike JAX."""
+    deviations: tuple[Deviation, ...] = ()
+    imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
 
     @cached_property
     def xp(self) -> Any:
@@ -215,9 +208,6 @@ class Framework:
         raise NotImplementedError
 
     # -- as code ----------------------------------------------------------------------------------------
-
-    imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
-    """Lines that :meth:`array_code` needs."""
 
     def array_code(self, values: Any, dtype: str) -> str:
         """An expression for an array of the library, for reproducers."""

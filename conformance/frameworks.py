@@ -77,7 +77,6 @@ class CupyFramework(Framework):
     layouts = (*_VIEWS, "negative")
     memory_order = True
     views = True
-
     imports = ("import cupy",)
 
     def array_code(self, values: Any, dtype: str) -> str:
@@ -123,7 +122,6 @@ class TorchFramework(Framework):
     adds_gradients = True
     second_order = True
     conjugates_gradients = True
-
     imports = ("import torch",)
 
     def array_code(self, values: Any, dtype: str) -> str:
@@ -227,6 +225,7 @@ class JaxFramework(Framework):
     transforms = ("jit", "vmap")
     second_order = True
     differentiates_eagerly = False
+    imports = ("import jax.numpy as jnp",)
 
     @cached_property
     def xp(self) -> Any:
@@ -239,8 +238,6 @@ class JaxFramework(Framework):
     @property
     def gradient_dtypes(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(dtype for dtype in self.dtypes if "float" in dtype or "complex" in dtype)
-
-    imports = ("import jax.numpy as jnp",)
 
     def array_code(self, values: Any, dtype: str) -> str:
         return f"jnp.array({literal(values)}, {dtype!r})"
@@ -294,8 +291,7 @@ class ArrayApiFramework(Framework):
 
     name = "array_api"
     module = "array_api_strict"
-    layouts = (*_VIEWS, "negative")  # of the NumPy arrays underneath
-
+    layouts = (*_VIEWS, "negative")  # of the underlying NumPy arrays
     imports = ("import array_api_strict as xp",)
 
     def array_code(self, values: Any, dtype: str) -> str:
@@ -343,6 +339,7 @@ class MxnetFramework(Framework):
     gradient_dtypes = ("float16", "float32", "float64")
     adds_gradients = True
     transforms = ("hybridize",)
+    imports = ("import mxnet as mx",)
 
     @cached_property
     def mx(self) -> Any:
@@ -354,8 +351,6 @@ class MxnetFramework(Framework):
     @cached_property
     def xp(self) -> Any:
         return self.mx.np
-
-    imports = ("import mxnet as mx",)
 
     def array_code(self, values: Any, dtype: str) -> str:
         return f"mx.np.array({literal(values)}, dtype={dtype!r})"

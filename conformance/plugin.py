@@ -24,7 +24,7 @@ import pytest
 
 from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import deviations_of
-from einsumx.conformance.options import LEVELS, Level
+from einsumx.conformance.options import CASES, SUBJECTS, Level
 from einsumx.conformance.subject import Subject, subjects
 from einsumx.conformance.suite import LISTED, cases, run, stale_entries
 from einsumx.errors import BackendError
@@ -93,18 +93,8 @@ def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everyt
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options for ``--pyargs einsumx.conformance``."""
     group = parser.getgroup("einsumx", "the conformance suite of einsumx")
-    group.addoption("--einsumx-backend", action="append", default=[], metavar="NAME", help="einsumx on this backend")
-    group.addoption(
-        "--einsumx-callable",
-        action="append",
-        default=[],
-        metavar="MODULE:NAME",
-        help="this einsum function, on arrays of its own framework (else NumPy), or of each --einsumx-backend",
-    )
-    group.addoption("--einsumx-device", default="", metavar="DEVICE", help="the arrays' device, such as cuda:0")
-    group.addoption("--einsumx-level", choices=LEVELS, default="quick", help="some or all of the cases")
-    group.addoption("--einsumx-random", type=int, metavar="N", help="random problems in each dtype")
-    group.addoption("--einsumx-seed", type=int, default=0, metavar="S", help="seed of the random problems")
+    for name, settings in {**SUBJECTS, **CASES}.items():
+        group.addoption(f"--einsumx-{name}", **settings)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -66,7 +66,7 @@ def is_refused(case: Case, subject: Subject, instead: Mapping[int, Any] | None =
     """The call raises the case's error before it computes or writes anything.
 
     Args:
-        case: has a refusal.
+        case: a case with ``raises``.
         subject: the function to judge.
         instead: objects that replace operands, by their position.
     """
@@ -82,8 +82,7 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
     Raises:
         Failure: no error or another one is raised, or something is computed or written first.
     """
-    refusal = case.refusal
-    if refusal is None:
+    if case.raises is None:
         raise TypeError(f"nothing is refused in {case.id}")
     for name, _ in case.options:
         if name in _HARMLESS and not subject.is_einsumx:
@@ -103,13 +102,13 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
         raise Failure(f"out was written before the {type(raised).__name__}")
     if calls:
         raise Failure(f"something was computed before the error: {calls[0]}")
-    allowed = (refusal.error,) if subject.is_einsumx else (ValueError, TypeError, RuntimeError)
+    allowed = (case.raises,) if subject.is_einsumx else (ValueError, TypeError, RuntimeError)
     if not isinstance(raised, allowed):
         names = " or ".join(kind.__name__ for kind in allowed)
         raise Failure(f"the error is not {names}, but {error_line(raised)}")
     message = str(raised)
-    if subject.is_einsumx and not re.search(refusal.says, message, re.DOTALL):
-        raise Failure(f"the message does not say {refusal.says!r}: {message!r}")
+    if subject.is_einsumx and not re.search(case.says, message, re.DOTALL):
+        raise Failure(f"the message does not say {case.says!r}: {message!r}")
     return message
 
 

@@ -25,7 +25,6 @@ from einsumx.runtime.files import read_text, write_text
 
 __all__ = [
     "STATUSES",
-    "Difference",
     "Run",
     "count_statuses",
     "differences",
@@ -96,19 +95,6 @@ class Run:
         return any(outcome.status == "fail" for outcome in self.outcomes)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A case whose outcome is not the same for all subjects.
-
-    Attributes:
-        case: its id.
-        subjects: the names of the runs, by status; runs to which the case does not apply are left out.
-    """
-
-    case: str
-    subjects: dict[Status, list[str]]
-
-
 def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Outcome]) -> Run:
     """Collect a subject's outcomes as they arrive, and record the environment."""
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -161,19 +147,21 @@ def group_by(outcomes: Iterable[Outcome], key: Callable[[Outcome], str]) -> dict
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 
-def differences(runs: Sequence[Run]) -> dict[str, list[Difference]]:
-    """The cases whose outcomes differ between the runs to which they apply, by feature."""
-    subjects: dict[tuple[str, str], dict[Status, list[str]]] = {}
+def differences(runs: Sequence[Run]) -> dict[str, dict[str, dict[Status, list[str]]]]:
+    """The cases whose outcomes differ between the runs to which they apply.
+
+    By feature and case, the names of the runs of each status.
+    """
+    names: dict[tuple[str, str], dict[Status, list[str]]] = {}
     for run in runs:
         for outcome in run.outcomes:
             if outcome.status != "inapplicable":
-                by_status = subjects.setdefault((outcome.feature, outcome.case), {})
+                by_status = names.setdefault((outcome.feature, outcome.case), {})
                 by_status.setdefault(outcome.status, []).append(run.name)
-    differing: dict[str, list[Difference]] = {feature: [] for feature in features_of(runs)}
-    for (feature, case), names in subjects.items():
-        if len(names) > 1:
-            ordered = {status: names[status] for status in STATUSES if status in names}
-            differing[feature].append(Difference(case, ordered))
+    differing: dict[str, dict[str, dict[Status, list[str]]]] = {feature: {} for feature in features_of(runs)}
+    for (feature, case), by_status in names.items():
+        if len(by_status) > 1:
+            differing[feature][case] = {status: by_status[status] for status in STATUSES if status in by_status}
     return {feature: cases for feature, cases in differing.items() if cases}
 
 

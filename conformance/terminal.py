@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.results import STATUSES, Run, count_statuses, differences, features_of, group_by
@@ -86,14 +87,13 @@ def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
     by_feature = differences(runs)
     total = sum(map(len, by_feature.values()))
     yield f"\n{', '.join(run.name for run in runs)} differ in {_number(total)}{':' if total else '.'}"
-    for feature, several in by_feature.items():
-        yield f"{feature} ({len(several)})"
-        for difference in several[:_MOST_NAMES]:
-            yield f"  {difference.case}"
-            for status, subjects in difference.subjects.items():
-                yield f"    {status}: {', '.join(subjects)}"
-        if len(several) > _MOST_NAMES:
-            yield f"  and {len(several) - _MOST_NAMES} more"
+    for feature, cases in by_feature.items():
+        yield f"{feature} ({len(cases)})"
+        for case, by_status in islice(cases.items(), _MOST_NAMES):
+            yield f"  {case}"
+            yield from (f"    {status}: {', '.join(names)}" for status, names in by_status.items())
+        if len(cases) > _MOST_NAMES:
+            yield f"  and {len(cases) - _MOST_NAMES} more"
 
 
 def _of(run: Run, status: str) -> list[Outcome]:

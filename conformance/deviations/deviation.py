@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -55,8 +56,12 @@ class Deviation:
         return _numbers(self.since) <= numbers and (not self.before or numbers < _numbers(self.before))
 
 
-def listed(text: str) -> tuple[Deviation, ...]:
+def listed(text: str, shared: Mapping[str, str] | None = None) -> tuple[Deviation, ...]:
     """Deviations as paragraphs: a reason, its conditions in brackets, and the patterns of its cases, indented.
+
+    Args:
+        text: the paragraphs.
+        shared: named patterns; a line that is a name stands for its patterns.
 
     >>> listed('''
     ...     It has no views. [since 1.2, sometimes]
@@ -69,7 +74,8 @@ def listed(text: str) -> tuple[Deviation, ...]:
         lines = paragraph.splitlines()
         heading = " ".join(line for line in lines if not line.startswith(" "))
         reason, _, conditions = heading.removesuffix("]").partition(" [")
-        cases = "\n".join(line.strip() for line in lines if line.startswith(" "))
+        names = (line.strip() for line in lines if line.startswith(" "))
+        cases = "\n".join((shared or {}).get(name, name) for name in names)
         options: dict[str, Any] = {}
         for condition in filter(None, conditions.split(", ")):
             name, _, version = condition.partition(" ")

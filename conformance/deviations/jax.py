@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation, listed
-from einsumx.conformance.deviations.opt_einsum import READ_UNCHECKED
+from einsumx.conformance.deviations.opt_einsum import PATTERNS
 
 __all__ = ["DEVIATIONS"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "jax.numpy:einsum": (
-        Deviation(
+        *listed(
             r"""
+        JAX's einsum checks equations, diagonals and paths incompletely.
+            READ_UNCHECKED
             known faults/* a diagonal of sizes 1 and 3
             wrong sizes/ii|ii->i|jii,j->i *
             !wrong sizes/ii->i (3,4) float32
             !wrong sizes/ii->i (3,4) float32 optimize=True
-        """
-            + READ_UNCHECKED,
-            "JAX's einsum checks equations, diagonals and paths incompletely.",
-        ),
-        *listed(r"""
+
         Some random problems are products of three operands in half precision, which JAX rounds after each pair.
         [sometimes]
             random/*float16,*
@@ -63,6 +61,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             gradients/* bfloat16|float16
             half precision/*
             larger sizes/* bfloat16|float16
-    """),
+    """,
+            PATTERNS,
+        ),
     ),
 }

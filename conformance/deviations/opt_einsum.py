@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation, listed
 from einsumx.conformance.deviations.numpy import VIEWS
-from einsumx.conformance.deviations.torch import INTEGER_SUMS, MATRIX_PRODUCTS, MIXED_PRODUCTS
+from einsumx.conformance.deviations.torch import PATTERNS as TORCH_PATTERNS
 
-__all__ = ["DEVIATIONS", "READ_UNCHECKED"]
+__all__ = ["DEVIATIONS", "PATTERNS"]
+
+PATTERNS = {
+    **TORCH_PATTERNS,
+    # Wrong labels and paths that opt_einsum looks up without a check.
+    "LOOKED_UP": r"""
+        wrong equations/[0,1];'ij'|[0,1];[0,7] *
+        wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
+        wrong paths/* optimize=[(0, 1), (0, 5)]
+        wrong paths/* optimize=no such
+    """,
+    # Wrong equations and paths that opt_einsum's parser accepts; other libraries use it too.
+    "READ_UNCHECKED": r"""
+        wrong equations/'ij'|i1->i|i_->i|ij,j!->i|ij->...i... *
+        wrong equations/. ..ij->ij *
+        wrong equations/ij- >i *
+        wrong equations/ij->. ..ji *
+        wrong equations/{0, 1} *
+        wrong paths/* optimize=[(0, 0), (0, 1)]
+        wrong paths/* optimize=[(0, 1)]
+    """,
+}
 
 _ON_BOTH = listed(r"""
     opt_einsum does not check which library its operands come from. [sometimes]
@@ -32,44 +53,23 @@ _ON_BOTH = listed(r"""
 """)
 """Deviations of opt_einsum that do not depend on the library of its operands."""
 
-_LOOKED_UP = r"""
-    wrong equations/[0,1];'ij'|[0,1];[0,7] *
-    wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
-    wrong paths/* optimize=[(0, 1), (0, 5)]
-    wrong paths/* optimize=no such
-"""
-"""Wrong labels and paths that opt_einsum looks up without a check."""
-
-READ_UNCHECKED = r"""
-    wrong equations/'ij'|i1->i|i_->i|ij,j!->i|ij->...i... *
-    wrong equations/. ..ij->ij *
-    wrong equations/ij- >i *
-    wrong equations/ij->. ..ji *
-    wrong equations/{0, 1} *
-    wrong paths/* optimize=[(0, 0), (0, 1)]
-    wrong paths/* optimize=[(0, 1)]
-"""
-"""Wrong equations and paths that opt_einsum's parser accepts; other libraries use it too."""
-
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "opt_einsum:contract on numpy": (
         *_ON_BOTH,
         VIEWS,
-        Deviation(
-            "wrong out/* optimize=[(0, 2)] *" + _LOOKED_UP,
-            "opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.",
-        ),
-        Deviation(
+        *listed(
             r"""
+        opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.
+            LOOKED_UP
+            wrong out/* optimize=[(0, 2)] *
+
+        opt_einsum checks equations, paths and the types of operands incompletely.
+            READ_UNCHECKED
             known faults/i,i->i *
             wrong operands/* operand 0:|1: of a mask
             wrong operands/* operand 1: of durations
             wrong operands/i->i *
-        """
-            + READ_UNCHECKED,
-            "opt_einsum checks equations, paths and the types of operands incompletely.",
-        ),
-        *listed(r"""
+
         Some random problems are products of three operands in float16, which opt_einsum rounds after each pair.
         [sometimes]
             random/*
@@ -93,35 +93,35 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         opt_einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
             zero sizes/i,j,j-> *
             zero sizes/i,j,k->|ij,jk,kl-> *:inf|*:nan *
-    """),
+    """,
+            PATTERNS,
+        ),
     ),
     "opt_einsum:contract on torch": (
         *_ON_BOTH,
-        Deviation(
-            "wrong equations/(2,2) float32" + _LOOKED_UP,
-            "opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.",
-        ),
-        Deviation(
-            "known faults/i,i->i *" + READ_UNCHECKED,
-            "opt_einsum checks equations, paths and the types of operands incompletely.",
-        ),
-        Deviation(
-            INTEGER_SUMS, "PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum."
-        ),
-        Deviation(
+        *listed(
             r"""
+        opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.
+            LOOKED_UP
+            wrong equations/(2,2) float32
+
+        opt_einsum checks equations, paths and the types of operands incompletely.
+            READ_UNCHECKED
+            known faults/i,i->i *
+
+        PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.
+            INTEGER_SUMS
+
+        PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.
+            MATRIX_PRODUCTS
             broadcasting/abc,cd,bd->a * bool
             !layouts/i,i-> * bool equal terms
             zero sizes/i,i-> * bool
-        """
-            + MATRIX_PRODUCTS,
-            "PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.",
-        ),
-        Deviation(
-            "!promotion/* uint?? *int*" + MIXED_PRODUCTS,
-            "PyTorch's matrix products need operands of one dtype, and neither einsum nor opt_einsum casts them.",
-        ),
-        *listed(r"""
+
+        PyTorch's matrix products need operands of one dtype, and neither einsum nor opt_einsum casts them.
+            MIXED_PRODUCTS
+            !promotion/* uint?? *int*
+
         Some random problems sum integers, which PyTorch widens, or need matrix products that PyTorch lacks. [sometimes]
             random/*
 
@@ -196,6 +196,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             keywords/ij-> *
             known faults/i-> * float32 *
             wrong keywords/i->i * casting=*
-    """),
+    """,
+            PATTERNS,
+        ),
     ),
 }

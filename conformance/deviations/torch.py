@@ -4,77 +4,79 @@ from __future__ import annotations
 
 from einsumx.conformance.deviations.deviation import Deviation, listed
 
-__all__ = ["DEVIATIONS", "INTEGER_SUMS", "MATRIX_PRODUCTS", "MIXED_PRODUCTS"]
+__all__ = ["DEVIATIONS", "PATTERNS"]
 
-INTEGER_SUMS = r"""
-    bool/ij->|ij->j *
-    broadcasting/abc,cd,bd->a|bind,bjnd->bnij|i,i->|iij,j->i|ij,ij->|ij,jk->ik|ij->|ij->i * int32
-    broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool|int32
-    broadcasting/bind,bjnd->bnij|i,i->|iij,j->i|ij,ij->|ij,jk->ik|ij->|ij->i * bool
-    !broadcasting/ij,jk->ik (1,3) (3,1) bool|int32
-    dtypes/i->|ij->j *
-    !dtypes/* bfloat16|complex128|complex64|float16|float32|float64|int64
-    integers/i-> *
-    !integers/* int64
-    known faults/* int8 is widened
-    larger sizes/iij->j|ij->i|ij->j|ijk->kj * bool|int32|int8
-    layouts/ij->j * bool|int32
-    layouts/i,j,k->|i,j->|i->|ij->j * bool|int8|uint8 equal terms
-    no axes/...->|ij-> * bool
-    zero sizes/i,j->j|i->|ii->|ij,jk->|ij->i|ij->j * bool|int8
-"""
-"""Cases with sums of integers or bools, which PyTorch widens."""
-
-MATRIX_PRODUCTS = r"""
-    bool/bij,bik->bjk|ij,ij->i|ij,ik,il->jkl|ij,ik->jk *
-    broadcasting/...ij,...jk->...ik|ab,bc,bd->acd|bhqd,bhqkd->bhqk|bij,bjk->bik|bnid,bnjd->bnij|ij,ij->i * bool
-    broadcasting/ij,jk->ik (1,3) (3,1) bool
-    broadcasting/ijk,kl,jl->ik * bool
-    !broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool
-    dtypes/* bool|uint16|uint32|uint64
-    !dtypes/i,i,i->i|i,j->ij|i->|ii->i|ij,ij->ij|ij->j|ij->ji *
-    integers/*
-    !integers/* int16|int32|int64|int8|uint8
-    !integers/i,j->ij|i-> *
-    known faults/*:one *
-    known faults/bij,bjk->bik|ij,jk->ki * bool *
-    larger sizes/* bool
-    !larger sizes/i,j->ij|iij->j|ij,ij->ij|ij->i|ij->j|ij->ji|ijk->jik|ijk->kj *
-    layouts/i,i->|i,ij,jk->k|i,ij->j|ij,ik->jk * bool equal terms
-    layouts/ij,jk->ik * bool
-    no axes/,ij,jk->ik|i,i->|ij,ji-> * bool
-    vmap/* bool
-"""
-"""Cases with matrix products in dtypes for which PyTorch has none."""
-
-MIXED_PRODUCTS = r"""
-    gradients/* complex64|float16|float32 *
-    !gradients/* one array for all
-    known faults/ij,jk->ik * dtypes are not promoted
-    promotion/* bfloat16|bool|complex128|complex64|float16|float32|float64|int16|int32|int64|int8|uint8
-    promotion/* bfloat16|float16|float32|float64 *int*
-    promotion/i,i-> *
-    !promotion/* bool uint16|uint32|uint64
-    !promotion/* uint?? bool|complex*|int16|int64|int8|uint8
-    !promotion/i,i->i|i,j->ij *
-"""
-"""Cases with matrix products of two dtypes, which PyTorch lacks."""
+PATTERNS = {
+    # Cases with sums of integers or bools, which PyTorch widens.
+    "INTEGER_SUMS": r"""
+        bool/ij->|ij->j *
+        broadcasting/abc,cd,bd->a|bind,bjnd->bnij|i,i->|iij,j->i|ij,ij->|ij,jk->ik|ij->|ij->i * int32
+        broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool|int32
+        broadcasting/bind,bjnd->bnij|i,i->|iij,j->i|ij,ij->|ij,jk->ik|ij->|ij->i * bool
+        !broadcasting/ij,jk->ik (1,3) (3,1) bool|int32
+        dtypes/i->|ij->j *
+        !dtypes/* bfloat16|complex128|complex64|float16|float32|float64|int64
+        integers/i-> *
+        !integers/* int64
+        known faults/* int8 is widened
+        larger sizes/iij->j|ij->i|ij->j|ijk->kj * bool|int32|int8
+        layouts/ij->j * bool|int32
+        layouts/i,j,k->|i,j->|i->|ij->j * bool|int8|uint8 equal terms
+        no axes/...->|ij-> * bool
+        zero sizes/i,j->j|i->|ii->|ij,jk->|ij->i|ij->j * bool|int8
+    """,
+    # Cases with matrix products in dtypes for which PyTorch has none.
+    "MATRIX_PRODUCTS": r"""
+        bool/bij,bik->bjk|ij,ij->i|ij,ik,il->jkl|ij,ik->jk *
+        broadcasting/...ij,...jk->...ik|ab,bc,bd->acd|bhqd,bhqkd->bhqk|bij,bjk->bik|bnid,bnjd->bnij|ij,ij->i * bool
+        broadcasting/ij,jk->ik (1,3) (3,1) bool
+        broadcasting/ijk,kl,jl->ik * bool
+        !broadcasting/bij,bjk->bik (1,2,1) (5,3,4) bool
+        dtypes/* bool|uint16|uint32|uint64
+        !dtypes/i,i,i->i|i,j->ij|i->|ii->i|ij,ij->ij|ij->j|ij->ji *
+        integers/*
+        !integers/* int16|int32|int64|int8|uint8
+        !integers/i,j->ij|i-> *
+        known faults/*:one *
+        known faults/bij,bjk->bik|ij,jk->ki * bool *
+        larger sizes/* bool
+        !larger sizes/i,j->ij|iij->j|ij,ij->ij|ij->i|ij->j|ij->ji|ijk->jik|ijk->kj *
+        layouts/i,i->|i,ij,jk->k|i,ij->j|ij,ik->jk * bool equal terms
+        layouts/ij,jk->ik * bool
+        no axes/,ij,jk->ik|i,i->|ij,ji-> * bool
+        vmap/* bool
+    """,
+    # Cases with matrix products of two dtypes, which PyTorch lacks.
+    "MIXED_PRODUCTS": r"""
+        gradients/* complex64|float16|float32 *
+        !gradients/* one array for all
+        known faults/ij,jk->ik * dtypes are not promoted
+        promotion/* bfloat16|bool|complex128|complex64|float16|float32|float64|int16|int32|int64|int8|uint8
+        promotion/* bfloat16|float16|float32|float64 *int*
+        promotion/i,i-> *
+        !promotion/* bool uint16|uint32|uint64
+        !promotion/* uint?? bool|complex*|int16|int64|int8|uint8
+        !promotion/i,i->i|i,j->ij *
+    """,
+}
+"""Shared with libraries that call PyTorch's einsum, sums and matrix products."""
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "torch:einsum": (
-        Deviation(
-            "broadcasting/abc,cd,bd->a * bool" + INTEGER_SUMS,
-            "PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.",
-        ),
-        Deviation(
-            "compile/* bool" + MATRIX_PRODUCTS,
-            "PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.",
-        ),
-        Deviation(
-            "!promotion/* uint?? int32" + MIXED_PRODUCTS,
-            "PyTorch's matrix products need operands of one dtype, and einsum does not cast them.",
-        ),
-        *listed(r"""
+        *listed(
+            r"""
+        PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.
+            INTEGER_SUMS
+            broadcasting/abc,cd,bd->a * bool
+
+        PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.
+            MATRIX_PRODUCTS
+            compile/* bool
+
+        PyTorch's matrix products need operands of one dtype, and einsum does not cast them.
+            MIXED_PRODUCTS
+            !promotion/* uint?? int32
+
         Some random problems sum integers, which PyTorch widens, or need matrix products that PyTorch lacks. [sometimes]
             random/*
 
@@ -126,6 +128,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
 
         PyTorch's einsum checks the devices of its operands only if it computes with their elements.
             devices/i,i-> *
-    """),
+    """,
+            PATTERNS,
+        ),
     ),
 }

@@ -15,7 +15,6 @@ from einsumx.conformance.case import (
     Case,
     Failure,
     NotApplicable,
-    Refusal,
     cases_of,
     examples,
     make_case,
@@ -228,7 +227,7 @@ def has_order(order: str, case: Case, subject: Subject) -> None:
     """The result is the plain sum, contiguous in an order; or an error, if the framework has no memory order."""
     framework = subject.framework
     if not framework.memory_order:
-        is_refused(replace(case, refusal=Refusal(BackendError, "memory order")), subject)
+        is_refused(replace(case, raises=BackendError, says="memory order"), subject)
         return
     hosts, arrays = subject.operands(case)
     result = subject.call(case, arrays)
