@@ -244,31 +244,27 @@ def cases_of(
 ) -> Iterator[Case]:
     """A case for each example, whose operands have the dtype, layout and fill of ``spec``.
 
-    Args:
-        feature, check, about, full: as for :class:`Case`.
-        examples: equations with shapes.
-        quick: the equations that are not left to level full; by default all, unless ``full`` is set.
-        **spec: as for :func:`operands`.
+    If ``quick`` is a collection of equations, the others run only at level full.
     """
     for equation, shapes in examples:
-        left_to_full = full or (quick is not None and equation not in quick)
-        yield Case(feature, check, equation, operands(*shapes, **spec), about=about, full=left_to_full)
+        only_full = full or (quick is not None and equation not in quick)
+        yield Case(feature, check, equation, operands(*shapes, **spec), about=about, full=only_full)
 
 
 def examples(text: str) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
-    """Equations with shapes, one per line.
+    """Equations with shapes, one equation per line; ``|`` separates examples of one equation.
 
-    >>> examples("ij,j->i  2,3 3")
-    [('ij,j->i', ((2, 3), (3,)))]
+    >>> examples("ij,j->i  2,3 3 | 0,3 3")
+    [('ij,j->i', ((2, 3), (3,))), ('ij,j->i', ((0, 3), (3,)))]
     >>> examples(",i->i  () 4")
     [(',i->i', ((), (4,)))]
     """
     parsed = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        equation, *shapes = line.split()
-        parsed.append(
-            (equation, tuple(tuple(map(int, filter(None, shape.strip("()").split(",")))) for shape in shapes))
-        )
+        equation, _, alternatives = line.partition(" ")
+        for shapes in alternatives.split("|"):
+            sizes = (shape.strip("()").split(",") for shape in shapes.split())
+            parsed.append((equation, tuple(tuple(int(size) for size in shape if size) for shape in sizes)))
     return parsed
 
 

@@ -73,7 +73,8 @@ class Framework:
             unlike JAX.
         deviations: known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own
             lists.
-        imports: lines that :meth:`array_code` needs.
+        code: an expression for an array of ``{values}`` and ``{dtype}``, for :meth:`array_code`.
+        imports: lines that this expression needs.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Framework:
     differentiates_eagerly: bool = True
     conjugates_gradients: bool = False
     deviations: tuple[Deviation, ...] = ()
+    code: str = "framework_of({name!r}).array({values}, {dtype!r})"
     imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
 
     @cached_property
@@ -211,7 +213,7 @@ class Framework:
 
     def array_code(self, values: Any, dtype: str) -> str:
         """An expression for an array of the library, for reproducers."""
-        return f"framework_of({self.name!r}).array({literal(values)}, {dtype!r})"
+        return self.code.format(name=self.name, values=literal(values), dtype=dtype)
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         """An expression for :meth:`transposed`."""

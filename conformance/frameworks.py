@@ -14,7 +14,7 @@ import numpy as np
 
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import ArraySpec, NotApplicable
-from einsumx.conformance.framework import DTYPES, FILLER, AdapterFramework, Array, Framework, Function, literal
+from einsumx.conformance.framework import DTYPES, FILLER, AdapterFramework, Array, Framework, Function
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.mxnet import load
@@ -34,9 +34,7 @@ class NumpyFramework(Framework):
     # Other packages add bfloat16, so that testing for it would depend on which of them was imported.
     dtypes = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
     imports = ()
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"np.array({literal(values)}, {dtype!r})"
+    code = "np.array({values}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         return np.array(values, dtype, order="C")
@@ -78,9 +76,7 @@ class CupyFramework(Framework):
     memory_order = True
     views = True
     imports = ("import cupy",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"cupy.array({literal(values)}, {dtype!r})"
+    code = "cupy.array({values}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         with self.xp.cuda.Device(int(device.partition(":")[2] or 0)):
@@ -123,9 +119,7 @@ class TorchFramework(Framework):
     second_order = True
     conjugates_gradients = True
     imports = ("import torch",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"torch.tensor({literal(values)}, dtype=torch.{dtype})"
+    code = "torch.tensor({values}, dtype=torch.{dtype})"
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         return f"{array}.permute({axes})"
@@ -226,6 +220,7 @@ class JaxFramework(Framework):
     second_order = True
     differentiates_eagerly = False
     imports = ("import jax.numpy as jnp",)
+    code = "jnp.array({values}, {dtype!r})"
 
     @cached_property
     def xp(self) -> Any:
@@ -238,9 +233,6 @@ class JaxFramework(Framework):
     @property
     def gradient_dtypes(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(dtype for dtype in self.dtypes if "float" in dtype or "complex" in dtype)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"jnp.array({literal(values)}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         platform, _, number = device.partition(":")
@@ -293,9 +285,7 @@ class ArrayApiFramework(Framework):
     module = "array_api_strict"
     layouts = (*_VIEWS, "negative")  # of the underlying NumPy arrays
     imports = ("import array_api_strict as xp",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"xp.asarray(np.array({literal(values)}, {dtype!r}))"
+    code = "xp.asarray(np.array({values}, {dtype!r}))"
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         return f"xp.permute_dims({array}, {axes})"
@@ -340,6 +330,7 @@ class MxnetFramework(Framework):
     adds_gradients = True
     transforms = ("hybridize",)
     imports = ("import mxnet as mx",)
+    code = "mx.np.array({values}, dtype={dtype!r})"
 
     @cached_property
     def mx(self) -> Any:
@@ -351,9 +342,6 @@ class MxnetFramework(Framework):
     @cached_property
     def xp(self) -> Any:
         return self.mx.np
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"mx.np.array({literal(values)}, dtype={dtype!r})"
 
     def _has(self, dtype: str) -> bool:
         # MXNet 2 has arrays of int16 and unsigned integers, but cannot transpose or sum them.

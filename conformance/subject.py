@@ -129,6 +129,10 @@ class Subject:
             raise Failure(f"{name} is on the device {device}, not on {right_device}")
         if (dtype := framework.dtype(result)) != expected.dtype:
             raise Failure(f"{name} has the dtype {dtype}, not {expected.dtype}")
+        if not framework.has_values(result):
+            if tuple(result.shape) != expected.values.shape:
+                raise Failure(f"{name} has the shape {tuple(result.shape)}, not {expected.values.shape}")
+            return
         verdict = judge(framework.values(result), expected)
         if not verdict:
             raise Failure(f"{name}: {verdict.wrong}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from textwrap import dedent
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.conformance.case import matches
@@ -56,11 +57,11 @@ class Deviation:
         return _numbers(self.since) <= numbers and (not self.before or numbers < _numbers(self.before))
 
 
-def listed(text: str, shared: Mapping[str, str] | None = None) -> tuple[Deviation, ...]:
-    """Deviations as paragraphs: a reason, its conditions in brackets, and the patterns of its cases, indented.
+def listed(text: str, shared: Mapping[str, str] = MappingProxyType({})) -> tuple[Deviation, ...]:
+    """Deviations as an outline: a reason, its conditions in brackets, and the patterns of its cases, indented.
 
     Args:
-        text: the paragraphs.
+        text: the outline.
         shared: named patterns; a line that is a name stands for its patterns.
 
     >>> listed('''
@@ -70,21 +71,18 @@ def listed(text: str, shared: Mapping[str, str] | None = None) -> tuple[Deviatio
     (Deviation(cases='views/*', reason='It has no views.', since='1.2', before='', sometimes=True, crashes=False),)
     """
     deviations = []
-    for paragraph in dedent(text).strip().split("\n\n"):
-        lines = paragraph.splitlines()
-        heading = " ".join(line for line in lines if not line.startswith(" "))
-        reason, _, conditions = heading.removesuffix("]").partition(" [")
-        names = (line.strip() for line in lines if line.startswith(" "))
-        cases = "\n".join((shared or {}).get(name, name) for name in names)
+    for heading, cases in re.findall(r"((?:\S.*\n)+)((?: .*\n)+)", dedent(text)):
+        reason, _, conditions = " ".join(heading.splitlines()).removesuffix("]").partition(" [")
+        patterns = (shared.get(line, line) for line in map(str.strip, cases.splitlines()))
         options: dict[str, Any] = {}
         for condition in filter(None, conditions.split(", ")):
             name, _, version = condition.partition(" ")
             options[name] = version or True
-        deviations.append(Deviation(cases, reason, **options))
+        deviations.append(Deviation("\n".join(patterns), reason, **options))
     return tuple(deviations)
 
 
-@lru_cache
+@cache
 def _patterns(cases: str) -> tuple[str, ...]:
     patterns = []
     for line in filter(None, map(str.strip, cases.splitlines())):

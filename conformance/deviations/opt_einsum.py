@@ -32,13 +32,10 @@ PATTERNS = {
 _ON_BOTH = listed(r"""
     opt_einsum does not check which library its operands come from. [sometimes]
         two frameworks/*
-
     The only whitespace that opt_einsum accepts is the space.
         forms/ij,\tjk\n->ik *
-
     opt_einsum sorts the labels of sublists, so they need an order.
         sublists/['z',0];[0,1]|[None,1.5];[1.5,True];[True,None] *
-
     opt_einsum passes dtype=, order= and casting= to tensordot, which does not accept them.
         casting/i,i-> (2) (2) float32 casting=no
         dtype/i,i->|ij,jk,kl->il|ij,jk->ik|ij,jk->ki|ki,i->k *
@@ -47,7 +44,6 @@ _ON_BOTH = listed(r"""
         known faults/ij,jk->ik * dtype=*
         order/ij,jk,kl->il|ij,jk->ik|ij,jk->ki *
         out/ij,jk->ik * casting=*
-
     opt_einsum's error names the two sizes the wrong way round.
         known faults/* the wrong sizes are named
 """)
@@ -62,34 +58,28 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.
             LOOKED_UP
             wrong out/* optimize=[(0, 2)] *
-
         opt_einsum checks equations, paths and the types of operands incompletely.
             READ_UNCHECKED
             known faults/i,i->i *
             wrong operands/* operand 0:|1: of a mask
             wrong operands/* operand 1: of durations
             wrong operands/i->i *
-
         Some random problems are products of three operands in float16, which opt_einsum rounds after each pair.
         [sometimes]
             random/*
-
         opt_einsum writes a product to out= through a slice, which fails if out= has no axes.
             known faults/i,i-> * out=*
             out/i,i-> *
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=() float32
-
         opt_einsum writes tensordot's result to out= whatever its dtype.
             wrong out/* optimize=no such *
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=(2,4) bool|float16|int32
-
         opt_einsum rounds float16 after each pair of operands, and leaves pairs without a matrix product to NumPy.
         [sometimes]
             dtypes/* float16
             half precision/*
             larger sizes/* float16
             layouts/* float16
-
         opt_einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
             zero sizes/i,j,j-> *
             zero sizes/i,j,k->|ij,jk,kl-> *:inf|*:nan *
@@ -104,35 +94,27 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         opt_einsum looks up labels and paths unchecked and raises a bare KeyError or IndexError.
             LOOKED_UP
             wrong equations/(2,2) float32
-
         opt_einsum checks equations, paths and the types of operands incompletely.
             READ_UNCHECKED
             known faults/i,i->i *
-
         PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.
             INTEGER_SUMS
-
         PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.
             MATRIX_PRODUCTS
             broadcasting/abc,cd,bd->a * bool
             !layouts/i,i-> * bool equal terms
             zero sizes/i,i-> * bool
-
         PyTorch's matrix products need operands of one dtype, and neither einsum nor opt_einsum casts them.
             MIXED_PRODUCTS
             !promotion/* uint?? *int*
-
         Some random problems sum integers, which PyTorch widens, or need matrix products that PyTorch lacks. [sometimes]
             random/*
-
         opt_einsum writes a product to out= through a slice, which fails if out= has no axes.
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=() float32
-
         With optimize=False, opt_einsum passes tensors to NumPy's einsum and returns a NumPy array.
             dtype/* optimize=False
             keywords/* optimize=False
             known faults/* optimize=False *
-
         opt_einsum does not pass dtype=, casting= or order= to PyTorch's einsum: they are ignored.
             aliasing/* int8 *
             casting/i,i->i|ij->ji *
@@ -161,7 +143,6 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             out/*:range *
             wrong keywords/i->i *
             !wrong keywords/* casting=*
-
         opt_einsum does not pass out= to PyTorch's einsum: out= stays unwritten, or is not returned at all.
             known faults/* out=*
             !known faults/ij,jk->ik *
@@ -175,23 +156,18 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             wrong out/* optimize=*
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=(2,4) bool|float16|int32
             wrong out/ij->|ij->ij *
-
         opt_einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
             zero sizes/i,j,j->|i,j->|ik,jk->j *
             zero sizes/i,j,k->|i,j->j|ij,jk,kl-> *:inf|*:nan *
-
         opt_einsum rounds half precision after each pair of operands. [sometimes]
             dtypes/* bfloat16|float16
             gradients/* bfloat16|float16
             half precision/*
             larger sizes/* bfloat16|float16
-
         opt_einsum passes lists and scalars to PyTorch, or to NumPy if they come first.
             lists and scalars/*
-
         PyTorch cannot compile opt_einsum's contract, because it does not support how contract looks up functions.
             compile/*
-
         opt_einsum ignores an unknown keyword if it calls no function that takes keywords.
             keywords/ij-> *
             known faults/i-> * float32 *

@@ -68,21 +68,16 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.
             INTEGER_SUMS
             broadcasting/abc,cd,bd->a * bool
-
         PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.
             MATRIX_PRODUCTS
             compile/* bool
-
         PyTorch's matrix products need operands of one dtype, and einsum does not cast them.
             MIXED_PRODUCTS
             !promotion/* uint?? int32
-
         Some random problems sum integers, which PyTorch widens, or need matrix products that PyTorch lacks. [sometimes]
             random/*
-
         The only whitespace that PyTorch accepts is the space.
             forms/ij,\tjk\n->ik *
-
         PyTorch accepts only the 52 ASCII letters, or integers from 0 to 51, as labels.
             forms/αж,жB->Bα *
             many operands/* in a binary tree
@@ -90,7 +85,6 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             sublists/['left','bond'];['bond','right'];['right','left']|['z','b','y']|['z',0];[0,1]|[70,30,50] *
             sublists/[(0, 0),(0, 1)];[(0, 1),(1, 1)];[(1, 1),(0, 0)] *
             sublists/[100,52];[52,60];[60,100]|[None,1.5];[1.5,True];[True,None] *
-
         PyTorch's einsum has no dtype=, casting=, order=, out= or optimize=.
             added gradients/* float32 *
             aliasing/ij->ji *
@@ -108,24 +102,19 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             wrong out/*
             wrong paths/*
             wrong sizes/* float32 *
-
         PyTorch's einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
             zero sizes/*:inf|*:nan *
             !zero sizes/ij,jk->ik *
-
         PyTorch's einsum rounds each pairwise product to half precision before the next one. [sometimes]
             dtypes/* bfloat16|float16
             gradients/* bfloat16|float16
             half precision/*
             larger sizes/* bfloat16|float16
             vmap/* bfloat16|float16
-
         PyTorch's einsum accepts only tensors, not scalars or lists.
             lists and scalars/*
-
         PyTorch's einsum accepts any iterable of integers, such as a set, as a sublist.
             wrong equations/{0, 1} *
-
         PyTorch's einsum checks the devices of its operands only if it computes with their elements.
             devices/i,i-> *
     """,

@@ -88,15 +88,13 @@ _MORE_EQUATIONS = examples("""
     ij,jk->ik           2,3 1,4
     bij,bjk->bik        3,2,3 1,3,4
     ij,ij->             1,4 2,1
-    i,i->               3 1
-    i,i->               1 1
+    i,i->               3 1 | 1 1
     ij->i               2,1
     i,i,i->i            1 3 1
     ii,i->i             1,1 3
     ab,bc,bd->acd       3,4 1,3 4,2
     ijk,kl,jl->i        1,3,4 4,2 3,2
-    ij,jk->ik           0,3 3,4
-    ij,jk->ik           2,0 0,3
+    ij,jk->ik           0,3 3,4 | 2,0 0,3
     i->                 0
     ij->i               3,0
     ij->j               3,0
@@ -201,7 +199,7 @@ def adds_gradients(case: Case, subject: Subject) -> None:
     needs_gradients(case, subject)
     framework = subject.framework
     if not framework.adds_gradients:
-        raise NotApplicable(f"{framework.name} gives gradients, and adds them to nothing")
+        raise NotApplicable(f"{framework.name} does not add gradients to existing ones")
     hosts, arrays = subject.operands(case)
     values, direction = cotangent(case, subject, hosts)
     before = [
@@ -213,7 +211,7 @@ def adds_gradients(case: Case, subject: Subject) -> None:
     for place, (gradient, each) in enumerate(zip(sums, before, strict=True)):
         expected = expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
         expected = _plus(expected, Expected(each, abs(each), 1, 1, expected.dtype))
-        subject.judge(gradient, expected, f"what the gradient by operand {place} was added to")
+        subject.judge(gradient, expected, f"the sum with the gradient by operand {place}")
 
 
 def gives_second_derivatives(case: Case, subject: Subject) -> None:

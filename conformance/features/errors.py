@@ -31,7 +31,7 @@ FEATURES = {
 }
 
 _EQUATIONS = (
-    # equation, operands, what is error_line, where the caret stands
+    # equation, number of operands, message, position of the caret
     ("ij,j!->i", 2, "'!' is no label", 4),
     ("i1->i", 1, "'1' is no label", 1),
     ("i_->i", 1, "'_' is no label", 1),
@@ -73,7 +73,7 @@ _SUBLISTS = (
 )
 
 _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
-    # equation, shapes, what is error_line
+    # equation, shapes, message
     ("ab,bc->ac", ((2, 3), (4, 5)), r"label 'b' .* 3 in operand 0 \(axis 1\) .* 4 in operand 1 \(axis 0\)"),
     ("ij,jk,ki->", ((2, 3), (3, 4), (4, 5)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 5 in operand 2 \(axis 1\)"),
     ("i,i->i", ((2,), (0,)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 0 in operand 1 \(axis 0\)"),
@@ -91,8 +91,7 @@ _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
 
 _RANKS = examples("""
     ij         2
-    i          2,3
-    i          ()
+    i          2,3 | ()
     ij...      2
     ...ij      2
     ->         1
@@ -110,6 +109,30 @@ _PATHS = (
     ([(0, 1), (0, 1), (0, 1)], ""),
     (["path", (0, 1), (0, 1)], "einsum_path"),
     (3.5, "optimize="),
+)
+
+
+_INVALID_KEYWORDS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+    ({"dtype": "no such"}, BackendError, "no such"),
+    ({"dtype": "float33"}, BackendError, "float33"),
+    (
+        {"casting": "no such"},
+        ValueError,
+        "casting must be one of no, equiv, safe, same_kind, unsafe, not 'no such'",
+    ),
+    ({"order": "no such"}, ValueError, "order must be one of"),
+    ({"order": "B"}, ValueError, "order must be one of"),
+)
+
+
+_WRONG_WITH_OUT: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+    ({"dtype": "int32"}, BackendError, "float32.*int32"),
+    ({"dtype": "no such"}, BackendError, "no such"),
+    ({"optimize": [(0, 2)]}, PathError, ""),
+    ({"optimize": "no such"}, PathError, ""),
+    ({"casting": "no such"}, ValueError, "casting"),
+    ({"order": "no such"}, ValueError, "order"),
+    ({"no_such_keyword": 1}, TypeError, "no_such_keyword"),
 )
 
 
@@ -246,15 +269,9 @@ def cases() -> Iterator[Case]:
 
 def _keyword_cases() -> Iterator[Case]:
     keyword = partial(make_case, "wrong keywords")
-    for name, value, error, says in (
-        ("dtype", "no such", BackendError, "no such"),
-        ("dtype", "float33", BackendError, "float33"),
-        ("casting", "no such", ValueError, "casting must be one of no, equiv, safe, same_kind, unsafe, not 'no such'"),
-        ("order", "no such", ValueError, "order must be one of"),
-        ("order", "B", ValueError, "order must be one of"),
-    ):
+    for options, error, says in _INVALID_KEYWORDS:
         for equation, vectors in (("i->i", operands((3,))), ("i,i->", operands((3,), (3,)))):
-            yield keyword(is_refused, equation, vectors, raises=error, says=says, **{name: value})
+            yield keyword(is_refused, equation, vectors, raises=error, says=says, **options)
     refused = partial(keyword, _is_refused_by_einsumx, raises=BackendError)
     yield refused("i->i", operands((3,)), backend="no such", says="'no such'.*numpy.*torch")
 
@@ -282,16 +299,8 @@ def _out_cases() -> Iterator[Case]:
     yield out(is_refused, "ij,jk->ix", product, out=right, raises=EquationError, says="'x'")
     yield out(is_refused, equation, operands((2, 3), (5, 4)), out=right, raises=SizeError, says="'j'")
     yield out(is_refused, equation, operands((2, 3), (3,)), out=right, raises=SizeError, says="operand 1")
-    for name, value, error, says in (
-        ("dtype", "int32", BackendError, "float32.*int32"),
-        ("dtype", "no such", BackendError, "no such"),
-        ("optimize", [(0, 2)], PathError, ""),
-        ("optimize", "no such", PathError, ""),
-        ("casting", "no such", ValueError, "casting"),
-        ("order", "no such", ValueError, "order"),
-        ("no_such_keyword", 1, TypeError, "no_such_keyword"),
-    ):
-        yield out(is_refused, equation, product, out=right, raises=error, says=says, **{name: value})
+    for options, error, says in _WRONG_WITH_OUT:
+        yield out(is_refused, equation, product, out=right, raises=error, says=says, **options)
     yield refused(_is_refused_by_einsumx, equation, product, backend="no such", out=right, says="no such")
 
 

@@ -100,9 +100,9 @@ def _errors() -> Iterator[Case]:
     yield wrong_size(is_refused, "i", operands((2, 3)), says="operand 0 has 2 axes", about="an axis too many")
     unknown = partial(_fault, raises=TypeError, says="no_such_keyword", about="an unknown keyword is ignored")
     yield unknown(is_refused, "i->", operands((3,)), no_such_keyword=1)
-    check = partial(is_refused, instead={0: array("d", [1, 2, 3])})
+    with_foreign = partial(is_refused, instead={0: array("d", [1, 2, 3])})
     foreign = partial(_fault, raises=BackendError, says="array.array")
-    yield foreign(check, "i,i->i", operands((3,), (3,)), about="an array of no library is taken for NumPy's")
+    yield foreign(with_foreign, "i,i->i", operands((3,), (3,)), about="an array of no library is taken for NumPy's")
     for check, about in ((_names_the_sizes, "the wrong sizes are named"), (_is_refused_at_once, "errors come late")):
         yield wrong_size(check, "ij,jk->ik", operands((11, 13), (17, 19)), says="label 'j'", about=about)
 

@@ -85,8 +85,7 @@ _ELLIPSES = examples("""
 
 _DIAGONALS = examples("""
     ii->         3,3
-    ii->i        3,3
-    ii->i        1,1
+    ii->i        3,3 | 1,1
     iij->j       3,3,2
     iji->ij      3,2,3
     iji->ji      3,2,3

@@ -46,8 +46,7 @@ _EQUATIONS = examples("""
     bind,bjnd->bnij     2,4,3,5 2,6,3,5
     ...ij,...jk->...ik  3,1,2,5 4,5,3
     ii,ij->             4,4 4,5
-    ij,jk->ik           0,5 5,7
-    ij,jk->ik           6,0 0,7
+    ij,jk->ik           0,5 5,7 | 6,0 0,7
     ,ij->ij             () 4,3
     ,->                 () ()
     abc,dec->ebdac      3,2,4 2,3,4
@@ -113,7 +112,7 @@ def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -
     """Every operand's gradient is right under the smallest memory limit."""
     needs_gradients(case, subject)
     if not subject.framework.differentiates_eagerly:
-        raise NotApplicable(f"{subject.name} differentiates what it traces, where no memory limit is kept")
+        raise NotApplicable(f"{subject.name} differentiates traced functions, which keep no memory limit")
     hosts = case.values()
     values, array = cotangent(case, subject, hosts)
 

@@ -51,8 +51,7 @@ _WRITTEN = examples("""
     i,j->ij              4 3
     bij,bjk->bik         2,3,4 2,4,5
     ij,jk,kl->il         2,3 3,4 4,2
-    ij,jk->ik            2,0 0,4
-    ij,jk->ik            0,3 3,4
+    ij,jk->ik            2,0 0,4 | 0,3 3,4
     i,j->                0 4
     ->                   ()
     ij,jk->ik            2,3 1,4
@@ -79,20 +78,18 @@ _REARRANGEMENTS = examples("""
     ij->ji       1,3
 """)
 
-_FRESH = examples(
-    """
-    ij->i      {n},{n}
-    ij->       {n},{n}
-    ii->       {n},{n}
-    i...->...  {n},{n}
-    ij,ij->ij  {n},{n} {n},{n}
-    ij,jk->ik  {n},{n} {n},{n}
-    ij,->ij    {n},{n} ()
-    ij,i->ij   {n},{n} {n}
-    i,j->ij    {n} {n}
-    i,i,i->i   {n} {n} {n}
-""".replace("{n}", "3")
-)
+_FRESH = examples("""
+    ij->i      3,3
+    ij->       3,3
+    ii->       3,3
+    i...->...  3,3
+    ij,ij->ij  3,3 3,3
+    ij,jk->ik  3,3 3,3
+    ij,->ij    3,3 ()
+    ij,i->ij   3,3 3
+    i,j->ij    3 3
+    i,i,i->i   3 3 3
+""")
 """Equations whose results are no views. All sizes are equal, because the cases replace them."""
 
 _CASTS = (
@@ -212,7 +209,8 @@ def _out_cases() -> Iterator[Case]:
     exact = partial(operands, (2, 3), (3, 4), fill="exact")
     for source, target, rule in _CASTS:
         if source != target and rule != "unsafe":
-            pair, options = exact(dtype=source), {} if rule == "safe" else {"casting": rule}
+            pair = exact(dtype=source)
+            options: dict[str, Any] = {} if rule == "safe" else {"casting": rule}
             yield out(writes_out, "ij,jk->ik", pair, **options, out=ArraySpec((2, 4), target), full=True)
             yield out(writes_out, "ij->ij", pair[:1], **options, out=ArraySpec((2, 3), target))
     # The computation is in dtype=, not in the dtype of out.
@@ -316,8 +314,8 @@ def _casting_is_refused(case: Case, subject: Subject) -> None:
 def _dtype_cases() -> Iterator[Case]:
     in_dtype = partial(make_case, "dtype", _computes_in_dtype)
     eights = partial(operands, dtype="int8", fill="range")
-    options: dict[str, bool]
-    for options in ({}, {"optimize": True}, {"optimize": False}):
+    optimizing: tuple[dict[str, Any], ...] = ({}, {"optimize": True}, {"optimize": False})
+    for options in optimizing:
         full = bool(options)
         yield in_dtype("ki,i->k", eights((3, 40), (40,)), dtype="int32", **options)
         yield in_dtype("ki,ij->j", eights((3, 4), (4, 2)), dtype="int32", **options, full=full)

@@ -182,8 +182,10 @@ def are_right_in_threads(case: Case, subject: Subject) -> None:
 
     The sizes are not those of other cases, so that no plan is cached yet.
     """
-    larger = [(equation, [tuple(size + 1 for size in shape) for shape in shapes]) for equation, shapes in EQUATIONS]
-    every = list(cases_of(case.feature, is_right_in_threads, larger))
+    every = []
+    for equation, shapes in EQUATIONS:
+        larger = (tuple(size + 1 for size in shape) for shape in shapes)
+        every.append(Case(case.feature, is_right_in_threads, equation, operands(*larger)))
     _judge_in_threads(subject, [every[k:] + every[:k] for k in range(0, len(every), -(-len(every) // _THREADS))])
 
 

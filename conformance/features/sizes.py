@@ -18,12 +18,8 @@ FEATURES = {
 }
 
 _BROADCASTS = examples("""
-    ij,jk->ik           2,1 3,4
-    ij,jk->ik           2,3 1,4
-    ij,jk->ik           1,3 3,1
-    bij,bjk->bik        1,2,3 5,3,4
-    bij,bjk->bik        5,2,3 1,3,4
-    bij,bjk->bik        1,2,1 5,3,4
+    ij,jk->ik           2,1 3,4 | 2,3 1,4 | 1,3 3,1
+    bij,bjk->bik        1,2,3 5,3,4 | 5,2,3 1,3,4 | 1,2,1 5,3,4
     ij,ij->i            1,4 2,4
     ij,ij->ij           2,1 1,4
     ij,ij->             1,4 2,1
@@ -39,8 +35,7 @@ _BROADCASTS = examples("""
     bnid,bnjd->bnij     2,1,4,5 1,3,6,5
     bind,bjnd->bnij     2,4,3,1 2,6,3,5
     bhqd,bhqkd->bhqk    2,4,1,4 1,4,5,3,4
-    ...ij,...jk->...ik  5,1,2,3 6,3,4
-    ...ij,...jk->...ik  1,2,3 5,3,4
+    ...ij,...jk->...ik  5,1,2,3 6,3,4 | 1,2,3 5,3,4
     abc,cd,bd->a        3,1,4 4,2 5,2
 """)
 
@@ -81,18 +76,13 @@ _ZEROS = examples("""
     ii->                0,0
     i,i->               0 0
     i,i->i              0 1
-    ij,jk->ik           2,0 0,4
-    ij,jk->ik           0,3 3,4
+    ij,jk->ik           2,0 0,4 | 0,3 3,4
     ij,jk->             0,3 3,4
-    bij,bjk->bik        0,2,3 0,3,4
-    bij,bjk->bik        3,2,0 1,0,4
-    bij,bjk->bik        0,2,3 1,3,4
+    bij,bjk->bik        0,2,3 0,3,4 | 3,2,0 1,0,4 | 0,2,3 1,3,4
     i,j->ij             0 4
     i,j->j              0 4
-    ij,jk,kl->il        2,3 3,0 0,2
-    ij,jk,kl->il        0,3 3,4 4,2
-    ...i,i->...         2,0 0
-    ...i,i->...         0,3 3
+    ij,jk,kl->il        2,3 3,0 0,2 | 0,3 3,4 4,2
+    ...i,i->...         2,0 0 | 0,3 3
     ai,bi,ci->abc       2,0 3,0 4,0
 """)
 

@@ -48,8 +48,7 @@ _MAPPED = examples("""
     ij,jk,klZ->Zli         2,3 3,2 2,3,4
     ...iZ,i...->Z...       2,3,4 3,2
     Z...ij,...jk->Z...ik   3,2,2,4 2,4,2
-    Zij,jk->Zik            1,2,4 4,2
-    Zij,jk->Zik            3,2,0 0,4
+    Zij,jk->Zik            1,2,4 4,2 | 3,2,0 0,4
     iZ,j->Zij              2,3 4
     Z,i->Zi                3 4
     Z,Z->Z                 3 3
