@@ -6,16 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import (
-    ArraySpec,
-    Case,
-    Failure,
-    NotApplicable,
-    cases_of,
-    error_line,
-    examples,
-    operands,
-)  # fmt: skip
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject

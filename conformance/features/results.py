@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import (
-    ArraySpec,
-    Case,
-    Failure,
-    NotApplicable,
-    cases_of,
-    examples,
-    make_case,
-    operands,
-)  # fmt: skip
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, make_case, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
