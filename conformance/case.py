@@ -26,7 +26,7 @@ __all__ = [
     "cases_of",
     "error_line",
     "examples",
-    "make_case",
+    "keywords",
     "matches",
     "operands",
     "values",
@@ -211,25 +211,13 @@ def operands(
     return tuple(ArraySpec(shape, dtype, layout, fill) for shape in shapes)
 
 
-def make_case(
-    feature: str,
-    check: Check,
-    equation: Any,
-    operands: tuple[ArraySpec, ...] = (),
-    *,
-    about: str = "",
-    full: bool = False,
-    out: ArraySpec | None = None,
-    raises: type[Exception] | None = None,
-    says: str = "",
-    **options: Any,
-) -> Case:
-    """A case whose other arguments are the keywords of its call.
+def keywords(**options: Any) -> Options:
+    """The keywords of a call, as a case has them.
 
-    >>> make_case("dtype", print, "i->", operands((3,)), dtype="int32").options
+    >>> keywords(dtype="int32")
     (('dtype', 'int32'),)
     """
-    return Case(feature, check, equation, operands, tuple(options.items()), about, full, out, raises, says)
+    return tuple(options.items())
 
 
 def cases_of(

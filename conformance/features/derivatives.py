@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from einsumx.conformance.case import ArraySpec, Case, NotApplicable, cases_of, examples, make_case, operands
+from einsumx.conformance.case import ArraySpec, Case, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import cotangent, judge_gradients_of, needs_gradients
 from einsumx.conformance.oracle import Expected, expect_gradient
 from einsumx.conformance.subject import Subject
@@ -147,7 +147,7 @@ def cases() -> Iterator[Case]:
     yield from gradients(_MORE_EQUATIONS, full=True)
     for dtype in ("float16", "bfloat16", "float64", "complex64", "complex128"):
         yield from gradients(_FEW, dtype=dtype, quick=["ij,jk->ik"])
-    product = partial(make_case, "gradients", gives_the_gradients, "ij,jk->ik")
+    product = partial(Case, "gradients", gives_the_gradients, "ij,jk->ik")
     for dtypes in (("float32", "complex64"), ("complex64", "float32"), ("float16", "float32"), ("float32", "float64")):
         yield product(tuple(map(ArraySpec, ((2, 3), (3, 4)), dtypes)), full=True)
     for layout in ("F", "swapped", "sliced", "offset", "broadcast", "broadcast-last", "negated"):
@@ -161,9 +161,9 @@ def cases() -> Iterator[Case]:
     yield from added(_FEW)
     yield from added([example for example in (*_EQUATIONS, *_MORE_EQUATIONS) if example not in _FEW], full=True)
     for equation, shapes in _FEW[::3]:
-        yield make_case("added gradients", adds_gradients, equation, operands(*shapes), optimize=True, full=True)
+        yield Case("added gradients", adds_gradients, equation, operands(*shapes), keywords(optimize=True), full=True)
 
-    second = partial(make_case, "second order", gives_second_derivatives)
+    second = partial(Case, "second order", gives_second_derivatives)
     for place, (equation, shapes) in enumerate(_SECOND_ORDER):
         yield second(equation, operands(*shapes), full=place >= 6)
         if equation in ("ij,jk->ik", "ij,jk,kl->li"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, make_case, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
@@ -147,7 +147,7 @@ def _dtype_of_array(result: Any, subject: Subject) -> str:
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    on_device = partial(make_case, "devices")
+    on_device = partial(Case, "devices")
     for equation, shapes in examples("""
         ij,jk->ik     2,3 3,4
         ij->ji        2,3
@@ -160,14 +160,14 @@ def cases() -> Iterator[Case]:
         yield on_device(gives_the_plain_sum, equation, operands(*shapes))
         yield on_device(_stays_on_its_device, equation, operands(*shapes), about=_ELSEWHERE)
     eights = operands((3, 4), dtype="int8")
-    yield on_device(_stays_on_its_device, "ij->i", eights, dtype="float32", about=_ELSEWHERE)
+    yield on_device(_stays_on_its_device, "ij->i", eights, keywords(dtype="float32"), about=_ELSEWHERE)
     refused = partial(on_device, raises=BackendError)
     for equation, count in (("i,i->", 2), ("i,i->i", 2), ("i,i,i->", 3)):
         vectors = operands(*[(3,)] * count)
         yield refused(_two_devices_are_refused, equation, vectors, says="two devices", about="on two devices")
     yield refused(_out_elsewhere_is_refused, "i,i->i", vectors[:2], says="out= is on", about="out=elsewhere")
 
-    follows = partial(make_case, "lists and scalars")
+    follows = partial(Case, "lists and scalars")
     vector = ArraySpec((3,))
     for dtype in ("int64", "float64"):
         scalar = ArraySpec((), dtype, "python")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, make_case, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
 from einsumx.conformance.checks import needs_einsumx
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
@@ -231,7 +231,7 @@ def _foreign_backend_is_refused(case: Case, subject: Subject) -> None:
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     square = operands((2, 2))
-    equation_case = partial(make_case, "wrong equations", raises=EquationError)
+    equation_case = partial(Case, "wrong equations", raises=EquationError)
     for equation, count, says, place in _EQUATIONS:
         yield equation_case(partial(_shows_the_place, place), equation, square * count, says=says)
     for counted, count, says in _COUNTS:
@@ -239,25 +239,27 @@ def cases() -> Iterator[Case]:
     for sublists, says in _SUBLISTS:
         yield equation_case(is_refused, sublists, square, says=says)
 
-    size_case = partial(make_case, "wrong sizes", is_refused, raises=SizeError)
+    size_case = partial(Case, "wrong sizes", is_refused, raises=SizeError)
     for sized, shapes, says in _SIZES:
         yield size_case(sized, operands(*shapes), says=says)
-        yield size_case(sized, operands(*shapes), optimize=True, says=says, full=True)
+        yield size_case(sized, operands(*shapes), keywords(optimize=True), says=says, full=True)
     for equation, shapes in _RANKS:
         yield size_case(equation, operands(*shapes), says=r"operand [01] has \d ax[ei]s, shape \(")
 
     vectors = operands((3,), (3,), (3,))
-    path_case = partial(make_case, "wrong paths")
+    path_case = partial(Case, "wrong paths")
     for optimize, says in _PATHS:
-        yield path_case(is_refused, "i,i,i->i", vectors, optimize=optimize, raises=PathError, says=says)
+        yield path_case(is_refused, "i,i,i->i", vectors, keywords(optimize=optimize), raises=PathError, says=says)
     limited = partial(path_case, raises=MemoryLimitError, says="elements, more than the limit of 3")
-    yield limited(_is_refused_by_einsumx, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), optimize=("greedy", 3))
+    yield limited(
+        _is_refused_by_einsumx, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), keywords(optimize=("greedy", 3))
+    )
 
     yield from _keyword_cases()
     yield from _out_cases()
     yield from _operand_cases()
 
-    foreign = partial(make_case, "two frameworks", raises=BackendError)
+    foreign = partial(Case, "two frameworks", raises=BackendError)
     for equation, count in (("i,i->", 2), ("i,i->i", 2), ("i,i,i->", 3)):
         for place in range(count):
             check, about = partial(_foreign_operand_is_refused, place), f"operand {place} of another framework"
@@ -268,16 +270,16 @@ def cases() -> Iterator[Case]:
 
 
 def _keyword_cases() -> Iterator[Case]:
-    keyword = partial(make_case, "wrong keywords")
+    keyword = partial(Case, "wrong keywords")
     for options, error, says in _INVALID_KEYWORDS:
         for equation, vectors in (("i->i", operands((3,))), ("i,i->", operands((3,), (3,)))):
-            yield keyword(is_refused, equation, vectors, raises=error, says=says, **options)
+            yield keyword(is_refused, equation, vectors, keywords(**options), raises=error, says=says)
     refused = partial(keyword, _is_refused_by_einsumx, raises=BackendError)
-    yield refused("i->i", operands((3,)), backend="no such", says="'no such'.*numpy.*torch")
+    yield refused("i->i", operands((3,)), keywords(backend="no such"), says="'no such'.*numpy.*torch")
 
 
 def _out_cases() -> Iterator[Case]:
-    out = partial(make_case, "wrong out")
+    out = partial(Case, "wrong out")
     product, equation, right = operands((2, 3), (3, 4)), "ij,jk->ik", ArraySpec((2, 4))
     for shape in ((2,), (2, 4, 1), (4, 2), (1, 4), (2, 5), (), (0,), (8,)):
         says = r"out= has shape .* but the result has shape \(2, 4\)"
@@ -289,7 +291,7 @@ def _out_cases() -> Iterator[Case]:
         says = f"float32.*casting='safe'.*{dtype}"
         yield refused(is_refused, equation, product, out=ArraySpec((2, 4), dtype), says=says)
     says, integers = "float32.*casting='same_kind'.*int32", ArraySpec((2, 4), "int32")
-    yield refused(is_refused, equation, product, casting="same_kind", out=integers, says=says)
+    yield refused(is_refused, equation, product, keywords(casting="same_kind"), out=integers, says=says)
     for specs, written in ((product, equation), (operands((2, 4)), "ij->ij")):
         yield refused(is_refused, written, specs, out=replace(right, layout="readonly"), says="read-only")
         shared = replace(right, layout="broadcast")
@@ -300,12 +302,12 @@ def _out_cases() -> Iterator[Case]:
     yield out(is_refused, equation, operands((2, 3), (5, 4)), out=right, raises=SizeError, says="'j'")
     yield out(is_refused, equation, operands((2, 3), (3,)), out=right, raises=SizeError, says="operand 1")
     for options, error, says in _WRONG_WITH_OUT:
-        yield out(is_refused, equation, product, out=right, raises=error, says=says, **options)
-    yield refused(_is_refused_by_einsumx, equation, product, backend="no such", out=right, says="no such")
+        yield out(is_refused, equation, product, keywords(**options), out=right, raises=error, says=says)
+    yield refused(_is_refused_by_einsumx, equation, product, keywords(backend="no such"), out=right, says="no such")
 
 
 def _operand_cases() -> Iterator[Case]:
-    refused = partial(make_case, "wrong operands", raises=BackendError)
+    refused = partial(Case, "wrong operands", raises=BackendError)
     vectors, pair = operands((3,), (3,)), operands((2,), (2,))
     for thing in _NO_ARRAYS:
         name = type(thing).__name__

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from einsumx import BackendError, SizeError
-from einsumx.conformance.case import ArraySpec, Case, Failure, examples, make_case, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import adds_gradients, gives_the_gradients
 from einsumx.conformance.features.results import has_order, writes_out, writes_over
@@ -47,7 +47,7 @@ _GRADIENTS = (
 """Names of faults, with a check and equations with shapes."""
 
 
-_fault = partial(make_case, "known faults")
+_fault = partial(Case, "known faults")
 _sum = partial(_fault, gives_the_plain_sum)
 
 
@@ -69,17 +69,19 @@ def cases() -> Iterator[Case]:
 
     for optimize in (True, False):
         pair, about = operands((20, 3), (3, 4), dtype="int8", fill="range"), "the sum that goes first ignores dtype="
-        yield _sum("ki,ij->j", pair, dtype="int32", optimize=optimize, about=about)
+        yield _sum("ki,ij->j", pair, keywords(dtype="int32", optimize=optimize), about=about)
     for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij,kj->  2,3 4,3 \n ij,ij->i  2,3 2,3"):
         pair = operands(*shapes, dtype="int8", fill="range")
-        yield _sum(equation, pair, dtype="int32", about="dtype= fails beside a matrix product, or is ignored")
+        yield _sum(equation, pair, keywords(dtype="int32"), about="dtype= fails beside a matrix product, or is ignored")
     for path in (False, "greedy"):
-        yield _sum("ij,jk,kl->il", operands((2, 3), (3, 4), (4, 2)), optimize=path, about="no path for a call")
+        yield _sum(
+            "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 2)), keywords(optimize=path), about="no path for a call"
+        )
 
     for fault, check, text in _GRADIENTS:
         for equation, shapes in examples(text):
             yield _fault(check, equation, operands(*shapes), about=fault)
-    yield _fault(adds_gradients, "ij,jk->ik", matrices, optimize=True, about="gradients are added wrongly")
+    yield _fault(adds_gradients, "ij,jk->ik", matrices, keywords(optimize=True), about="gradients are added wrongly")
 
     batches, vectors = operands((2, 3, 4), (2, 4, 5)), operands((4,), (4,))
     yield _fault(writes_out, "bij,bjk->bik", batches, out=ArraySpec((2, 3, 5)), about="out= stays unwritten")
@@ -88,7 +90,9 @@ def cases() -> Iterator[Case]:
         over, about = partial(writes_over, place), f"out= that is operand {place} spoils the result"
         yield _fault(over, "ij,jk->ik", operands((4, 4), (4, 4)), about=about)
     for equation, specs, order in (("ij,jk->ik", matrices, "F"), ("bij,bjk->kbi", batches, "C")):
-        yield _fault(partial(has_order, order), equation, specs, order=order, about="order= fails, or is ignored")
+        yield _fault(
+            partial(has_order, order), equation, specs, keywords(order=order), about="order= fails, or is ignored"
+        )
     yield from _errors()
 
 
@@ -99,7 +103,7 @@ def _errors() -> Iterator[Case]:
         yield wrong_size(is_refused, equation, operands(*shapes), says="label 'i'", about=about)
     yield wrong_size(is_refused, "i", operands((2, 3)), says="operand 0 has 2 axes", about="an axis too many")
     unknown = partial(_fault, raises=TypeError, says="no_such_keyword", about="an unknown keyword is ignored")
-    yield unknown(is_refused, "i->", operands((3,)), no_such_keyword=1)
+    yield unknown(is_refused, "i->", operands((3,)), keywords(no_such_keyword=1))
     with_foreign = partial(is_refused, instead={0: array("d", [1, 2, 3])})
     foreign = partial(_fault, raises=BackendError, says="array.array")
     yield foreign(with_foreign, "i,i->i", operands((3,), (3,)), about="an array of no library is taken for NumPy's")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, make_case, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
@@ -169,7 +169,7 @@ def _wraps_into_out(case: Case, subject: Subject) -> None:
 
 
 def _out_cases() -> Iterator[Case]:
-    out = partial(make_case, "out")
+    out = partial(Case, "out")
     for equation, shapes in _WRITTEN:
         result = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
         yield out(writes_out, equation, operands(*shapes), out=result)
@@ -183,7 +183,7 @@ def _out_cases() -> Iterator[Case]:
         yield out(writes_out, "ij->i", product[:1], out=ArraySpec((2,), layout=layout), full=True)
     yield out(writes_out, ((0, 1), (1, 2), (2, 0)), product, out=ArraySpec((4, 2)))
     for optimize in (True, False):
-        yield out(writes_out, "ij,jk->ik", product, optimize=optimize, out=ArraySpec((2, 4)))
+        yield out(writes_out, "ij,jk->ik", product, keywords(optimize=optimize), out=ArraySpec((2, 4)))
     for dtype in ("bool", "int8", "float64", "complex64"):
         yield out(writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=ArraySpec((4, 2), dtype))
 
@@ -202,11 +202,11 @@ def _out_cases() -> Iterator[Case]:
         if source != target and rule != "unsafe":
             pair = exact(dtype=source)
             options: dict[str, Any] = {} if rule == "safe" else {"casting": rule}
-            yield out(writes_out, "ij,jk->ik", pair, **options, out=ArraySpec((2, 4), target), full=True)
-            yield out(writes_out, "ij->ij", pair[:1], **options, out=ArraySpec((2, 3), target))
+            yield out(writes_out, "ij,jk->ik", pair, keywords(**options), out=ArraySpec((2, 4), target), full=True)
+            yield out(writes_out, "ij->ij", pair[:1], keywords(**options), out=ArraySpec((2, 3), target))
     # The computation is in dtype=, not in the dtype of out.
     eights, wide = operands((2, 50), dtype="int8", fill="range"), ArraySpec((2,), "int32")
-    yield out(_wraps_into_out, "ij->i", eights, dtype="int8", casting="same_kind", out=wide)
+    yield out(_wraps_into_out, "ij->i", eights, keywords(dtype="int8", casting="same_kind"), out=wide)
 
 
 # -- order ----------------------------------------------------------------------------------------------------------
@@ -235,19 +235,19 @@ def has_order(order: str, case: Case, subject: Subject) -> None:
 
 
 def _order_cases() -> Iterator[Case]:
-    in_order = partial(make_case, "order")
+    in_order = partial(Case, "order")
     batch, matrix, fortran = operands((4, 3, 2), (4, 2, 5)), operands((2, 3)), operands((2, 3), layout="F")
     for order in ("C", "F", "c", "f"):
         check = partial(has_order, order.upper())
-        yield in_order(check, "bij,bjk->kbi", batch, order=order)
+        yield in_order(check, "bij,bjk->kbi", batch, keywords(order=order))
         if order.isupper():
-            yield in_order(check, "bij,bjk->bik", batch, order=order)
-            yield in_order(check, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), order=order, full=True)
+            yield in_order(check, "bij,bjk->bik", batch, keywords(order=order))
+            yield in_order(check, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), keywords(order=order), full=True)
             for layout in ("C", "F", "sliced"):
                 for equation in ("ij->ij", "ij->ji"):
                     laid_out = operands((2, 3), layout=layout)
-                    yield in_order(check, equation, laid_out, order=order, full=layout != "C")
-            yield in_order(check, "ijk->kj", operands((2, 3, 4)), order=order)
+                    yield in_order(check, equation, laid_out, keywords(order=order), full=layout != "C")
+            yield in_order(check, "ijk->kj", operands((2, 3, 4)), keywords(order=order))
             for equation, specs in (
                 ("iij->ji", operands((3, 3, 2))),
                 ("i,j,k->kij", operands((2,), (3,), (4,))),
@@ -255,13 +255,13 @@ def _order_cases() -> Iterator[Case]:
                 ("ij->", matrix),
                 ("ij,jk->ik", operands((0, 3), (3, 4))),
             ):
-                yield in_order(check, equation, specs, order=order, full=True)
+                yield in_order(check, equation, specs, keywords(order=order), full=True)
     # order="A" is Fortran order if all operands have it and none has C order. Vectors and scalars have both.
     for layouts, expected in {"F F": "F", "F C": "C", "C F": "C", "C C": "C", "F sliced": "C"}.items():
         first, second = layouts.split()
         pair = (ArraySpec((2, 3), layout=first), ArraySpec((3, 4), layout=second))
         for order in "Aa":
-            yield in_order(partial(has_order, expected), "ij,jk->ki", pair, order=order, full=order == "a")
+            yield in_order(partial(has_order, expected), "ij,jk->ki", pair, keywords(order=order), full=order == "a")
     vector = ArraySpec((3,))
     for equation, specs, expected in (
         ("ij->ij", fortran, "F"),
@@ -270,13 +270,13 @@ def _order_cases() -> Iterator[Case]:
         ("ij,j->ij", (*fortran, vector), "F"),
         ("ij,j->ij", (*matrix, vector), "C"),
     ):
-        yield in_order(partial(has_order, expected), equation, specs, order="A")
-    yield in_order(gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), order="K")
-    yield in_order(gives_the_plain_sum, "ij->ji", matrix, order="k")
+        yield in_order(partial(has_order, expected), equation, specs, keywords(order="A"))
+    yield in_order(gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), keywords(order="K"))
+    yield in_order(gives_the_plain_sum, "ij->ji", matrix, keywords(order="k"))
     # An out= in another order contradicts order=.
     for specs, order, layout in ((matrix, "F", "C"), (matrix, "C", "F"), (fortran, "A", "C")):
         out, says = ArraySpec((3, 2), layout=layout), "order='.' asks for a new array"
-        yield in_order(is_refused, "ij->ji", specs, order=order, out=out, raises=ValueError, says=says)
+        yield in_order(is_refused, "ij->ji", specs, keywords(order=order), out=out, raises=ValueError, says=says)
 
 
 # -- dtype and casting ----------------------------------------------------------------------------------------------
@@ -303,16 +303,16 @@ def _casting_is_refused(case: Case, subject: Subject) -> None:
 
 
 def _dtype_cases() -> Iterator[Case]:
-    in_dtype = partial(make_case, "dtype", _computes_in_dtype)
+    in_dtype = partial(Case, "dtype", _computes_in_dtype)
     eights = partial(operands, dtype="int8", fill="range")
     optimizing: tuple[dict[str, Any], ...] = ({}, {"optimize": True}, {"optimize": False})
     for options in optimizing:
         full = bool(options)
-        yield in_dtype("ki,i->k", eights((3, 40), (40,)), dtype="int32", **options)
-        yield in_dtype("ki,ij->j", eights((3, 4), (4, 2)), dtype="int32", **options, full=full)
-        yield in_dtype("ki,ij->j", eights((3, 4), (4, 1)), dtype="int32", **options, full=full)
-        yield in_dtype("ki->i", eights((3, 4)), dtype="int32", **options, full=full)
-        yield in_dtype("ij,jk,kl->il", eights((2, 3), (3, 4), (4, 2)), dtype="int32", **options, full=full)
+        yield in_dtype("ki,i->k", eights((3, 40), (40,)), keywords(dtype="int32", **options))
+        yield in_dtype("ki,ij->j", eights((3, 4), (4, 2)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ki,ij->j", eights((3, 4), (4, 1)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ki->i", eights((3, 4)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ij,jk,kl->il", eights((2, 3), (3, 4), (4, 2)), keywords(dtype="int32", **options), full=full)
     for source, target, text in (
         ("int8", "float32", "ki->ik     3,4"),
         ("int8", "float32", "ij,jk->ik  2,3 3,4"),
@@ -328,53 +328,57 @@ def _dtype_cases() -> Iterator[Case]:
     ):
         ((equation, shapes),) = examples(text)
         fill = "range" if source == "uint8" else "normal"
-        yield in_dtype(equation, operands(*shapes, dtype=source, fill=fill), dtype=target)
+        yield in_dtype(equation, operands(*shapes, dtype=source, fill=fill), keywords(dtype=target))
     # A function may round the operands first or the result last. Small integers need no rounding.
     for source, target in (("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16"), ("int32", "int8")):
         for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij->j  3,4 \n ij->ji  2,3"):
             exact = operands(*shapes, dtype=source, fill="exact")
-            yield in_dtype(equation, exact, dtype=target, casting="same_kind", full=len(shapes) == 1)
+            yield in_dtype(equation, exact, keywords(dtype=target, casting="same_kind"), full=len(shapes) == 1)
     # The operands are cast before the computation, which drops their fractions.
-    yield in_dtype("i,i->", operands((9,), (9,)), dtype="int32", casting="unsafe")
+    yield in_dtype("i,i->", operands((9,), (9,)), keywords(dtype="int32", casting="unsafe"))
     mixed = (ArraySpec((2, 3), "int8"), ArraySpec((3, 4), "float32"))
-    yield in_dtype("ij,jk->ik", mixed, dtype="float32")
-    own = partial(make_case, "dtype")
+    yield in_dtype("ij,jk->ik", mixed, keywords(dtype="float32"))
+    own = partial(Case, "dtype")
     for dtype, equation, specs in (("float32", "i,i->", operands((3,), (3,))), ("int32", "ij->i", eights((3, 40)))):
         check, about = partial(_computes_in_own_dtype, dtype), f"dtype=the framework's own {dtype}"
         yield own(check, equation, specs, about=about)
     check, about = partial(_computes_in_own_dtype, bool), "dtype=bool, Python's"
-    yield own(check, "ij->i", operands((3, 4)), casting="unsafe", about=about)
+    yield own(check, "ij->i", operands((3, 4)), keywords(casting="unsafe"), about=about)
 
 
 def _casting_cases() -> Iterator[Case]:
-    allowed = partial(make_case, "casting", _computes_in_dtype)
-    refused = partial(make_case, "casting", _casting_is_refused, raises=BackendError)
+    allowed = partial(Case, "casting", _computes_in_dtype)
+    refused = partial(Case, "casting", _casting_is_refused, raises=BackendError)
     for source, target, strictest in _CASTS:
         pair = operands((6,), (6,), dtype=source, fill="exact")
         first = _RULES.index(strictest)
         says = f"{source}.*{target}"
         for place, rule in enumerate(_RULES):
             if place >= first:
-                yield allowed("i,i->i", pair, dtype=target, casting=rule, full=place > first)
+                yield allowed("i,i->i", pair, keywords(dtype=target, casting=rule), full=place > first)
             else:
                 full = place < first - 1
-                yield refused("i,i->i", pair, dtype=target, casting=rule, says=f"operand 0.*{says}", full=full)
+                yield refused(
+                    "i,i->i", pair, keywords(dtype=target, casting=rule), says=f"operand 0.*{says}", full=full
+                )
         if first > _RULES.index("safe"):
-            yield refused("i,i->", pair, dtype=target, says=f"operand 0.*{says}", about="by default", full=True)
-            yield make_case(
+            yield refused(
+                "i,i->", pair, keywords(dtype=target), says=f"operand 0.*{says}", about="by default", full=True
+            )
+            yield Case(
                 "casting", is_refused, "i,i->i", pair, out=ArraySpec((6,), target),
                 raises=BackendError, says=says, about="by default", full=True,
             )  # fmt: skip
     # A rearrangement computes nothing, but the casting rule still applies.
     matrix = operands((2, 3), dtype="int32")
-    yield allowed("ij->ji", matrix, dtype="float32", casting="same_kind")
-    yield refused("ij->ji", matrix, dtype="float32", says="operand 0.*int32.*float32", about="by default")
+    yield allowed("ij->ji", matrix, keywords(dtype="float32", casting="same_kind"))
+    yield refused("ij->ji", matrix, keywords(dtype="float32"), says="operand 0.*int32.*float32", about="by default")
     for narrow, wide in (("int8", "float32"), ("float32", "complex64")):
         pair = (ArraySpec((2,), wide), ArraySpec((2,), narrow))
         for specs, place, casting in ((pair, 1, "no"), (pair[::-1], 0, "equiv")):
             says = f"operand {place} .*{narrow}.*casting='{casting}'.*{wide}"
-            yield refused("i,i->", specs, casting=casting, says=says)
-    yield make_case("casting", gives_the_plain_sum, "i,i->", operands((2,), (2,)), casting="no")
+            yield refused("i,i->", specs, keywords(casting=casting), says=says)
+    yield Case("casting", gives_the_plain_sum, "i,i->", operands((2,), (2,)), keywords(casting="no"))
 
 
 # -- shared memory --------------------------------------------------------------------------------------------------
@@ -454,13 +458,13 @@ def _is_fresh_rearrangement(case: Case, subject: Subject) -> None:
 
 
 def _memory_cases() -> Iterator[Case]:
-    view, fresh = partial(make_case, "views"), partial(make_case, "aliasing")
+    view, fresh = partial(Case, "views"), partial(Case, "aliasing")
     yield from cases_of("views", _is_a_view, _REARRANGEMENTS)
     yield from cases_of("aliasing", _is_fresh_rearrangement, _REARRANGEMENTS)
     yield view(_is_a_view, "ii->i", operands((3, 3), layout="F"))
     yield view(_is_a_view, "ij->ji", operands((2, 3), layout="sliced"))
     yield view(_is_a_view, "ij->ji", operands((2, 3), dtype="int8"), full=True)
-    yield view(_is_a_view, "ij->ji", operands((2, 3)), optimize=True)
+    yield view(_is_a_view, "ij->ji", operands((2, 3)), keywords(optimize=True))
     yield view(_is_a_view, ((0, 1), (1, 0)), operands((2, 3)))
     for equation in ("ij->ji", "ii->i", "ij->ij"):
         yield view(_is_a_readonly_view, equation, operands((3, 3), layout="readonly"))
@@ -476,7 +480,7 @@ def _memory_cases() -> Iterator[Case]:
                 yield fresh(_is_fresh, equation, (ArraySpec(sized[0]), *ones), full=True)
     yield fresh(_is_fresh, "ij,j->ij", operands((3, 1), (4,)))
     yield fresh(_is_fresh, ",->", operands((), ()))
-    yield fresh(_is_fresh, "ij->ji", operands((2, 3), dtype="int8"), dtype="int32")
+    yield fresh(_is_fresh, "ij->ji", operands((2, 3), dtype="int8"), keywords(dtype="int32"))
     for dtype in ("bool", "float32", "int8"):
         for equation, shapes in examples("ij->i  3,4 \n ij,ij->ij  3,4 3,4"):
             repeated = operands(*shapes, dtype=dtype, layout="broadcast-last")
@@ -513,19 +517,21 @@ def _out_is_refused(case: Case, subject: Subject) -> None:
 
 
 def _keyword_cases() -> Iterator[Case]:
-    keyword = partial(make_case, "keywords")
+    keyword = partial(Case, "keywords")
     chain = operands((2, 3), (3, 4), (4, 5))
     calls = {"ij->": chain[:1], "ij,jk->ik": chain[:2], "ij,jk,kl->il": chain}
     for optimize in (True, False, "greedy", "optimal"):
-        yield keyword(gives_the_plain_sum, "ij,jk,kl->il", chain, optimize=optimize)
-        yield keyword(gives_the_plain_sum, "ij,jk->ik", chain[:2], optimize=optimize, full=True)
-        yield keyword(gives_the_plain_sum, "ij->i", chain[:1], optimize=optimize, full=True)
+        yield keyword(gives_the_plain_sum, "ij,jk,kl->il", chain, keywords(optimize=optimize))
+        yield keyword(gives_the_plain_sum, "ij,jk->ik", chain[:2], keywords(optimize=optimize), full=True)
+        yield keyword(gives_the_plain_sum, "ij->i", chain[:1], keywords(optimize=optimize), full=True)
     for name in ("optimize", "order", "casting", "dtype", "out", "backend", "device", "memory_limit"):
         none = ((name, None),)
         yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, none)
     yield keyword(_accepts_a_path, "ij,jk,kl->il", chain, about="optimize=a path")
     for equation, specs in calls.items():
-        yield keyword(is_refused, equation, specs, no_such_keyword=1, raises=TypeError, says="no_such_keyword")
+        yield keyword(
+            is_refused, equation, specs, keywords(no_such_keyword=1), raises=TypeError, says="no_such_keyword"
+        )
     yield keyword(_out_is_refused, "ij->ij", chain[:1], raises=BackendError, says="out=", about="out=a new array")
 
 

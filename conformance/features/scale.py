@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import Case, Failure, cases_of, examples, make_case, operands
+from einsumx.conformance.case import Case, Failure, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.forms import EQUATIONS
 from einsumx.conformance.oracle import Expected
@@ -74,7 +74,7 @@ def cases() -> Iterator[Case]:
     for dtype in ("float32", "float64", "int32"):
         yield _of_28_labels(dtype, full=dtype != "float32")
 
-    many = partial(make_case, "many operands")
+    many = partial(Case, "many operands")
     yield many(gives_the_value_of_the_tree, *_chain(1000), about="in a row")
     yield many(gives_the_value_of_the_tree, *_tree(1000), about="in a binary tree")
     for dtype in ("float32", "float64"):
@@ -89,7 +89,7 @@ def cases() -> Iterator[Case]:
         yield many(gives_the_plain_sum, equation, row, about=f"a row of letters, {output}")
 
     yield from cases_of("threads", is_right_in_threads, _THREADED, quick=["ij,jk->ik", ",->"])
-    yield make_case("threads", are_right_in_threads, "", about="problems of all kinds")
+    yield Case("threads", are_right_in_threads, "", about="problems of all kinds")
 
     for place, example in enumerate(_REPEATED):
         yield from cases_of("same bits", gives_the_same_bits, [example], full=place > 2)
