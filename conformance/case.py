@@ -1,9 +1,9 @@
-"""What the suite is made of: cases, which are data, and outcomes."""
+"""The data that the suite consists of: cases, with the arrays and errors that they need, and their outcomes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -15,43 +15,41 @@ import numpy as np
 from einsumx.dtypes import kind
 
 __all__ = [
+    "ArraySpec",
     "Case",
     "Check",
     "Failure",
     "NotApplicable",
-    "Operand",
     "Options",
     "Outcome",
-    "Refusal",
     "Status",
+    "cases_of",
+    "error_line",
     "examples",
+    "keywords",
     "matches",
     "operands",
-    "said",
     "values",
 ]
 
 Check: TypeAlias = "Callable[[Case, Any], None]"
-"""Judges a :class:`~einsumx.conformance.subject.Subject` by a case.
-
-It returns if all is right, and raises :class:`Failure` if not.
-"""
-
-_SHOWN = 12
-"""Operands up to which a case's name has its equation and shapes."""
+"""Judges a :class:`~einsumx.conformance.subject.Subject` with a case; raises :class:`Failure` if it is wrong."""
 
 Options: TypeAlias = "tuple[tuple[str, Any], ...]"
-"""Keywords of a call, with what is given for them."""
+"""Keywords of a call with their values."""
 
 Status: TypeAlias = Literal["pass", "fail", "deviation", "inapplicable"]
 
+_MOST_SHAPES = 12
+"""The most operands for which a case's id has the equation and shapes."""
+
 
 class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
-    """What a subject does otherwise than the contract says, in a sentence.
+    """How a subject breaks the contract, in a sentence.
 
     Args:
         message: the sentence.
-        shown_by: the case that shows it best, where that is another one than the case that found it.
+        shown_by: the case that shows the failure best, if it is not the case that ran.
     """
 
     def __init__(self, message: str, shown_by: Case | None = None) -> None:
@@ -60,18 +58,18 @@ class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
 
 
 class NotApplicable(Exception):  # noqa: N818
-    """Why a case says nothing of a subject: its framework has no such thing as the case is about."""
+    """Why a case does not apply to a subject, such as a dtype that the framework lacks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """An array to be made: on every framework the same values, by the framework's own means laid out as asked.
+class ArraySpec:
+    """An array that every framework makes with the same values, in a memory layout of its own.
 
     Attributes:
-        shape: of the array.
-        dtype: by NumPy's name, or ``"bfloat16"``.
-        layout: how it lies in memory; :mod:`einsumx.conformance.framework` says what the names mean.
-        fill: what its values are; :func:`values` says what the names mean.
+        shape: the array's shape.
+        dtype: NumPy's name of the dtype, or ``"bfloat16"``.
+        layout: the memory layout; :attr:`einsumx.conformance.framework.Framework.layouts` lists them.
+        fill: the kind of values; :func:`values` lists them.
     """
 
     shape: tuple[int, ...]
@@ -81,91 +79,77 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The error that a call must give before anything is computed or written.
-
-    Attributes:
-        error: which of its errors einsumx gives; of other functions any will do that people can act on.
-        says: a regular expression that einsumx's message matches; ``.`` is any character, the end of a line too.
-    """
-
-    error: type[Exception]
-    says: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
-    """One promise on one example.
+    """One promise of the contract, on one example.
 
     Attributes:
-        feature: what of the contract it is about; a row of the matrix.
-        check: what is done with it, and how it is judged.
-        equation: as text, or a sublist of labels for each operand and, where one is given, for the output; what is
-            given in the place of a sublist is no tuple.
-        operands: what is made of each.
-        options: keywords of the call, without ``out=``.
-        about: what else tells it from other cases of its feature.
-        full: whether it is left to the full level.
-        out: what is made for ``out=``; None where the call has none.
-        refusal: the error that must come; None where a result must.
+        feature: the part of the contract; a row of the matrix.
+        check: runs the case and judges the result.
+        equation: text, or a sublist of labels for each operand and optionally for the output. An item that is no tuple
+            is passed as it is, in place of a sublist.
+        operands: one spec per operand.
+        options: keywords of the call, except ``out=``.
+        about: distinguishes the case from others of its feature.
+        full: whether the case runs only at level full.
+        out: the spec of ``out=``, if any.
+        raises: the error that einsumx must raise before it computes or writes anything, if any. Other functions may
+            raise any ValueError, TypeError or RuntimeError.
+        says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
     """
 
     feature: str
     check: Check
     equation: str | tuple[Any, ...]
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[ArraySpec, ...] = ()
     options: Options = ()
     about: str = ""
     full: bool = False
-    out: Operand | None = None
-    refusal: Refusal | None = None
+    out: ArraySpec | None = None
+    raises: type[Exception] | None = None
+    says: str = ""
 
     @property
     def dtype(self) -> str:
-        """The dtype of all operands, ``"mixed"`` where they differ, ``""`` where it is about none."""
+        """The dtype that all operands share, or ``"mixed"``; empty without operands."""
         dtypes = {operand.dtype for operand in self.operands}
         return min(dtypes) if len(dtypes) == 1 else "mixed" if dtypes else ""
 
     @property
     def id(self) -> str:
-        """Its name: feature, equation, shapes with their layouts, dtypes, keywords.
+        """Feature, equation, shapes with their layouts, dtypes and keywords.
 
         >>> from einsumx.conformance.suite import cases
         >>> next(iter(cases("quick"))).id
         'forms/-> () float32'
         """
         dtypes = [operand.dtype for operand in self.operands]
-        shapes = list(map(_described, self.operands))
+        shapes = list(map(_shape_text, self.operands))
         equation = (
-            repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_listed, self.equation))
+            repr(self.equation)[1:-1] if isinstance(self.equation, str) else ";".join(map(_sublist_text, self.equation))
         )
         parts = [
-            *([equation, *shapes] if len(shapes) <= _SHOWN else [f"{len(shapes)} operands"]),
+            *([equation, *shapes] if len(shapes) <= _MOST_SHAPES else [f"{len(shapes)} operands"]),
             *(dtypes[:1] if len(set(dtypes)) == 1 else dtypes),
             *(f"{name}={value}" for name, value in self.options),
-            f"out={_described(self.out)} {self.out.dtype}" if self.out else "",
+            f"out={_shape_text(self.out)} {self.out.dtype}" if self.out else "",
             self.about,
         ]
         return f"{self.feature}/{' '.join(part for part in parts if part)}"
 
-    def values(self, what: str = "") -> list[Any]:
-        """The operands' values as NumPy arrays, the same in every run; those of bfloat16 in float32.
-
-        Args:
-            what: they are for, where a check needs operands more than once: others for each.
-        """
-        rng = self._rng(what)
+    def values(self, purpose: str = "") -> list[Any]:
+        """The operands' values as NumPy arrays, bfloat16 as float32; the same in every run for the same purpose."""
+        rng = self._rng(purpose)
         return [values(operand, rng) for operand in self.operands]
 
-    def value(self, operand: Operand, what: str) -> Any:
-        """The values of one more array, which a check needs beside the operands."""
-        return values(operand, self._rng(what))
+    def value(self, spec: ArraySpec, purpose: str) -> Any:
+        """The values of an array that a check needs in addition to the operands."""
+        return values(spec, self._rng(purpose))
 
-    def _rng(self, what: str) -> np.random.Generator:
-        return np.random.default_rng(crc32(f"{self.id}{what}".encode()))
+    def _rng(self, purpose: str) -> np.random.Generator:
+        return np.random.default_rng(crc32(f"{self.id}{purpose}".encode()))
 
     def arguments(self, arrays: list[Any]) -> list[Any]:
-        """What einsum is called with, without the keywords."""
+        """The positional arguments of einsum."""
         if isinstance(self.equation, str):
             return [self.equation, *arrays]
         sublists = [list(labels) if isinstance(labels, tuple) else labels for labels in self.equation]
@@ -175,17 +159,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case.
+    """The result of a case on a subject.
 
     Attributes:
-        case: its id.
-        feature: of the case.
-        dtype: of the case.
-        status: ``"deviation"`` is a failure that is listed, with its reason, for the subject.
-        message: what is wrong, or why the case does not apply; empty for a pass.
-        reason: of a deviation.
-        seconds: that it took.
-        reproducer: Python code that shows what is wrong; empty for other outcomes than failures and deviations.
+        case: the case's id.
+        feature: the case's feature.
+        dtype: the case's dtype.
+        status: ``"deviation"`` is a failure that is listed for the subject, with its reason.
+        message: the failure, or why the case does not apply; empty for a pass.
+        reason: the listed reason of a deviation.
+        seconds: how long the case took.
+        reproducer: Python code that shows a failure or deviation; otherwise empty.
     """
 
     case: str
@@ -199,7 +183,7 @@ class Outcome:
 
 
 def matches(case: str, pattern: str) -> bool:
-    """Whether a case's id is one of those that a pattern means: ``*`` is any text, ``?`` any character.
+    """Whether a case's id matches a pattern, in which ``*`` is any text and ``?`` any character.
 
     >>> matches("sublists/[0,1];[1,2] (2,3) (3,4) float32", "sublists/[0,1]*")
     True
@@ -209,64 +193,96 @@ def matches(case: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression, in which ``[`` is no more than itself.
+    """The pattern as a regular expression, in which ``[`` has no special meaning.
 
-    Kept here, as :mod:`fnmatch` of most versions forgets all but 256: lists of deviations have more.
+    :mod:`fnmatch` caches only 256 patterns in most versions of Python; lists of deviations have more.
     """
     return re.compile(translate(pattern.replace("[", "[[]")))
 
 
-def operands(*shapes: tuple[int, ...], dtype: str = "float32", layout: str = "C", fill: str = "normal") -> Any:
-    """Operands that differ in their shapes alone.
+def operands(
+    *shapes: tuple[int, ...], dtype: str = "float32", layout: str = "C", fill: str = "normal"
+) -> tuple[ArraySpec, ...]:
+    """Specs of operands that differ only in their shapes.
 
     >>> operands((2, 3), (3,), layout="F")[1].layout
     'F'
     """
-    return tuple(Operand(shape, dtype, layout, fill) for shape in shapes)
+    return tuple(ArraySpec(shape, dtype, layout, fill) for shape in shapes)
+
+
+def keywords(**options: Any) -> Options:
+    """The keywords of a call, as a case has them.
+
+    >>> keywords(dtype="int32")
+    (('dtype', 'int32'),)
+    """
+    return tuple(options.items())
+
+
+def cases_of(
+    feature: str,
+    check: Check,
+    examples: Iterable[tuple[str, tuple[tuple[int, ...], ...]]],
+    *,
+    about: str = "",
+    full: bool = False,
+    quick: Collection[str] | None = None,
+    **spec: str,
+) -> Iterator[Case]:
+    """A case for each example, whose operands have the dtype, layout and fill of ``spec``.
+
+    If ``quick`` is a collection of equations, the others run only at level full.
+    """
+    for equation, shapes in examples:
+        only_full = full or (quick is not None and equation not in quick)
+        yield Case(feature, check, equation, operands(*shapes, **spec), about=about, full=only_full)
 
 
 def examples(text: str) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
-    """Equations with shapes, a line each.
+    """Equations with shapes, one equation per line; ``|`` separates examples of one equation.
 
-    >>> examples("ij,j->i  2,3 3")
-    [('ij,j->i', ((2, 3), (3,)))]
+    >>> examples("ij,j->i  2,3 3 | 0,3 3")
+    [('ij,j->i', ((2, 3), (3,))), ('ij,j->i', ((0, 3), (3,)))]
     >>> examples(",i->i  () 4")
     [(',i->i', ((), (4,)))]
     """
-    found = []
+    parsed = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        equation, *shapes = line.split()
-        found.append((equation, tuple(tuple(map(int, filter(None, shape.strip("()").split(",")))) for shape in shapes)))
-    return found
+        equation, _, alternatives = line.partition(" ")
+        for shapes in alternatives.split("|"):
+            sizes = (shape.strip("()").split(",") for shape in shapes.split())
+            parsed.append((equation, tuple(tuple(int(size) for size in shape if size) for shape in sizes)))
+    return parsed
 
 
-def values(operand: Operand, rng: np.random.Generator) -> Any:
-    """What an operand's fill stands for, in values that its dtype holds exactly.
+def values(spec: ArraySpec, rng: np.random.Generator) -> Any:
+    """Random values of a spec's fill, all of which its dtype holds exactly.
 
     ==============  ======================================================================================
-    ``normal``      normally distributed; integers of -4 to 4; as many of one bool as of the other
+    ``normal``      normally distributed; integers from -4 to 4; bools, half of them true
     ``wide``        normally distributed over 12 orders of magnitude (6 for half precision)
-    ``positive``    between 0.1 and 1: no sum of products cancels, or is zero
+    ``positive``    between 0.1 and 1, so that no sum of products cancels or is zero
     ``range``       integers from the whole range of the dtype
-    ``exact``       integers of -3 to 3, in floats too: small sums of products are exact
+    ``exact``       integers from -3 to 3, also for floats, so that small sums of products are exact
     ``one``, ``zero``  ones, zeros
-    ``large``, ``tiny``  512, and 1/128: two of the one and one of the other multiply to what half precision holds
-    ``half``        between 0.4 and 0.6: sums of two products with them neither grow nor vanish
+    ``large``, ``tiny``  512 and 1/128; half precision holds the product of two large values and a tiny one
+    ``half``        between 0.4 and 0.6, so that sums of two products neither grow nor vanish
     ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
     ==============  ======================================================================================
 
-    An operand that is laid out as a broadcast has the same values all along the axis that does not move.
+    The values of a broadcast layout repeat along the axis of stride 0.
     """
-    found = np.asarray(_filled(operand, rng))
-    for axis in broadcast_axes(operand):
-        found = np.repeat(found.take([0], axis), operand.shape[axis], axis)
-    return rounded(found, operand.dtype)
+    array = np.asarray(_filled(spec, rng))
+    for axis in broadcast_axes(spec):
+        array = np.repeat(array.take([0], axis), spec.shape[axis], axis)
+    return rounded(array, spec.dtype)
 
 
-def broadcast_axes(operand: Operand) -> tuple[int, ...]:
-    """The axes of stride 0 that an operand's layout asks for: the first, or the last, longer than 1."""
-    long = [axis for axis, size in enumerate(operand.shape) if size > 1]
-    match operand.layout:
+def broadcast_axes(spec: ArraySpec) -> tuple[int, ...]:
+    """The axes of stride 0 in a broadcast layout: the first, or the last, that is longer than 1."""
+    long = [axis for axis, size in enumerate(spec.shape) if size > 1]
+    match spec.layout:
         case "broadcast":
             return tuple(long[:1])
         case "broadcast-last":
@@ -276,21 +292,21 @@ def broadcast_axes(operand: Operand) -> tuple[int, ...]:
 
 
 def rounded(array: Any, dtype: str) -> Any:
-    """Values as ``dtype`` holds them; those of bfloat16, which NumPy lacks, as float32."""
+    """Values as ``dtype`` holds them. NumPy has no bfloat16, so its values are float32."""
     if dtype != "bfloat16":
         return np.asarray(array).astype(dtype)
     bits = np.ascontiguousarray(array, "float32").view("uint32")
     return (bits & np.uint32(0xFFFF0000)).view("float32").reshape(np.shape(array))
 
 
-def _filled(operand: Operand, rng: np.random.Generator) -> Any:
-    shape, family = operand.shape, kind(operand.dtype)
-    match operand.fill, family:
+def _filled(spec: ArraySpec, rng: np.random.Generator) -> Any:
+    shape = spec.shape
+    match spec.fill, kind(spec.dtype):
         case (("one" | "zero" | "large" | "tiny"), _):
-            return np.full(shape, {"one": 1.0, "zero": 0.0, "large": 512.0, "tiny": 1 / 128}[operand.fill])
+            return np.full(shape, {"one": 1.0, "zero": 0.0, "large": 512.0, "tiny": 1 / 128}[spec.fill])
         case "range", "i" | "u":
-            info = np.iinfo(operand.dtype)
-            return rng.integers(info.min, info.max, shape, operand.dtype, endpoint=True)
+            info = np.iinfo(spec.dtype)
+            return rng.integers(info.min, info.max, shape, spec.dtype, endpoint=True)
         case _, "b":
             return rng.random(shape) < 0.5
         case "exact", "u":
@@ -302,47 +318,47 @@ def _filled(operand: Operand, rng: np.random.Generator) -> Any:
         case _, "i":
             return rng.integers(-4, 5, shape)
         case _, "c":
-            return _floats(operand, rng) + 1j * _floats(operand, rng)
+            return _floats(spec, rng) + 1j * _floats(spec, rng)
         case _:
-            return _floats(operand, rng)
+            return _floats(spec, rng)
 
 
-def _floats(operand: Operand, rng: np.random.Generator) -> Any:
-    shape = operand.shape
-    match operand.fill:
+def _floats(spec: ArraySpec, rng: np.random.Generator) -> Any:
+    shape = spec.shape
+    match spec.fill:
         case "normal":
             return rng.standard_normal(shape)
         case "wide":
-            decades = 3.0 if operand.dtype == "float16" else 6.0
+            decades = 3.0 if spec.dtype == "float16" else 6.0
             return rng.standard_normal(shape) * 10.0 ** rng.uniform(-decades, decades, shape)
         case "half":
             return rng.uniform(0.4, 0.6, shape)
         case "positive" | "inf" | "-inf" | "nan":
-            found = rng.uniform(0.1, 1, shape)
-            if operand.fill != "positive" and found.size:
-                found[tuple(size // 2 for size in shape)] = float(operand.fill)
-            return found
+            array = rng.uniform(0.1, 1, shape)
+            if spec.fill != "positive" and array.size:
+                array[tuple(size // 2 for size in shape)] = float(spec.fill)
+            return array
         case _:
-            raise ValueError(f"there is no fill {operand.fill!r} for {operand.dtype}")
+            raise ValueError(f"there is no fill {spec.fill!r} for {spec.dtype}")
 
 
-def _described(operand: Operand) -> str:
-    marks = [operand.layout] * (operand.layout != "C") + [operand.fill] * (operand.fill != "normal")
-    return ":".join([f"({','.join(map(str, operand.shape))})", *marks])
+def _shape_text(spec: ArraySpec) -> str:
+    marks = [spec.layout] * (spec.layout != "C") + [spec.fill] * (spec.fill != "normal")
+    return ":".join([f"({','.join(map(str, spec.shape))})", *marks])
 
 
-def _listed(labels: Any) -> str:
+def _sublist_text(labels: Any) -> str:
     if not isinstance(labels, tuple):
         return repr(labels)
     return f"[{','.join('...' if label is ... else repr(label) for label in labels)}]"
 
 
-def said(error: Exception) -> str:
-    r"""An exception in a line: its class, and the line of its message that says what is wrong.
+def error_line(error: Exception) -> str:
+    r"""An exception's class and the line of its message that states the problem.
 
-    MXNet's messages begin with the places in its source.
+    MXNet's messages begin with a traceback of its C++ source; the last line states the problem.
 
-    >>> said(ValueError("no such thing\n  and more"))
+    >>> error_line(ValueError("no such thing\n  and more"))
     'ValueError: no such thing'
     """
     name = type(error).__name__

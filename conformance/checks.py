@@ -1,36 +1,49 @@
-"""How cases of more than one feature are judged."""
+"""Checks, requirements and judgements that several features share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, said
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.oracle import expect_gradient
 from einsumx.conformance.subject import Subject
 
-__all__ = ["cotangent", "fault", "gives_the_plain_sum", "has_the_gradients", "judge_gradients", "needs_gradients"]
+__all__ = [
+    "cotangent",
+    "failure_of",
+    "gives_the_plain_sum",
+    "gives_the_plain_sum_in_einsumx",
+    "judge_gradients",
+    "judge_gradients_of",
+    "needs_einsumx",
+    "needs_gradients",
+]
 
 
 def gives_the_plain_sum(case: Case, subject: Subject) -> None:
-    """The result is the plain sum that the equation means, and the operands are as they were."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    """The result is the plain sum of the equation, and the operands are unchanged."""
+    hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
     subject.judge(subject.call(case, arrays), expected)
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def gives_the_plain_sum_in_einsumx(case: Case, subject: Subject) -> None:
-    """The same for what einsumx alone promises."""
-    if not subject.is_einsumx:
-        raise NotApplicable("this is promised by einsumx alone")
+    """As :func:`gives_the_plain_sum`, for a promise that only einsumx makes."""
+    needs_einsumx(subject)
     gives_the_plain_sum(case, subject)
 
 
+def needs_einsumx(subject: Subject) -> None:
+    """Raise NotApplicable for other functions than einsumx's."""
+    if not subject.is_einsumx:
+        raise NotApplicable("only einsumx promises this")
+
+
 def needs_gradients(case: Case, subject: Subject) -> None:
-    """Raise NotApplicable where the framework does not differentiate by a case's operands."""
+    """Raise NotApplicable if the framework does not differentiate in a dtype of the operands."""
     framework = subject.framework
     if not framework.gradient_dtypes:
         raise NotApplicable(f"{framework.name} does not differentiate")
@@ -40,9 +53,9 @@ def needs_gradients(case: Case, subject: Subject) -> None:
 
 
 def cotangent(case: Case, subject: Subject, hosts: Sequence[Any]) -> tuple[Any, Array]:
-    """A random array like the case's result: its values, and the array."""
+    """A random array of the result's shape and dtype, as NumPy values and as the framework's array."""
     dtype = subject.result_dtype(case)
-    values = case.value(Operand(subject.expected(case, hosts).values.shape, dtype), "cotangent")
+    values = case.value(ArraySpec(subject.expected(case, hosts).values.shape, dtype), "cotangent")
     return values, subject.array(values, dtype)
 
 
@@ -57,20 +70,20 @@ def judge_gradients(
         subject.judge(gradient, expected, f"the gradient by operand {place}")
 
 
-def has_the_gradients(
-    case: Case, subject: Subject, function: Function, hosts: Sequence[Any], arrays: Sequence[Array]
+def judge_gradients_of(
+    function: Function, case: Case, subject: Subject, hosts: Sequence[Any], arrays: Sequence[Array]
 ) -> None:
     """Raise Failure unless ``function`` has the gradients of the case's equation."""
     values, array = cotangent(case, subject, hosts)
     judge_gradients(case, subject, hosts, values, subject.framework.gradients(function, arrays, array))
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
-def fault(case: Case, subject: Subject) -> Failure | None:
-    """What is wrong with a subject by a case, an exception that it raises included; None where all is right.
+def failure_of(case: Case, subject: Subject) -> Failure | None:
+    """Run a case; any exception that the subject raises is a failure too.
 
     Raises:
-        NotApplicable: the case says nothing of the subject.
+        NotApplicable: the case does not apply to the subject.
     """
     try:
         case.check(case, subject)
@@ -78,6 +91,6 @@ def fault(case: Case, subject: Subject) -> Failure | None:
         raise
     except Failure as failure:
         return failure
-    except Exception as error:  # noqa: BLE001  whatever a subject raises is what there is to report
-        return Failure(f"raised {said(error)}")
+    except Exception as error:  # noqa: BLE001  whatever a subject raises is reported
+        return Failure(f"raised {error_line(error)}")
     return None

@@ -1,4 +1,4 @@
-"""What ``einsumx conformance`` does, which is also ``python -m einsumx.conformance``."""
+"""The command ``einsumx conformance``, which is also ``python -m einsumx.conformance``."""
 
 # ruff: noqa: T201  printing is what this module is for
 
@@ -14,11 +14,11 @@ from einsumx.conformance.deviations import Deviation, deviations_of
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.options import Level
-from einsumx.conformance.page import page
-from einsumx.conformance.results import Run, make_run, merged, read_runs, write_runs
+from einsumx.conformance.page import page, template
+from einsumx.conformance.results import Run, make_run, merge, read_runs, write_runs
 from einsumx.conformance.subject import Subject, installed_backends, subjects
-from einsumx.conformance.suite import cases, run, stale, unshown
-from einsumx.conformance.terminal import differing, lines_of, print_table, watched
+from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
+from einsumx.conformance.terminal import difference_lines, print_table, run_lines, with_progress
 from einsumx.errors import EinsumxError
 from einsumx.runtime.files import write_text
 
@@ -26,31 +26,27 @@ __all__ = ["judge_all"]
 
 
 def judge_all(options: argparse.Namespace) -> bool:
-    """Do what the command line asks, and say whether all is right.
+    """Carry out the command line, and return whether all cases passed.
 
     Raises:
-        EinsumxError: it cannot be done.
+        EinsumxError: it cannot be carried out.
     """
     if options.list:
         print(*(case.id for case in _selected(options)), sep="\n")
         return True
-    if not (options.quiet or find_spec("rich")):
-        raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
-    for path in (options.json, options.junit, options.html, options.markdown):
-        if path and not path.parent.is_dir():  # before minutes are spent
-            raise EinsumxError(f"there is no folder {path.parent}")
+    _check_reports(options)
     runs = []
-    for found in _merged(options) if options.merge else _judged(options):
+    for finished in _merged(options) if options.merge else _judged(options):
         if not options.quiet:
-            print_table(found)
-        print(*map(_printable, lines_of(found)), sep="\n", flush=True)
-        runs.append(found)
+            print_table(finished)
+        print(*map(_printable, run_lines(finished)), sep="\n", flush=True)
+        runs.append(finished)
     if len(runs) > 1 and not options.quiet:
-        print(*map(_printable, differing(runs)), sep="\n")
+        print(*map(_printable, difference_lines(runs)), sep="\n")
     try:
-        for path, written in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
+        for path, report in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
             if path:
-                write_text(path, written(runs))
+                write_text(path, report(runs))
         if options.json:
             write_runs(options.json, runs)
     except OSError as error:
@@ -58,11 +54,22 @@ def judge_all(options: argparse.Namespace) -> bool:
     return not any(run.failed for run in runs)
 
 
+def _check_reports(options: argparse.Namespace) -> None:
+    """Raise EinsumxError before the first case if a report could not be made after the last."""
+    if not (options.quiet or find_spec("rich")):
+        raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
+    if options.html:
+        template()
+    for path in (options.json, options.junit, options.html, options.markdown):
+        if path and not path.parent.is_dir():
+            raise EinsumxError(f"there is no folder {path.parent}")
+
+
 _CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def _printable(text: str) -> str:
-    """The text without what a terminal would take for a command: it may come from a file of somebody else's."""
+    """The text without control characters, because it may come from somebody else's file."""
     return text.translate(_CONTROLS)
 
 
@@ -70,18 +77,17 @@ def _merged(options: argparse.Namespace) -> list[Run]:
     if options.backend or options.callable or options.all:
         raise EinsumxError("--merge judges nothing: leave out --backend, --callable and --all")
     try:
-        return merged(chain.from_iterable(map(read_runs, options.merge)))
+        return merge(chain.from_iterable(map(read_runs, options.merge)))
     except (OSError, ValueError) as error:
         raise EinsumxError(str(error)) from error
 
 
 def _subjects(options: argparse.Namespace) -> list[Subject]:
-    found = subjects(options.backend, options.callable, options.device)
-    if options.all:
-        found += subjects(installed_backends(), (), options.device)
-    if not found:
+    named = subjects(options.backend, options.callable, options.device)
+    installed = subjects(installed_backends(), (), options.device) if options.all else []
+    if not (named or installed):
         raise EinsumxError("say what to judge: --backend NAME, --callable MODULE:NAME, or --all")
-    return found
+    return named + installed
 
 
 def _selected(options: argparse.Namespace) -> list[Case]:
@@ -96,18 +102,18 @@ def _judged(options: argparse.Namespace) -> Iterator[Run]:
         listed = deviations_of(subject)
         outcomes = run(subject, selected, listed)
         if not options.quiet:
-            outcomes = watched(outcomes, subject.name, len(selected))
+            outcomes = with_progress(outcomes, subject.name, len(selected))
         if options.case == "*":
             outcomes = _with_list(outcomes, listed, options.level)
         yield make_run(subject, options.level, options.case, outcomes)
 
 
 def _with_list(outcomes: Iterable[Outcome], listed: Sequence[Deviation], level: Level) -> Iterator[Outcome]:
-    """The outcomes of all cases of a level, and what is wrong with the list of deviations."""
-    found = []
+    """The outcomes of all cases of a level, followed by failures of the list of deviations."""
+    finished = []
     for outcome in outcomes:
-        found.append(outcome)
+        finished.append(outcome)
         yield outcome
-    yield from stale(listed)
+    yield from stale_entries(listed)
     if level == "full":
-        yield from unshown(listed, found)
+        yield from unshown_entries(listed, finished)

@@ -1,8 +1,8 @@
-"""What the suite asks of an array library, apart from its einsum: to make arrays, to read them, to differentiate.
+"""The suite's interface to an array library, apart from einsum: creating and reading arrays, differentiating.
 
-A library that the suite does not know is reached through its einsumx backend, by ``from_numpy`` and ``to_numpy``
-alone. What it can do beside that (memory layouts, gradients, compilation) is told by a subclass of
-:class:`Framework`, which a package names in an entry point of the group ``einsumx.conformance``.
+The suite uses a library that it does not know through its einsumx backend, only by ``from_numpy`` and ``to_numpy``.
+To test more (memory layouts, gradients, compilation), a package declares a subclass of :class:`Framework` in an entry
+point of the group ``einsumx.conformance``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
-from einsumx.conformance.case import NotApplicable, Operand, broadcast_axes
+from einsumx.conformance.case import ArraySpec, NotApplicable, broadcast_axes
 from einsumx.conformance.deviations.deviation import Deviation
 
 __all__ = [
@@ -29,159 +29,157 @@ __all__ = [
     "Framework",
     "Function",
     "literal",
+    "memory_axes",
     "version_of",
 ]
 
 Array = Any
 Function = Callable[..., Array]
-"""An equation with its keywords, bound: takes arrays alone, and gives an array."""
+"""A function of arrays, with equation and keywords bound, that returns an array."""
 
 DTYPES = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
-"""The dtypes that the suite asks for, where a library has them."""
-
+"""The dtypes that the suite tests if a library has them."""
 
 FILLER = 77
-"""What lies in memory between the elements of a slice, or was there before: no result may depend on it."""
+"""The value of memory next to an array's elements, or before it is written. No result may depend on it."""
 
 
 class Framework:
-    """An array library as the suite sees it. The defaults are for a library without views that does nothing special."""
+    """An array library. The defaults describe a library without views, gradients or other devices.
 
-    name: str
-    """What the library is called: the first part of ``--backend`` and of ``--callable``."""
-
-    module: str
-    """What ``import`` calls it."""
-
-    layouts: tuple[str, ...] = ("C",)
-    """How arrays may lie in memory.
-
-    ``C`` contiguous in C order; ``F`` in Fortran order; ``swapped`` the first two axes exchanged in memory;
-    ``sliced`` every second element of a larger array along each axis; ``offset`` in the middle of a larger array;
-    ``negative`` the axes run backwards; ``broadcast`` and ``broadcast-last`` the first, or the last, axis has stride 0;
-    ``unaligned`` an odd number of bytes into memory; ``byteswapped`` the other byte order; ``readonly``;
-    ``conjugated`` and ``negated`` the operation is pending, as PyTorch leaves it. Apart from these, ``python`` is no
-    array at all, but Python's own lists and scalars, which every library is given.
+    Attributes:
+        name: the library's name in ``--backend``.
+        module: the library's name in ``import``.
+        layouts: the memory layouts of the library's arrays. ``C`` is contiguous in C order and ``F`` in Fortran order;
+            ``swapped`` exchanges the first two axes in memory; ``sliced`` is every second element of a larger array
+            along each axis; ``offset`` is the middle of a larger array; the axes of ``negative`` run backwards;
+            ``broadcast`` and ``broadcast-last`` have stride 0 along the first or last axis; ``unaligned`` starts at an
+            odd address; ``byteswapped`` has the other byte order; ``readonly`` cannot be written to; ``conjugated`` and
+            ``negated`` have that operation pending, as in PyTorch. With any library, a spec may also have the layout
+            ``python``, which stands for Python's lists and scalars.
+        immutable: why arrays cannot be written to; empty if they can.
+        memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
+        views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
+        transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``.
+        gradient_dtypes: the dtypes in which the library differentiates.
+        adds_gradients: whether the library can add gradients to existing arrays.
+        second_order: whether the library differentiates gradients.
+        differentiates_eagerly: whether the library runs the function that it differentiates, instead of tracing it.
+        conjugates_gradients: whether the gradient by a complex operand conjugates the other operands, as in PyTorch,
+            unlike JAX.
+        deviations: known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own
+            lists.
+        code: an expression for an array of ``{values}`` and ``{dtype}``, for :meth:`array_code`.
+        imports: lines that this expression needs.
     """
 
+    name: str
+    module: str
+    layouts: tuple[str, ...] = ("C",)
     immutable: str = ""
-    """Why nothing can be written into arrays; empty where it can."""
-
     memory_order: bool = False
-    """Whether ``order="C"`` and ``"F"`` mean something."""
-
     views: bool = False
-    """Whether the library's own einsum gives views of its operand for pure rearrangements."""
-
     transforms: tuple[str, ...] = ()
-    """Ways to trace or map a function that the library has: ``jit``, ``vmap``, ``compile``, ``hybridize``."""
-
     gradient_dtypes: tuple[str, ...] = ()
-    """Dtypes in which the library differentiates."""
-
     adds_gradients: bool = False
-    """Whether it can be asked to add gradients to arrays that are there."""
-
     second_order: bool = False
-    """Whether gradients can be differentiated again."""
-
     differentiates_eagerly: bool = True
-    """Whether it runs what it differentiates, and not only traces it."""
-
-    deviations: tuple[Deviation, ...] = ()
-    """Where einsumx on the library deviates, for reasons that are the library's; as strict as the lists of our own."""
-
     conjugates_gradients: bool = False
-    """Whether the gradient by a complex operand has the conjugates of the others in it (PyTorch), or not (JAX)."""
+    deviations: tuple[Deviation, ...] = ()
+    code: str = "framework_of({name!r}).array({values}, {dtype!r})"
+    imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
 
     @cached_property
     def xp(self) -> Any:
-        """The library's functions."""
+        """The module with the library's functions."""
         return import_module(self.module)
 
     @property
     def version(self) -> str:
-        """Of the library."""
+        """The library's version."""
         return version_of(self.module.partition(".")[0])
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """Those of :data:`DTYPES` that the library has, found by making an array of each."""
+        """Those of :data:`DTYPES` of which the library makes an array."""
         return tuple(dtype for dtype in DTYPES if self._has(dtype))
 
     def _has(self, dtype: str) -> bool:
         try:
-            with warnings.catch_warnings():  # JAX makes float32 of float64, and says so
+            with warnings.catch_warnings():  # JAX warns that it truncates float64 to float32
                 warnings.simplefilter("ignore")
                 return self.dtype(self.array(np.ones(1, "float32" if dtype == "bfloat16" else dtype), dtype)) == dtype
-        except Exception:  # noqa: BLE001  whatever a library raises, it has no such dtype
+        except Exception:  # noqa: BLE001  any error means that the library lacks the dtype
             return False
 
     # -- arrays -----------------------------------------------------------------------------------------
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
-        """A NumPy array as an array of the library that shares no memory with it."""
+        """Copy a NumPy array to an array of the library."""
         raise NotImplementedError
 
     def values(self, array: Array) -> Any:
-        """An array of the library as a NumPy array of its own; of float32 for bfloat16."""
+        """Copy an array of the library to a NumPy array; bfloat16 becomes float32."""
         raise NotImplementedError
 
     def dtype(self, array: Array) -> str:
-        """The name of its dtype."""
+        """The name of an array's dtype."""
         return str(array.dtype).rpartition(".")[2]
 
     def device(self, array: Array) -> str:
-        """Where it is, by the name that ``--device`` takes, such as ``cuda:0``."""
+        """The name of an array's device in ``--device``, such as ``cuda:0``."""
         return "cpu"
 
     def is_array(self, array: Any) -> bool:
-        """Whether it is an array of the library's."""
+        """Whether an object is an array of the library."""
         raise NotImplementedError
 
     def has_values(self, array: Array) -> bool:
-        """Whether there is something to read in it, and not shape and dtype alone."""
+        """Whether an array has values to read, and not only a shape and a dtype."""
         return True
 
     def strides(self, array: Array) -> tuple[int, ...]:
-        """In any unit, where there is memory order."""
+        """An array's strides in any unit; used only with :attr:`memory_order`."""
         return tuple(array.strides)
 
     def fill(self, array: Array, values: Any) -> None:
-        """Overwrite all elements; asked only of libraries that are not :attr:`immutable`."""
+        """Overwrite all elements of an array; not used if arrays are :attr:`immutable`."""
         raise NotImplementedError
 
     def promote(self, first: str, second: str) -> str | None:
-        """The dtype of a product of arrays of two dtypes; None where the library has none."""
+        """The dtype of a product of arrays of two dtypes; None if the library does not promote them."""
         raise NotImplementedError
 
     def other_devices(self, device: str) -> tuple[str, ...]:
-        """Devices beside ``device`` that arrays can be put on here."""
+        """The devices here that arrays can be on, except ``device``."""
         return ()
 
-    def laid_out(self, values: Any, operand: Operand, device: str = "") -> Array:
-        """An array of ``values`` that lies in memory as the operand asks.
+    def needs_layout(self, layout: str) -> None:
+        """Raise NotApplicable unless the library's arrays can have a memory layout."""
+        if layout not in self.layouts:
+            raise NotApplicable(f"{self.name} has no layout {layout!r} of arrays")
+
+    def laid_out(self, values: Any, spec: ArraySpec, device: str = "") -> Array:
+        """An array of ``values`` in a spec's dtype and memory layout.
 
         Raises:
             NotApplicable: the library has no such layout.
         """
-        layout, dtype = operand.layout, operand.dtype
+        layout, dtype = spec.layout, spec.dtype
         if layout == "python":
             return values.tolist()
-        if layout not in self.layouts:
-            raise NotApplicable(f"{self.name} has no layout {layout!r} of arrays")
+        self.needs_layout(layout)
         values = np.asarray(values)
         rank = values.ndim
         match layout:
             case "C":
                 return self.array(values, dtype, device)
             case "F" | "swapped":
-                axes = tuple(reversed(range(rank)))
-                axes = axes if layout == "F" else (*axes[::-1][1::-1], *range(2, rank))
+                axes = memory_axes(layout, rank)
                 return self.transposed(self.array(values.transpose(axes), dtype, device), axes)
             case "sliced":
                 room = np.full([2 * size + 1 for size in values.shape], FILLER, values.dtype)
@@ -193,58 +191,55 @@ class Framework:
             case "negative":
                 return self.array(np.flip(values), dtype, device)[(slice(None, None, -1),) * rank]
             case "broadcast" | "broadcast-last":
-                for axis in broadcast_axes(operand):
+                for axis in broadcast_axes(spec):
                     values = values.take([0], axis)
-                return self.broadcast(self.array(values, dtype, device), operand.shape)
+                return self.broadcast(self.array(values, dtype, device), spec.shape)
             case _:
-                return self.special(values, operand, device)
+                return self.special(values, spec, device)
 
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
-        """A view with its axes in another order, where the library has one."""
+        """A view of an array with its axes in another order."""
         return array.transpose(axes)
 
     def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
-        """A view in which axes of size 1 are repeated, where the library has one."""
+        """A view of an array that repeats axes of size 1."""
         return self.xp.broadcast_to(array, shape)
 
-    def special(self, values: Any, operand: Operand, device: str) -> Array:
-        """An array in a layout that this library alone has."""
+    def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
+        """An array in a layout that only this library has."""
         raise NotImplementedError
 
     # -- as code ----------------------------------------------------------------------------------------
 
-    imports: tuple[str, ...] = ("from einsumx.conformance.frameworks import framework_of",)
-    """Lines that :meth:`array_code` needs."""
-
     def array_code(self, values: Any, dtype: str) -> str:
-        """An expression that makes an array of the library, for people who look into a failure."""
-        return f"framework_of({self.name!r}).array({literal(values)}, {dtype!r})"
+        """An expression for an array of the library, for reproducers."""
+        return self.code.format(name=self.name, values=literal(values), dtype=dtype)
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         """An expression for :meth:`transposed`."""
         return f"{array}.transpose({axes})"
 
     def moved_code(self, name: str, device: str) -> str:
-        """A line that puts the array of that name on a device."""
+        """A line that moves the array of that name to a device."""
         return f"# {name} is on {device}"
 
     # -- functions --------------------------------------------------------------------------------------
 
     def called(self, function: Function) -> Function:
-        """A function of the library's own, with what must be set around it for it to work at all."""
+        """Wrap a function of the library in the settings that it needs to work."""
         return function
 
     def synchronize(self, array: Array) -> None:
-        """Wait until ``array`` is computed, so that what fails does so here."""
+        """Wait until ``array`` is computed, so that errors are raised here."""
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
-        """The gradients by each of ``arrays`` of the function's result, contracted with ``cotangent``."""
+        """The gradients of the function's result by each of ``arrays``, contracted with ``cotangent``."""
         raise NotImplementedError
 
     def added_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
     ) -> list[Array]:
-        """What becomes of the arrays ``before`` when :meth:`gradients` are added to them, each to one."""
+        """The arrays ``before``, after the library added one of the :meth:`gradients` to each."""
         raise NotImplementedError
 
     def second_gradients(
@@ -254,16 +249,16 @@ class Framework:
         raise NotImplementedError
 
     def transformed(self, transform: str, function: Function) -> Function:
-        """The function traced or compiled by one of :attr:`transforms`."""
+        """The function after one of :attr:`transforms`."""
         raise NotImplementedError
 
     def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
-        """The function mapped over an axis of each array (None: not this one), to a first axis of the result."""
+        """The function mapped over one axis per array (None for no axis), which becomes the result's first axis."""
         raise NotImplementedError
 
 
 class AdapterFramework(Framework):
-    """A library that the suite knows through its einsumx backend alone."""
+    """A library that the suite uses only through its einsumx backend."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.module, self._adapter = adapter.name, adapter.module, adapter
@@ -271,7 +266,7 @@ class AdapterFramework(Framework):
         try:
             array = self.array(np.zeros(1, "float32"), "float32")
             self.fill(array, np.ones(1, "float32"))
-        except Exception:  # noqa: BLE001  whatever it raises, arrays are not written to
+        except Exception:  # noqa: BLE001  any error means that arrays cannot be written to
             self.immutable = f"{adapter.name} arrays cannot be written to"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
@@ -306,8 +301,14 @@ class AdapterFramework(Framework):
         self._adapter.synchronize(array)
 
 
+def memory_axes(layout: str, rank: int) -> tuple[int, ...]:
+    """The order of axes in memory for the layouts ``F`` and ``swapped``, which is also its own inverse."""
+    axes = tuple(range(rank))
+    return axes[::-1] if layout == "F" else (*axes[1::-1], *axes[2:])
+
+
 def version_of(package: str) -> str:
-    """What a package says its version is, or as which it was installed; empty where it is neither."""
+    """A package's ``__version__``, or its installed version; empty if it has neither."""
     with suppress(AttributeError):
         return str(import_module(package).__version__)
     with suppress(PackageNotFoundError):
@@ -316,7 +317,7 @@ def version_of(package: str) -> str:
 
 
 def literal(values: Any) -> str:
-    """The values as nested lists; inf and nan by NumPy's names, and what has no elements by its shape."""
+    """An expression for an array's values: nested lists, with NumPy's names for inf and nan."""
     if not values.size:
         return f"np.zeros({values.shape})"
     return repr(values.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")

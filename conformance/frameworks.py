@@ -1,4 +1,4 @@
-"""The array libraries that the suite knows: nothing here goes through einsumx's adapters, which it judges."""
+"""The array libraries that the suite knows. They do not use einsumx's adapters, because the suite judges those."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.case import NotApplicable, Operand
-from einsumx.conformance.framework import DTYPES, FILLER, AdapterFramework, Array, Framework, Function, literal
+from einsumx.conformance.case import ArraySpec, NotApplicable
+from einsumx.conformance.framework import DTYPES, FILLER, AdapterFramework, Array, Framework, Function
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.mxnet import load
@@ -31,16 +31,10 @@ class NumpyFramework(Framework):
     layouts = (*_VIEWS, "negative", "unaligned", "byteswapped", "readonly")
     memory_order = True
     views = True
-    dtypes = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")  # also where another package adds that
-
+    # Other packages add bfloat16, so that testing for it would depend on which of them was imported.
+    dtypes = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
     imports = ()
-
-    def _has(self, dtype: str) -> bool:
-        # Other packages add this one, so that a run would depend on which of them was imported.
-        return dtype != "bfloat16" and super()._has(dtype)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"np.array({literal(values)}, {dtype!r})"
+    code = "np.array({values}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         return np.array(values, dtype, order="C")
@@ -60,13 +54,13 @@ class NumpyFramework(Framework):
     def promote(self, first: str, second: str) -> str | None:
         return str(np.result_type(first, second).name)
 
-    def special(self, values: Any, operand: Operand, device: str) -> Array:
-        array = np.array(values, operand.dtype, order="C")
-        match operand.layout:
+    def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
+        array = np.array(values, spec.dtype, order="C")
+        match spec.layout:
             case "unaligned":
                 memory = np.empty(array.nbytes + 1, "uint8")
                 memory[1:] = array.reshape(-1).view("uint8")
-                return memory[1:].view(operand.dtype).reshape(array.shape)
+                return memory[1:].view(spec.dtype).reshape(array.shape)
             case "byteswapped":
                 return array.astype(array.dtype.newbyteorder())
             case _:
@@ -81,11 +75,8 @@ class CupyFramework(Framework):
     layouts = (*_VIEWS, "negative")
     memory_order = True
     views = True
-
     imports = ("import cupy",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"cupy.array({literal(values)}, {dtype!r})"
+    code = "cupy.array({values}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         with self.xp.cuda.Device(int(device.partition(":")[2] or 0)):
@@ -127,11 +118,8 @@ class TorchFramework(Framework):
     adds_gradients = True
     second_order = True
     conjugates_gradients = True
-
     imports = ("import torch",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"torch.tensor({literal(values)}, dtype=torch.{dtype})"
+    code = "torch.tensor({values}, dtype=torch.{dtype})"
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         return f"{array}.permute({axes})"
@@ -169,8 +157,8 @@ class TorchFramework(Framework):
 
     def other_devices(self, device: str) -> tuple[str, ...]:
         here = self.device(self.array(0, "float32", device))
-        found = ["cpu", "meta", *(f"cuda:{k}" for k in range(self.xp.cuda.device_count()))]
-        return tuple(name for name in found if name != here)
+        names = ["cpu", "meta", *(f"cuda:{k}" for k in range(self.xp.cuda.device_count()))]
+        return tuple(name for name in names if name != here)
 
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.permute(axes)
@@ -178,14 +166,14 @@ class TorchFramework(Framework):
     def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
         return array.expand(shape)
 
-    def special(self, values: Any, operand: Operand, device: str) -> Array:
-        family = kind(operand.dtype)
-        if family in "bu" if operand.layout == "negated" else family != "c":
-            raise NotApplicable(f"no operation is pending on a {operand.layout} {operand.dtype}")
-        # The values are those after the operation that is pending.
-        if operand.layout == "conjugated":
-            return self.array(np.conj(values), operand.dtype, device).conj()
-        return self.xp._neg_view(self.array(-values, operand.dtype, device))
+    def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
+        family = kind(spec.dtype)
+        if family in "bu" if spec.layout == "negated" else family != "c":
+            raise NotApplicable(f"no operation is pending on a {spec.layout} {spec.dtype}")
+        # The array has these values once the pending operation is done.
+        if spec.layout == "conjugated":
+            return self.array(np.conj(values), spec.dtype, device).conj()
+        return self.xp._neg_view(self.array(-values, spec.dtype, device))
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
@@ -199,8 +187,8 @@ class TorchFramework(Framework):
         self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
     ) -> list[Array]:
         arrays = [array.detach().requires_grad_() for array in arrays]
-        for array, there in zip(arrays, before):
-            array.grad = there
+        for array, gradient in zip(arrays, before):
+            array.grad = gradient
         function(*arrays).backward(cotangent)
         return [array.grad for array in arrays]
 
@@ -210,12 +198,11 @@ class TorchFramework(Framework):
         grad = self.xp.autograd.grad
         arrays = [array.detach().requires_grad_() for array in arrays]
         (first,) = grad(function(*arrays), arrays[by], cotangent, create_graph=True)
-        # A gradient that does not depend on an array is one of zeros.
+        # The gradient by an array on which the first gradient does not depend is zero.
         return list(grad(first, arrays, direction, allow_unused=True, materialize_grads=True))
 
     def transformed(self, transform: str, function: Function) -> Function:
-        # fullgraph: a graph that breaks is an error. Whether compiling changes what is computed is shown by any
-        # compiler; this one needs no other tools.
+        # With fullgraph, a graph break is an error. This compiler needs no other tools.
         self.xp._dynamo.reset()
         compiled: Function = self.xp.compile(function, fullgraph=True, backend="aot_eager")
         return compiled
@@ -232,6 +219,8 @@ class JaxFramework(Framework):
     transforms = ("jit", "vmap")
     second_order = True
     differentiates_eagerly = False
+    imports = ("import jax.numpy as jnp",)
+    code = "jnp.array({values}, {dtype!r})"
 
     @cached_property
     def xp(self) -> Any:
@@ -244,11 +233,6 @@ class JaxFramework(Framework):
     @property
     def gradient_dtypes(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(dtype for dtype in self.dtypes if "float" in dtype or "complex" in dtype)
-
-    imports = ("import jax.numpy as jnp",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"jnp.array({literal(values)}, {dtype!r})"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         platform, _, number = device.partition(":")
@@ -295,16 +279,13 @@ class JaxFramework(Framework):
 
 
 class ArrayApiFramework(Framework):
-    """array-api-strict, the reference for the array API standard: its functions alone, and devices that are made up."""
+    """array-api-strict, which implements only the array API standard, with simulated devices."""
 
     name = "array_api"
     module = "array_api_strict"
-    layouts = (*_VIEWS, "negative")  # of the NumPy arrays underneath
-
+    layouts = (*_VIEWS, "negative")  # of the underlying NumPy arrays
     imports = ("import array_api_strict as xp",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"xp.asarray(np.array({literal(values)}, {dtype!r}))"
+    code = "xp.asarray(np.array({values}, {dtype!r}))"
 
     def transpose_code(self, array: str, axes: tuple[int, ...]) -> str:
         return f"xp.permute_dims({array}, {axes})"
@@ -317,7 +298,7 @@ class ArrayApiFramework(Framework):
         return np.array(self._host(array))
 
     def _host(self, array: Array) -> Any:
-        """The NumPy array underneath: from another device than its CPU, array-api-strict gives none."""
+        """The underlying NumPy array, which array-api-strict exports only from its CPU device."""
         return array._array
 
     def device(self, array: Array) -> str:
@@ -348,11 +329,13 @@ class MxnetFramework(Framework):
     gradient_dtypes = ("float16", "float32", "float64")
     adds_gradients = True
     transforms = ("hybridize",)
+    imports = ("import mxnet as mx",)
+    code = "mx.np.array({values}, dtype={dtype!r})"
 
     @cached_property
     def mx(self) -> Any:
         """The top-level module."""
-        # An operation that fails does so where it is called, and not at some later, unrelated wait.
+        # This engine raises errors in the call that causes them, not in a later, unrelated wait.
         os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
         return load()
 
@@ -360,19 +343,14 @@ class MxnetFramework(Framework):
     def xp(self) -> Any:
         return self.mx.np
 
-    imports = ("import mxnet as mx",)
-
-    def array_code(self, values: Any, dtype: str) -> str:
-        return f"mx.np.array({literal(values)}, dtype={dtype!r})"
-
     def _has(self, dtype: str) -> bool:
-        # MXNet 2 has arrays of int16 and unsigned integers, but neither transposes nor sums them.
+        # MXNet 2 has arrays of int16 and unsigned integers, but cannot transpose or sum them.
         if not super()._has(dtype):
             return False
         try:
             self.xp.sum(self.array(np.ones(1), dtype)).wait_to_read()
         except self.mx.base.MXNetError:
-            return dtype == "bool"  # whose sum is an any
+            return dtype == "bool"  # einsumx uses any in place of sum
         return True
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
@@ -414,7 +392,7 @@ class MxnetFramework(Framework):
         array.wait_to_read()
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
-        # What was in memory: a gradient that stays unwritten shows.
+        # Elements that MXNet does not write keep this value, and fail the case.
         before = [self.array(np.full(array.shape, FILLER), self.dtype(array)) for array in arrays]
         return self._backward(function, arrays, cotangent, before, "write")
 
@@ -427,9 +405,9 @@ class MxnetFramework(Framework):
         self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array], request: str
     ) -> list[Array]:
         with self.mx.util.np_shape(True):
-            for array, there in zip(arrays, before):
+            for array, gradient in zip(arrays, before):
                 array.attach_grad(request)
-                array.grad[()] = there
+                array.grad[()] = gradient
             with self.mx.autograd.record():
                 result = function(*arrays)
             result.backward(cotangent)
@@ -465,25 +443,24 @@ KNOWN: dict[str, type[Framework]] = {
 
 
 def framework_of(name: str) -> Framework:
-    """The framework of that name: one that the suite knows, one that a package declares, or a backend's.
+    """The framework of that name: known to the suite, declared by a package, or used through its backend.
 
     Raises:
-        BackendError: there is none of that name.
+        BackendError: there is no such framework or backend, or its declaration is invalid.
     """
     if name in KNOWN:
         return KNOWN[name]()
-    declared = {entry.name: entry for entry in entry_points(group="einsumx.conformance")}
-    if name in declared:
-        return _load(declared[name])
+    for entry in entry_points(group="einsumx.conformance"):
+        if entry.name == name:
+            return _load(entry)
     return AdapterFramework(get_backend(name))
 
 
 def _load(entry: EntryPoint) -> Framework:
-    """The framework that an entry point names."""
     try:
-        found = entry.load()
+        declared = entry.load()
     except (ImportError, AttributeError) as error:
         raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Framework)):
+    if not (isinstance(declared, type) and issubclass(declared, Framework)):
         raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
-    return found()
+    return declared()

@@ -1,4 +1,4 @@
-"""Runs as JUnit's XML, which continuous integration reads."""
+"""Runs as JUnit XML for continuous integration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from einsumx.conformance.results import Run, counted
+from einsumx.conformance.results import Run, count_statuses
 
 __all__ = ["junit"]
 
@@ -14,10 +14,10 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def junit(runs: Sequence[Run]) -> str:
-    """A test suite for each run; deviations, and what does not apply, are tests skipped with the reason."""
+    """One test suite per run. Deviations and inapplicable cases are skipped tests with a reason."""
     root = Element("testsuites", name="einsumx.conformance")
     for run in runs:
-        counts = counted(run.outcomes)
+        counts = count_statuses(run.outcomes)
         suite = SubElement(
             root,
             "testsuite",
@@ -50,5 +50,5 @@ def junit(runs: Sequence[Run]) -> str:
 
 
 def _text(text: str) -> str:
-    """The text without characters that XML cannot have, not even escaped."""
+    """The text without the characters that XML excludes even if they are escaped."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,29 +1,30 @@
-"""Runs as a matrix in Markdown, for a repository's documentation."""
+"""Runs as a matrix in Markdown, for a project's documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.results import Run, by_reason, counted, features_of, not_judged
+from einsumx.conformance.results import Run, count_statuses, features_of, group_by, not_judged
 from einsumx.conformance.suite import FEATURES
 
 __all__ = ["markdown"]
 
 _ABOUT = (
-    "What einsumx promises on every array library, as {cases} cases, judged element by element against exact values or "
-    "the bound on rounding. Made on {days} by `python -m einsumx.conformance`; in einsumx's repository, "
-    "`nox -s conformance` makes it anew, and [conformance.html](conformance.html), which has every case and dtype."
+    "{cases} cases test what einsumx promises on every array library. Each element of a result is compared with its "
+    "exact value, within the bound on rounding. Generated on {days} by `python -m einsumx.conformance`. In einsumx's "
+    "repository, `nox -s conformance` updates this page and [conformance.html](conformance.html), which has every case "
+    "and dtype."
 )
 
 _LEGEND = (
-    "Cells count cases: ✓ pass, ≠ deviate for the reason in the footnote, ✗ fail. Cases that do not apply, as the "
-    "framework has no such thing (a dtype, a memory layout, gradients), are left out; – is where none applies."
+    "Cells count cases: ✓ pass, ≠ deviate for the reason in the footnote, ✗ fail. Cases do not count if they need "
+    "something that the framework lacks, such as a dtype, a memory layout or gradients; – means that none applies."
 )
 
 
 def markdown(runs: Sequence[Run]) -> str:
-    """A page: a matrix of features and subjects for einsumx, one for other functions, and where each run was made."""
+    """A page with a matrix for einsumx, a matrix for other functions, and the environment of each run."""
     notes: dict[str, int] = {}
     days = sorted({run.date[:10] for run in runs})
     cases = len({outcome.case for run in runs for outcome in run.outcomes})
@@ -35,27 +36,27 @@ def markdown(runs: Sequence[Run]) -> str:
     ):
         if group:
             lines += [f"## {title}", "", *_matrix(group, notes), ""]
-    lines += ["## Where and when", "", *_runs(runs)]
+    lines += ["## Environments", "", *_runs(runs)]
     if notes:
         lines += ["", *(f"[^{number}]: {reason}" for reason, number in notes.items())]
     return "\n".join(lines) + "\n"
 
 
 def _matrix(runs: Sequence[Run], notes: dict[str, int]) -> Iterator[str]:
-    yield _row(["", *(f"{_escaped(run.name)}" for run in runs)])
+    yield _row(["", *(_escaped(run.name) for run in runs)])
     yield _row(["---"] * (len(runs) + 1))
     for feature in features_of(runs):
-        found = [[outcome for outcome in run.outcomes if outcome.feature == feature] for run in runs]
-        about = f"**{_escaped(feature)}**<br>{_escaped(FEATURES.get(feature, ''))}"
-        yield _row([about, *(_cell(outcomes, notes) for outcomes in found)])
+        heading = f"**{_escaped(feature)}**<br>{_escaped(FEATURES.get(feature, ''))}"
+        cells = (_cell([outcome for outcome in run.outcomes if outcome.feature == feature], notes) for run in runs)
+        yield _row([heading, *cells])
 
 
 def _cell(outcomes: Sequence[Outcome], notes: dict[str, int]) -> str:
-    """Counts, with a footnote for each reason, which ``notes`` numbers over the whole page."""
-    counts = counted(outcomes)
+    """The counts of each status, with footnotes for the reasons; ``notes`` numbers them for the whole page."""
+    counts = count_statuses(outcomes)
     parts = [f"✗ {counts['fail']}"] * bool(counts["fail"])
     if counts["deviation"]:
-        reasons = by_reason((o for o in outcomes if o.status == "deviation"), lambda outcome: outcome.reason)
+        reasons = group_by((o for o in outcomes if o.status == "deviation"), lambda outcome: outcome.reason)
         numbers = sorted(notes.setdefault(_escaped(reason), len(notes) + 1) for reason in reasons)
         parts.append(f"≠ {counts['deviation']}{''.join(f'[^{number}]' for number in numbers)}")
     if counts["pass"]:
@@ -64,10 +65,10 @@ def _cell(outcomes: Sequence[Outcome], notes: dict[str, int]) -> str:
 
 
 def _runs(runs: Sequence[Run]) -> Iterator[str]:
-    yield _row(["subject", "arrays of", "level", "pass", "deviate", "fail", "do not apply", "seconds", "made with"])
+    yield _row(["subject", "arrays of", "level", "pass", "deviate", "fail", "do not apply", "seconds", "environment"])
     yield _row(["---", "---", "---", *["---:"] * 5, "---"])
     for run in runs:
-        counts = counted(run.outcomes)
+        counts = count_statuses(run.outcomes)
         yield _row(
             [
                 _escaped(run.name),
@@ -85,7 +86,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    r"""The text as Markdown that says just that, in one line.
+    r"""The text on one line, with Markdown's special characters escaped.
 
     >>> print(_escaped("a|b <c> *d*"))
     a\|b &lt;c> \*d\*

@@ -1,8 +1,7 @@
-"""What an einsum must give: the plain sum over every index, in wide arithmetic, and a judge for results.
+"""The expected result of an einsum, as the plain sum over every index in wide arithmetic, and a judge for results.
 
-Nothing here is shared with the planner, and no einsum, dot, matmul or tensordot is called: each operand is indexed
-over the whole index space by broadcasting, the product is taken, and the summed axes are summed. Integers are exact,
-floats are computed in ``longdouble``.
+The oracle shares no code with the planner, and calls no einsum, dot, matmul or tensordot: it broadcasts each operand
+over the whole index space, multiplies, and sums. Integers are exact; floats are computed in ``longdouble``.
 """
 
 from __future__ import annotations
@@ -20,35 +19,35 @@ import numpy as np
 __all__ = ["Expected", "Verdict", "expect", "expect_gradient", "judge"]
 
 LIMIT = 1 << 20
-"""Elements of the index space that are worked on at once; what is larger is cut in halves."""
+"""Elements of the index space that are computed at once; larger spaces are halved."""
 
 
 def _floats() -> dict[str, tuple[float, Any, Any]]:
-    """Of each float type: eps, the largest, the smallest that is normal."""
+    """Each float type's eps, largest number and smallest normal number."""
     with warnings.catch_warnings():
-        # MXNet 2 has the processor take smaller ones than these for zeros, of which NumPy warns.
+        # MXNet 2 makes the processor flush subnormal numbers to zero, and NumPy warns of it.
         warnings.simplefilter("ignore", UserWarning)
         infos = {name: np.finfo(name) for name in ("float16", "float32", "float64", "longdouble")}
-    found = {name: (float(info.eps), info.max, info.tiny) for name, info in infos.items()}
-    return {"bfloat16": (2.0**-7, 2.0**127 * (2 - 2.0**-7), 2.0**-126), **found}
+    bfloat16 = (2.0**-7, 2.0**127 * (2 - 2.0**-7), 2.0**-126)
+    return {"bfloat16": bfloat16, **{name: (float(info.eps), info.max, info.tiny) for name, info in infos.items()}}
 
 
 _FLOATS = _floats()
 _ACCUMULATED = {"float16": "float32", "bfloat16": "float32"}
 _MARGIN = 2
-"""The contract's ``c``, for each operand: one for the sum's roundings, one for the products'."""
+"""The contract's ``c`` per operand: one for the roundings of sums and one for those of products."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What an equation gives on given arrays.
+    """The result that an equation must have on some arrays.
 
     Attributes:
         values: exact for integers and bools, wrapped to the dtype; in longdouble for floats.
         magnitude: the same sum over absolute values, ``|A|·|B|·…``.
-        terms: how many products each element sums, the ``n`` of the bound.
-        operands: how many factors each product has.
-        dtype: what the result's dtype must be, by name.
+        terms: the number of products that each element sums, ``n`` in the bound.
+        operands: the number of factors of each product.
+        dtype: the name of the result's dtype.
     """
 
     values: Any
@@ -60,11 +59,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a result compares with what was expected.
+    """The comparison of a result with the expected one.
 
     Attributes:
-        wrong: what is wrong, in a sentence; empty for a right result.
-        worst: the largest error in units of the bound; up to 1 is right.
+        wrong: the problem, in a sentence; empty for a right result.
+        worst: the largest error in units of the bound; at most 1 in a right result.
     """
 
     wrong: str
@@ -75,19 +74,19 @@ class Verdict:
 
 
 def expect(*operands: Any, dtype: str | None = None) -> Expected:
-    """The plain sum that an equation means, in either form that einsum takes.
+    """The plain sum of an equation, in either form that einsum accepts.
 
     Args:
-        *operands: an equation and NumPy arrays, or arrays and sublists of labels in turn.
-        dtype: what is computed in, by name: the arrays are cast to it first. ``"bfloat16"`` takes arrays of
-            float32 that hold values of bfloat16. By default NumPy's promotion of the arrays' dtypes.
+        *operands: an equation and NumPy arrays, or alternating arrays and sublists of labels.
+        dtype: the name of the dtype to which the arrays are cast first; by default NumPy's promotion of their dtypes.
+            With ``"bfloat16"``, the arrays are float32 and hold values of bfloat16.
 
     >>> expect("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]])).values
     array([[11]])
     """
     sum_ = _resolved(operands, dtype)
     summed = [size for label, size in sum_.sizes.items() if label not in sum_.output]
-    ranges = {label: range(size) for label, size in sum_.sizes.items()}
+    ranges = _full_ranges(sum_)
     with np.errstate(all="ignore"):
         values, magnitude = (
             _plain_sum(numbers, sum_.terms, sum_.output, ranges)
@@ -101,42 +100,42 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
 def expect_gradient(
     by: int, cotangent: Any, *operands: Any, conjugate: bool = False, dtype: str | None = None
 ) -> Expected:
-    """The derivative by one operand of the plain sum, contracted with ``cotangent``.
+    """The derivative of the plain sum by one operand, contracted with ``cotangent``.
 
-    Each element of the operand gets, from every point of the index space where it is a factor, the product of the
-    other factors there and of the cotangent.
+    The gradient of an element sums, over all points of the index space where the element is a factor, the product of
+    the other factors and the cotangent.
 
     Args:
-        by: which operand.
+        by: the operand's position.
         cotangent: an array of the result's shape.
         *operands: as for :func:`expect`; floats.
-        conjugate: whether the other factors are conjugated, as PyTorch has it for complex operands.
-        dtype: of that operand, by name, where it is ``"bfloat16"`` or differs from the others': a real operand's
-            gradient is real.
+        conjugate: whether the other factors are conjugated, as PyTorch does for complex operands.
+        dtype: the name of that operand's dtype, if it is ``"bfloat16"`` or differs from the others'. The gradient by a
+            real operand is real.
 
     >>> expect_gradient(0, np.array([2.0]), "ij,j->i", np.ones((1, 2)), np.array([3.0, 4.0])).values
     array([[6., 8.]], dtype=float128)
     """
     sum_ = _resolved(operands, None)
-    labels, ranges = list(sum_.sizes), {label: range(size) for label, size in sum_.sizes.items()}
+    labels, ranges = list(sum_.sizes), _full_ranges(sum_)
     term, target = sum_.terms[by], sum_.arrays[by]
     others = [pair for k, pair in enumerate(zip(sum_.arrays, sum_.terms)) if k != by]
     factors = [(np.conj(array) if conjugate else array, label) for array, label in others]
     factors.append((_wide(np.asarray(cotangent)), sum_.output))
     space = tuple(sum_.sizes.values())
-    hit = [size for label, size in sum_.sizes.items() if label in term and target.shape[term.index(label)] == size]
-    terms = int(np.prod(space, dtype=object)) // max(int(np.prod(hit, dtype=object)), 1)
-    place = np.zeros(space, int)  # of the operand's element, counted in C order
+    kept = [size for label, size in sum_.sizes.items() if label in term and target.shape[term.index(label)] == size]
+    terms = int(np.prod(space, dtype=object)) // max(int(np.prod(kept, dtype=object)), 1)
+    place = np.zeros(space, int)  # the position of the operand's element, in C order
     for indices, size in zip(_index(target, term, labels, ranges), target.shape):
         place = place * size + indices
-    found = []
+    sums = []
     for numbers in ([array for array, _ in factors], [_magnitudes(array) for array, _ in factors]):
         spread = [_spread(array, label, labels, ranges) for array, (_, label) in zip(numbers, factors)]
         product = np.broadcast_to(reduce(_times, spread), space)
         gathered = np.zeros(target.size, product.dtype)
         np.add.at(gathered, place.ravel(), product.ravel())
-        found.append(gathered.reshape(target.shape))
-    gradient, magnitude = found
+        sums.append(gathered.reshape(target.shape))
+    gradient, magnitude = sums
     dtype = dtype or sum_.dtype
     if np.dtype(_numpy_name(dtype)).kind != "c":
         gradient = gradient.real
@@ -144,12 +143,12 @@ def expect_gradient(
 
 
 def judge(result: Any, expected: Expected) -> Verdict:
-    """Whether each element of ``result`` is as near as rounding allows: ``c·n·eps·(|A|·|B|·…)`` and one rounding.
+    """Whether the error of each element is within the bound: ``c·n·eps·(|A|·|B|·…)`` and one rounding of the result.
 
-    ``eps`` is that of the dtype in which sums are accumulated (at least float32), the last rounding that of the
-    result. Integers, bools and objects must be equal. Elements that are not finite must not be finite in the
-    result, and infinities must be the same infinities; nan may come out as an infinity, as it depends on how a
-    sum of products is bracketed which of the two it is: ``inf·(0 + 1)``, ``inf·0 + inf·1``.
+    ``eps`` belongs to the dtype in which sums are accumulated, at least float32. Integers, bools and objects must be
+    equal. Elements that are not finite must not be finite in the result, and infinities must have the same sign. For an
+    expected nan, an infinity is right too, because the order of summation decides: ``inf·(0 + 1)`` is an infinity and
+    ``inf·0 + inf·1`` is nan.
 
     >>> expected = expect("i,i->", np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     >>> bool(judge(np.float64(11.0), expected)), judge(np.float64(11.1), expected).wrong
@@ -179,10 +178,10 @@ def _error(result: Any, expected: Expected) -> Any:
     inner_eps, inner_largest, inner_tiny = _FLOATS[_ACCUMULATED.get(real, real)]
     steps = _MARGIN * expected.operands * max(expected.terms, 1)
     bound = np.full(values.shape, np.longdouble(tiny))
-    if expected.operands * expected.terms > 1:  # else elements only move, and nothing is rounded
+    if expected.operands * expected.terms > 1:  # otherwise elements only move, without rounding
         bound += steps * (inner_eps * magnitude + inner_tiny) + eps / 2 * np.abs(values)
     error = np.abs(result - values) / bound
-    # Where sums of this size overflow, or the exact value rounds to infinity, infinities and nan are right.
+    # If sums of this magnitude overflow, or the exact value rounds to infinity, infinities and nan are right.
     overflows = (magnitude * (1 + steps * inner_eps) > inner_largest) | (np.abs(values) + bound > largest)
     finite = np.isfinite(values)
     error = np.where(np.isfinite(result), error, np.where(overflows, 0.0, np.inf))
@@ -197,7 +196,7 @@ def _error(result: Any, expected: Expected) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """An equation on arrays: wide arrays, the labels of their axes and of the output's, the sizes of all labels."""
+    """An equation with its operands: wide arrays, the labels of their axes and of the output's, and all sizes."""
 
     arrays: list[Any]
     terms: list[list[Any]]
@@ -212,17 +211,21 @@ def _resolved(operands: tuple[Any, ...], dtype: str | None) -> _Sum:
     if dtype is None:
         dtype = np.result_type(*(array.dtype for array in arrays)).name
     wide = [_wide(array.astype(_numpy_name(dtype))) for array in arrays]
-    width = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
-    spelled = [_spelled(term, width, array.ndim) for term, array in zip(terms, arrays)]
-    result = _spelled(output, width, len(output) - (... in output) + width * (... in output))
-    sizes = dict.fromkeys(chain(*spelled), 1)
-    for term, array in zip(spelled, arrays):
+    dots = max((array.ndim - len(term) + 1 for term, array in zip(terms, arrays) if ... in term), default=0)
+    expanded = [_expanded(term, dots, array.ndim) for term, array in zip(terms, arrays)]
+    result = _expanded(output, dots, len(output) - (... in output) + dots * (... in output))
+    sizes = dict.fromkeys(chain(*expanded), 1)
+    for term, array in zip(expanded, arrays):
         sizes.update({label: size for label, size in zip(term, array.shape) if size != 1})
-    return _Sum(wide, spelled, result, sizes, dtype)
+    return _Sum(wide, expanded, result, sizes, dtype)
+
+
+def _full_ranges(sum_: _Sum) -> dict[Any, range]:
+    return {label: range(size) for label, size in sum_.sizes.items()}
 
 
 def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[Any]]:
-    """Labels of each operand and of the output, and the arrays; ``...`` is Python's Ellipsis."""
+    """The labels of each operand, the labels of the output, and the arrays; ``...`` is Python's Ellipsis."""
     if isinstance(operands[0], str):
         left, arrow, right = operands[0].partition("->")
         terms = [_letters(subscript) for subscript in left.split(",")]
@@ -236,28 +239,28 @@ def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[A
     if output is None:
         every = list(chain(*terms))
         once = [label for label in every if every.count(label) == 1 and label is not ...]
-        with suppress(TypeError):  # labels without an order stay as they appear
+        with suppress(TypeError):  # labels without an order keep their order of appearance
             once = sorted(once)
         output = [...] * (... in every) + once
     return terms, output, arrays
 
 
 def _letters(subscript: str) -> list[Any]:
-    return [... if found == "..." else found for found in re.findall(r"\.\.\.|[^\x00-\x20\x85\xa0]", subscript)]
+    return [... if label == "..." else label for label in re.findall(r"\.\.\.|[^\x00-\x20\x85\xa0]", subscript)]
 
 
-def _spelled(term: list[Any], width: int, rank: int) -> list[Any]:
-    """The term with its ellipsis written out, from the right of ``width`` axes."""
+def _expanded(term: list[Any], dots: int, rank: int) -> list[Any]:
+    """The term with a label for each axis of its ellipsis: the last of ``dots`` labels."""
     axes = rank - len(term) + 1
-    spelled = [[("...", k) for k in range(width - axes, width)] if label is ... else [label] for label in term]
-    return list(chain(*spelled))
+    labels = [[("...", k) for k in range(dots - axes, dots)] if label is ... else [label] for label in term]
+    return list(chain(*labels))
 
 
 # -- the sum --------------------------------------------------------------------------------------------------
 
 
 def _plain_sum(arrays: list[Any], terms: list[list[Any]], output: list[Any], ranges: dict[Any, range]) -> Any:
-    """The product of all operands over the whole index space, summed over what the output lacks."""
+    """The product of all operands over the whole index space, summed over the labels that the output lacks."""
     lengths = {label: len(indices) for label, indices in ranges.items()}
     if np.prod(list(lengths.values()), dtype=object) > LIMIT:
         label = max(lengths, key=lambda label: lengths[label])
@@ -279,23 +282,23 @@ def _plain_sum(arrays: list[Any], terms: list[list[Any]], output: list[Any], ran
 
 
 def _times(first: Any, second: Any) -> Any:
-    # Of objects without axes NumPy makes a bare Python integer, which it would then take for one of its own.
+    # Without axes, NumPy returns a Python integer in place of an object array, and would later convert it to int64.
     return np.asarray(np.multiply(first, second), dtype=first.dtype)
 
 
 def _plus(first: Any, second: Any) -> Any:
-    return first | second if np.asarray(first).dtype == bool else first + second  # a sum of objects is a plain number
+    return first | second if np.asarray(first).dtype == bool else first + second  # asarray: objects sum to an integer
 
 
 def _spread(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> Any:
-    """``array`` with an axis for each of ``labels``: its diagonal over repeated ones, size 1 for those it lacks."""
+    """``array`` with an axis for each of ``labels``: a diagonal for repeated labels, size 1 for missing ones."""
     index = _index(array, term, labels, ranges)
     spread = array[index] if index else array
     return np.asarray(spread, dtype=array.dtype).reshape((1,) * (len(labels) - np.ndim(spread)) + np.shape(spread))
 
 
 def _index(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> tuple[Any, ...]:
-    """For each axis of ``array``, its indices along an axis for each of ``labels``."""
+    """For each axis of ``array``, its indices in an array with an axis for each of ``labels``."""
     index = []
     for label, size in zip(term, array.shape):
         indices = np.asarray(ranges[label], dtype=int)
@@ -308,7 +311,7 @@ def _index(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, ran
 
 
 def _wide(array: Any) -> Any:
-    """``array`` in arithmetic that does not wrap, and rounds little."""
+    """``array`` in a dtype that does not wrap: Python integers, or longdouble."""
     match array.dtype.kind:
         case "i" | "u":
             return array.astype(object)
@@ -316,7 +319,7 @@ def _wide(array: Any) -> Any:
             return array.astype(np.clongdouble)
         case "b" | "O":
             return array
-        case _:  # floats, and bfloat16, which NumPy does not know as one
+        case _:  # floats, and bfloat16 from other packages
             return array.astype(np.longdouble)
 
 
@@ -325,7 +328,7 @@ def _magnitudes(array: Any) -> Any:
 
 
 def _wrapped(values: Any, dtype: str) -> Any:
-    """Python's integers as those of ``dtype``, modulo its range."""
+    """Python integers converted to ``dtype``, modulo its range."""
     info = np.iinfo(dtype)
     span = int(info.max) - int(info.min) + 1
     return np.asarray((values - int(info.min)) % span + int(info.min)).astype(dtype)
@@ -336,7 +339,7 @@ def _numpy_name(dtype: str) -> str:
 
 
 def _real(dtype: str) -> str:
-    """The float type of a complex type's parts, as the table of floats has it."""
+    """The float type of a complex type's parts, as a key of the table of floats."""
     if dtype == "bfloat16":
         return dtype
     name = np.empty(0, dtype).real.dtype.name

@@ -3,35 +3,35 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const dialog = document.getElementById("cases");
 
-/** An element with a class and, as text that is never read as HTML, its content. */
+/** An element with a class and a text, which is never parsed as HTML. */
 function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
+  const created = document.createElement(tag);
+  if (className) created.className = className;
+  if (text) created.textContent = text;
+  return created;
 }
 
-/** What a run says of a case that does not pass: its message, reason and reproducer. */
-function noted(run, place) {
+/** The message, reason and reproducer of a case that did not pass. */
+function notes(run, place) {
   return (run.notes[place] ?? []).map((text) => data.texts[text]);
 }
 
-/** The cases of one status, each reason or message once, with the cases that share it below. */
+/** The cases of one status, grouped by their reason or message. */
 function group(letter, places, run) {
   const [status, mark] = data.statuses[letter];
-  const made = element("details");
-  made.open = letter !== "p";
-  made.append(element("summary", status, `${mark} ${places.length} ${status}`));
+  const box = element("details");
+  box.open = letter !== "p";
+  box.append(element("summary", status, `${mark} ${places.length} ${status}`));
   const shared = new Map();
   for (const place of places) {
-    const [message, reason] = noted(run, place);
+    const [message, reason] = notes(run, place);
     const heading = letter === "d" ? reason : letter === "i" ? message : "";
     shared.set(heading, [...(shared.get(heading) ?? []), place]);
   }
   for (const [heading, members] of shared) {
-    if (heading) made.append(element("p", status, heading));
+    if (heading) box.append(element("p", status, heading));
     for (const place of members) {
-      const [message, , reproducer] = noted(run, place);
+      const [message, , reproducer] = notes(run, place);
       const item = element("div", "case");
       item.append(element("code", "", data.cases[place][0]));
       if (message && message !== heading) item.append(element("p", "", message));
@@ -40,23 +40,23 @@ function group(letter, places, run) {
         code.append(element("summary", "", "reproducer"), element("pre", "", reproducer));
         item.append(code);
       }
-      made.append(item);
+      box.append(item);
     }
   }
-  return made;
+  return box;
 }
 
 function show(cell) {
   const { feature, dtype } = cell.dataset;
   const run = data.runs[Number(cell.dataset.run)];
-  const found = { f: [], d: [], p: [], i: [] };
+  const places = { f: [], d: [], p: [], i: [] };
   data.cases.forEach(([, itsFeature, itsDtype], place) => {
     if ((feature && feature !== itsFeature) || (dtype && dtype !== itsDtype)) return;
-    found[run.letters[place]]?.push(place);
+    places[run.letters[place]]?.push(place);
   });
   document.getElementById("title").textContent = [run.name, feature || "all features", dtype].filter(Boolean).join(" · ");
-  const groups = Object.entries(found).filter(([, places]) => places.length);
-  document.getElementById("groups").replaceChildren(...groups.map(([letter, places]) => group(letter, places, run)));
+  const groups = Object.entries(places).filter(([, members]) => members.length);
+  document.getElementById("groups").replaceChildren(...groups.map(([letter, members]) => group(letter, members, run)));
   dialog.showModal();
   dialog.scrollTop = 0;
 }
@@ -67,7 +67,7 @@ function expand(button, open) {
   for (const row of button.closest("tbody").querySelectorAll(".dtype")) row.hidden = !open;
 }
 
-/** A button that is pressed or not. */
+/** Make a button a toggle. */
 function toggle(id, change) {
   const button = document.getElementById(id);
   button.addEventListener("click", () => {

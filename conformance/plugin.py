@@ -1,4 +1,4 @@
-"""The suite under pytest: in the tests of a package that brings a backend, and on an installed einsumx.
+"""The suite as pytest tests, for the tests of a package with a backend, or on an installed einsumx.
 
 In a test file::
 
@@ -10,8 +10,8 @@ Without one::
 
     pytest -p einsumx.conformance.plugin --pyargs einsumx.conformance --einsumx-backend mylib
 
-A case that fails says what is wrong and how to see it. One that does not apply is skipped, and a listed deviation is an
-expected failure, each with its reason; a listed case that passes fails.
+A failure shows its message and a reproducer. A case that does not apply is skipped, and a listed deviation is an
+expected failure, both with their reasons. A listed case that passes fails.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import pytest
 
 from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import deviations_of
-from einsumx.conformance.options import LEVELS, Level
+from einsumx.conformance.options import CASES, SUBJECTS, Level
 from einsumx.conformance.subject import Subject, subjects
-from einsumx.conformance.suite import LISTED, cases, run, stale
+from einsumx.conformance.suite import LISTED, cases, run, stale_entries
 from einsumx.errors import BackendError
 
-__all__ = ["end_as", "suite_test"]
+__all__ = ["report", "suite_test"]
 
-_Judged: TypeAlias = "Callable[[], Iterable[Outcome]]"
+_RunCase: TypeAlias = "Callable[[], Iterable[Outcome]]"
+"""Runs a case and yields its outcome."""
 
 
 def suite_test(
@@ -42,33 +43,33 @@ def suite_test(
     select: str = "*",
     random: int | None = None,
     seed: int = 0,
-) -> Callable[[_Judged], None]:
-    """A test function for pytest to collect: a test for each case of the suite on each subject.
+) -> Callable[[_RunCase], None]:
+    """A parametrized test function, with one test per case and subject.
 
     Args:
-        backends: judges einsumx on these.
-        callables: judges these functions, as ``module:name``, in the place of einsumx.
-        device: where arrays are put; by default the framework's default.
+        backends: the backends of einsumx to judge, or of the arrays for ``callables``.
+        callables: functions to judge instead of einsumx, as ``module:name``.
+        device: the device of the arrays; by default the framework's default.
         level: ``"quick"`` for some of the cases, ``"full"`` for all.
-        select: a pattern of cases, as :func:`~einsumx.conformance.case.matches` has it.
-        random: how many random problems in each dtype; by default what the level has.
-        seed: of the random problems.
+        select: a pattern of cases, in the syntax of :func:`~einsumx.conformance.case.matches`.
+        random: the number of random problems in each dtype; by default the level's.
+        seed: the seed of the random problems.
 
     Raises:
         BackendError: there is no such backend or function, or it cannot be used here.
     """
-    found = subjects(backends, callables, device)
-    parameters = list(_parameters(found, cases(level, select, random, seed), everything=select == "*"))
+    selected = cases(level, select, random, seed)
+    parameters = list(_parameters(subjects(backends, callables, device), selected, everything=select == "*"))
 
-    @pytest.mark.parametrize("judged", parameters)
-    def test(judged: _Judged) -> None:
-        end_as(judged())
+    @pytest.mark.parametrize("run_case", parameters)
+    def test(run_case: _RunCase) -> None:
+        report(run_case())
 
     return test
 
 
-def end_as(outcomes: Iterable[Outcome]) -> None:
-    """End a test as the outcome of a case says."""
+def report(outcomes: Iterable[Outcome]) -> None:
+    """Fail, xfail or skip a test for the outcome of its case."""
     for outcome in outcomes:
         match outcome.status:
             case "fail":
@@ -80,35 +81,25 @@ def end_as(outcomes: Iterable[Outcome]) -> None:
 
 
 def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everything: bool) -> Iterator[Any]:
-    """What each test calls for its outcomes, named after subject and case."""
+    """The parameter of each test, whose id names subject and case."""
     for subject in subjects:
         listed = deviations_of(subject)
         for case in selected:
             yield pytest.param(partial(run, subject, [case], listed), id=f"{subject.name} {case.id}")
         if everything:
-            yield pytest.param(partial(stale, listed), id=f"{subject.name} {LISTED}")
+            yield pytest.param(partial(stale_entries, listed), id=f"{subject.name} {LISTED}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare what the command line may say, to which ``--pyargs einsumx.conformance`` is held."""
+    """Declare the options for ``--pyargs einsumx.conformance``."""
     group = parser.getgroup("einsumx", "the conformance suite of einsumx")
-    group.addoption("--einsumx-backend", action="append", default=[], metavar="NAME", help="einsumx on this backend")
-    group.addoption(
-        "--einsumx-callable",
-        action="append",
-        default=[],
-        metavar="MODULE:NAME",
-        help="this einsum function, on arrays of its own framework, or of NumPy, or of each --einsumx-backend",
-    )
-    group.addoption("--einsumx-device", default="", metavar="DEVICE", help="where arrays are put, such as cuda:0")
-    group.addoption("--einsumx-level", choices=LEVELS, default="quick", help="some or all of the cases")
-    group.addoption("--einsumx-random", type=int, metavar="N", help="random problems in each dtype")
-    group.addoption("--einsumx-seed", type=int, default=0, metavar="S", help="where the random problems begin")
+    for name, settings in {**SUBJECTS, **CASES}.items():
+        group.addoption(f"--einsumx-{name}", **settings)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make the tests of ``einsumx.conformance.test_conformance``, from the command line."""
-    if "einsumx_judged" in metafunc.fixturenames:
+    """Parametrize ``einsumx.conformance.test_conformance`` from the command line."""
+    if "einsumx_case" in metafunc.fixturenames:
         option = metafunc.config.getoption
         backends, callables = option("--einsumx-backend"), option("--einsumx-callable")
         if not (backends or callables):
@@ -116,9 +107,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 "say what to judge: --einsumx-backend NAME, or --einsumx-callable MODULE:NAME"
             )
         try:
-            found = subjects(backends, callables, option("--einsumx-device"))
+            judged = subjects(backends, callables, option("--einsumx-device"))
         except BackendError as error:
             raise pytest.Collector.CollectError(str(error)) from error
         selected = cases(option("--einsumx-level"), random=option("--einsumx-random"), seed=option("--einsumx-seed"))
-        parameters = list(_parameters(found, selected, everything=True))
-        metafunc.parametrize("einsumx_judged", parameters)
+        metafunc.parametrize("einsumx_case", list(_parameters(judged, selected, everything=True)))

@@ -1,4 +1,4 @@
-"""How calls are judged that must fail: which error comes, what it says, and that nothing was done before it."""
+"""Checks of calls that must fail: with the right error and message, and before anything is computed or written."""
 
 from __future__ import annotations
 
@@ -12,129 +12,146 @@ import numpy as np
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, rounded, said
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line, rounded
 from einsumx.conformance.framework import Array
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
 from einsumx.runtime.caches import cache_clear
 
-__all__ = ["SENTINEL", "is_refused", "made_out", "message_of_refusal", "takes", "writeable"]
+__all__ = [
+    "SENTINEL",
+    "is_refused",
+    "judge_names",
+    "make_out",
+    "needs_keyword",
+    "needs_writeable_arrays",
+    "refusal_message",
+]
 
 SENTINEL = 99
-"""What is in every element of ``out`` before a call."""
+"""Every element of ``out`` before a call."""
+
+_HARMLESS = {"dtype": "float32", "casting": "safe", "order": "K", "optimize": True}
+"""Values with which a keyword changes nothing."""
 
 
-def writeable(subject: Subject) -> None:
-    """Raise NotApplicable where nothing can be written into the framework's arrays."""
+def needs_writeable_arrays(subject: Subject) -> None:
+    """Raise NotApplicable if the framework's arrays are immutable."""
     if subject.framework.immutable:
         raise NotApplicable(subject.framework.immutable)
 
 
-def made_out(out: Operand, subject: Subject) -> Array:
-    """What is given for ``out=``, full of sentinels.
+def make_out(out: ArraySpec, subject: Subject) -> Array:
+    """An array for ``out=``, filled with sentinels.
 
     Raises:
-        NotApplicable: arrays are immutable, or the framework lacks its dtype or layout.
+        NotApplicable: arrays are immutable, or the framework lacks the dtype or layout.
     """
-    writeable(subject)
+    needs_writeable_arrays(subject)
     subject.needs_dtype(out.dtype)
     return subject.framework.laid_out(_sentinels(out), out, subject.device)
 
 
-def takes(subject: Subject, name: str) -> None:
-    """Raise Failure where a function has no such keyword, so that an error says nothing of what is given for it."""
+def needs_keyword(subject: Subject, name: str) -> None:
+    """Raise Failure if a function lacks a keyword, as its error then says nothing about the keyword's value."""
     array = subject.array(np.ones(2), "float32")
-    given = subject.array(np.zeros(2), "float32") if name == "out" else _HARMLESS[name]
+    value = subject.array(np.zeros(2), "float32") if name == "out" else _HARMLESS[name]
     try:
-        subject.function("i->i", array, **{name: given})
+        subject.function("i->i", array, **{name: value})
     except Exception as error:
-        raise Failure(f"takes no {name}=: {said(error)}") from error
-
-
-_HARMLESS = {"dtype": "float32", "casting": "safe", "order": "K", "optimize": True}
+        raise Failure(f"takes no {name}=: {error_line(error)}") from error
 
 
 def is_refused(case: Case, subject: Subject, instead: Mapping[int, Any] | None = None) -> None:
-    """The error of the case's refusal comes, before anything is computed or written.
+    """The call raises the case's error before it computes or writes anything.
 
     Args:
-        case: has a refusal.
-        subject: to be judged.
-        instead: what is given in the place of operands, by their number.
+        case: a case with ``raises``.
+        subject: the function to judge.
+        instead: objects that replace operands, by their position.
     """
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    others = instead or {}
-    message_of_refusal(case, subject, [others.get(place, array) for place, array in enumerate(arrays)])
-    subject.untouched(arrays, hosts)
+    hosts, arrays = subject.operands(case)
+    replacements = instead or {}
+    refusal_message(case, subject, [replacements.get(place, array) for place, array in enumerate(arrays)])
+    subject.judge_unchanged(arrays, hosts)
 
 
-def message_of_refusal(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
-    """Call, and give the message of the error that must come; einsumx's is of the class and says what it must."""
-    refusal = case.refusal
-    if refusal is None:
+def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
+    """Make the call and return the message of its error; check einsumx's error class and message.
+
+    Raises:
+        Failure: no error or another one is raised, or something is computed or written first.
+    """
+    if case.raises is None:
         raise TypeError(f"nothing is refused in {case.id}")
     for name, _ in case.options:
         if name in _HARMLESS and not subject.is_einsumx:
-            takes(subject, name)
+            needs_keyword(subject, name)
     options = {}
     if case.out:
-        options["out"] = made_out(case.out, subject)
-        takes(subject, "out")
-    with _computing_is_noted(subject) as noted:
+        options["out"] = make_out(case.out, subject)
+        needs_keyword(subject, "out")
+    with _calls_of_the_adapter(subject) as calls:
         try:
             result = subject.call(case, arrays, **options)
-        except Exception as error:  # noqa: BLE001  of which class it is is what is judged
+        except Exception as error:  # noqa: BLE001  its class is judged below
             raised = error
         else:
-            raise Failure(f"no error came, but {_shown(result)}")
-    message = str(raised)
+            raise Failure(f"no error came, but {_description(result)}")
     if case.out and not np.array_equal(subject.framework.values(options["out"]), _sentinels(case.out)):
         raise Failure(f"out was written before the {type(raised).__name__}")
-    if noted:
-        raise Failure(f"something was computed before the error: {noted[0]}")
-    wanted = (refusal.error,) if subject.is_einsumx else (ValueError, TypeError, RuntimeError)
-    if not isinstance(raised, wanted):
-        names = " or ".join(kind.__name__ for kind in wanted)
-        raise Failure(f"the error is not {names}, but {said(raised)}")
-    if subject.is_einsumx and not re.search(refusal.says, message, re.DOTALL):
-        raise Failure(f"the message does not say {refusal.says!r}: {message!r}")
+    if calls:
+        raise Failure(f"something was computed before the error: {calls[0]}")
+    allowed = (case.raises,) if subject.is_einsumx else (ValueError, TypeError, RuntimeError)
+    if not isinstance(raised, allowed):
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise Failure(f"the error is not {names}, but {error_line(raised)}")
+    message = str(raised)
+    if subject.is_einsumx and not re.search(case.says, message, re.DOTALL):
+        raise Failure(f"the message does not say {case.says!r}: {message!r}")
     return message
 
 
+def judge_names(message: str, subject: Subject, *names: str) -> None:
+    """Raise Failure unless einsumx's message has all the names."""
+    missing = [name for name in names if name not in message]
+    if subject.is_einsumx and missing:
+        raise Failure(f"the message does not name {' and '.join(missing)}: {message!r}")
+
+
 @contextmanager
-def _computing_is_noted(subject: Subject) -> Iterator[list[str]]:
-    """What einsumx's adapter is asked to execute or to write, by name: it is not done, but fails.
+def _calls_of_the_adapter(subject: Subject) -> Iterator[list[str]]:
+    """Record the computations and writes that einsumx asks of its adapter; each of them fails instead of running.
 
-    Plans are made anew within, as those in the cache run what the adapter gave them before. Of functions that are not
-    einsumx's nothing is known.
+    The cache is cleared before and after, because cached plans hold functions that the adapter returned earlier.
+    Nothing is recorded for other functions than einsumx's.
     """
-    noted: list[str] = []
+    calls: list[str] = []
 
-    def note(name: str) -> Callable[..., Any]:
+    def recorder(name: str) -> Callable[..., Any]:
         def fail(*_: Any) -> Any:
-            noted.append(name)
+            calls.append(name)
             raise Failure(f"{name} was called")
 
         return fail
 
     def kernel(adapter: Adapter, op: Op, *_: Any) -> Callable[..., Any]:
-        return note(f"{adapter.name}'s {type(op).__name__.lower()}")
+        return recorder(f"{adapter.name}'s {type(op).__name__.lower()}")
 
     with ExitStack() as stack:
         if subject.is_einsumx:
-            adapter = type(get_backend(subject.name))  # the class, as a backend may be of several libraries
+            adapter = type(get_backend(subject.name))  # the class, because one backend may serve several libraries
             stack.callback(cache_clear)
-            for name, stand_in in (("kernel", kernel), ("write", note("write")), ("arrange", note("arrange"))):
+            for name, stand_in in (("kernel", kernel), ("write", recorder("write")), ("arrange", recorder("arrange"))):
                 stack.enter_context(patch.object(adapter, name, stand_in))
             cache_clear()
-        yield noted
+        yield calls
 
 
-def _sentinels(out: Operand) -> Any:
+def _sentinels(out: ArraySpec) -> Any:
     return rounded(np.full(out.shape, SENTINEL), out.dtype)
 
 
-def _shown(result: Any) -> str:
+def _description(result: Any) -> str:
     kind = type(result)
     return f"a {kind.__module__}.{kind.__qualname__} of shape {getattr(result, 'shape', '()')}"

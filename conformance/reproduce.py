@@ -1,4 +1,4 @@
-"""A case as a few lines of Python that can be run by hand, and sent to whoever must mend it."""
+"""A case as a few lines of Python, to run by hand or to put into a bug report."""
 
 from __future__ import annotations
 
@@ -7,86 +7,78 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import Case, Operand
+from einsumx.conformance.case import ArraySpec, Case
 from einsumx.conformance.checks import gives_the_plain_sum
-from einsumx.conformance.framework import literal
+from einsumx.conformance.framework import literal, memory_axes
+from einsumx.conformance.refusals import SENTINEL
 from einsumx.conformance.subject import Subject
 
 __all__ = ["reproducer"]
 
-_LITERAL = 200
-"""Elements up to which an array's values are written out; of larger ones there is only what makes them."""
+_MOST_ELEMENTS = 200
+"""The most elements that are written out; for more, the reproducer is a command that runs the case."""
+
+
+class _Name(str):
+    """A variable's name, which is its own representation."""
+
+    __repr__ = str.__str__
 
 
 def reproducer(case: Case, subject: Subject) -> str:
-    """Python code that makes a case's operands and calls a subject with them."""
+    """Python code that creates a case's operands and calls the subject; or a command, if they are large."""
     framework = subject.framework
-    names = [chr(ord("a") + k) for k in range(len(case.operands))] if len(case.operands) <= 26 else []
     values = case.values()
-    if not names or sum(map(np.size, values)) > _LITERAL:
+    if not 1 <= len(values) <= 26 or sum(map(np.size, values)) > _MOST_ELEMENTS:
         return _command(case, subject)
+    names = [_Name(chr(ord("a") + k)) for k in range(len(values))]
     lines = [f"# {case.id}"]
     if case.check is not gives_the_plain_sum:
-        lines.append(f"# The case judges more than this call: {_command(case, subject)}")
-    lines += dict.fromkeys(["import numpy as np", *framework.imports, *_function_imports(subject)])
+        lines.append(f"# The case tests more than this call: {_command(case, subject)}")
+    module, _, function = subject.path.partition(":")
+    import_line = "from einsumx import einsum" if subject.is_einsumx else f"import {module}"
+    lines += dict.fromkeys(["import numpy as np", *framework.imports, import_line])
     for name, operand, array in zip(names, case.operands, values):
-        lines.append(f"{name} = {_made(operand, array, subject)}")
+        lines.append(f"{name} = {_array_code(operand, array, subject)}")
         if subject.device and operand.layout != "python":
             lines.append(framework.moved_code(name, subject.device))
-    if isinstance(case.equation, str):
-        arguments = [repr(case.equation), *names]
-    else:
-        sublists = [list(term) if isinstance(term, tuple) else term for term in case.equation]
-        labels = [repr(term).replace("Ellipsis", "...") for term in sublists]
-        arguments = [part for pair in zip(names, labels) for part in pair] + labels[len(names) :]
+    arguments = [repr(argument).replace("Ellipsis", "...") for argument in case.arguments(names)]
     arguments += [f"{key}={value!r}" for key, value in case.options]
     if case.out:
-        lines.append(f"out = {_made(case.out, np.full(case.out.shape, 99), subject)}")
+        lines.append(f"out = {_array_code(case.out, np.full(case.out.shape, SENTINEL), subject)}")
         arguments.append("out=out")
-    lines.append(f"print({_function_name(subject)}({', '.join(arguments)}))")
+    lines.append(f"print({'einsum' if subject.is_einsumx else f'{module}.{function}'}({', '.join(arguments)}))")
     return "\n".join(lines)
 
 
 def _command(case: Case, subject: Subject) -> str:
-    which = f"--backend {subject.framework.name}"
+    options = f"--backend {subject.framework.name}"
     if not subject.is_einsumx:
-        which += f" --callable {subject.path}"
+        options += f" --callable {subject.path}"
     if subject.device:
-        which += f" --device {subject.device}"
+        options += f" --device {subject.device}"
     if case.full:
-        which += " --level full"
-    return f"python -m einsumx.conformance {which} --case {quote(case.id)}"
+        options += " --level full"
+    return f"python -m einsumx.conformance {options} --case {quote(case.id)}"
 
 
-def _function_imports(subject: Subject) -> list[str]:
-    if subject.is_einsumx:
-        return ["from einsumx import einsum"]
-    return [f"import {subject.path.partition(':')[0]}"]
-
-
-def _function_name(subject: Subject) -> str:
-    return "einsum" if subject.is_einsumx else subject.path.replace(":", ".")
-
-
-def _made(operand: Operand, values: Any, subject: Subject) -> str:
-    """An expression that makes the operand."""
-    framework, rank = subject.framework, len(operand.shape)
-    match operand.layout:
+def _array_code(spec: ArraySpec, values: Any, subject: Subject) -> str:
+    """An expression for an array with the spec's layout."""
+    framework, rank = subject.framework, len(spec.shape)
+    match spec.layout:
         case "F" | "swapped":
-            axes = (
-                tuple(reversed(range(rank))) if operand.layout == "F" else (*range(min(rank, 2))[::-1], *range(2, rank))
-            )
-            return framework.transpose_code(framework.array_code(values.transpose(axes), operand.dtype), axes)
+            axes = memory_axes(spec.layout, rank)
+            return framework.transpose_code(framework.array_code(values.transpose(axes), spec.dtype), axes)
         case "negative" if rank:
-            return f"{framework.array_code(np.flip(values), operand.dtype)}[{', '.join(['::-1'] * rank)}]"
+            return f"{framework.array_code(np.flip(values), spec.dtype)}[{', '.join(['::-1'] * rank)}]"
         case "sliced" if rank:
             doubled = values
             for axis in range(rank):
                 doubled = np.repeat(doubled, 2, axis)
-            return f"{framework.array_code(doubled, operand.dtype)}[{', '.join(['::2'] * rank)}]"
+            return f"{framework.array_code(doubled, spec.dtype)}[{', '.join(['::2'] * rank)}]"
         case "C" | "offset":
-            return framework.array_code(values, operand.dtype)
+            return framework.array_code(values, spec.dtype)
         case "python":
             return literal(values)
         case layout:
-            return f"{framework.array_code(values, operand.dtype)}  # laid out as {layout!r}: see einsumx.conformance"
+            return f"{framework.array_code(values, spec.dtype)}  # laid out as {layout!r}: see einsumx.conformance"

@@ -1,4 +1,4 @@
-"""What runs of the suite found, as data: stored as JSON, put together from several environments, compared."""
+"""Runs of the suite as data: stored as JSON, merged from several environments, and compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -25,49 +25,48 @@ from einsumx.runtime.files import read_text, write_text
 
 __all__ = [
     "STATUSES",
-    "Difference",
     "Run",
-    "by_reason",
-    "counted",
+    "count_statuses",
     "differences",
     "features_of",
+    "group_by",
     "make_run",
-    "merged",
+    "merge",
     "not_judged",
     "read_runs",
     "write_runs",
 ]
 
 STATUSES: tuple[Status, ...] = ("pass", "deviation", "fail", "inapplicable")
-"""In the order of reports."""
+"""All statuses, in the order of reports."""
 
 _FORMAT = 1
 
 _MOST_BYTES = 1 << 28
-"""Of a file of runs: some times what all cases on all frameworks take."""
+"""The largest file that is read: several times the size of all cases on all frameworks."""
 
 _FIELDS = Fields({"level": "|".join(LEVELS), "date": r"\d{4}-\d\d-\d\d[-+:.0-9TZ]{0,40}"})
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the suite found of one subject, and where.
+    """The outcomes of one subject, and the environment in which it was judged.
 
     Attributes:
-        subject: its name.
-        version: of the function's library.
-        framework: whose arrays it was given.
-        framework_version: of that.
-        device: where the arrays were; empty for the framework's default.
-        is_einsumx: whether einsumx was judged, and not a library's own function.
-        level: of the cases.
+        subject: the subject's name.
+        version: the version of the function's library.
+        framework: the framework of the arrays.
+        framework_version: the framework's version.
+        device: the device of the arrays; empty for the framework's default.
+        is_einsumx: whether the subject is einsumx, not a library's own function.
+        level: the level of the cases.
         select: the pattern of the cases; ``*`` for all.
         einsumx: the version of einsumx, and so of the suite.
         python: the version of Python.
-        platform: the operating system and the processor's kind.
-        date: when it began, in UTC.
-        seconds: that all cases took.
-        outcomes: of each case, in order.
+        platform: the operating system and the machine type.
+        date: the start in UTC.
+        seconds: the total time of all cases.
+        outcomes: one per case, in order.
     """
 
     subject: str
@@ -87,34 +86,19 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The subject with what tells it from others: its version, and its device where one was asked for."""
+        """The subject with its version, and its device unless that is the default."""
         return " ".join(filter(None, (self.subject, self.version, self.device)))
 
     @property
     def failed(self) -> bool:
-        """Whether any case failed that is not listed as a deviation."""
+        """Whether any case failed; deviations do not count."""
         return any(outcome.status == "fail" for outcome in self.outcomes)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A case in which subjects differ.
-
-    Attributes:
-        case: its id.
-        feature: of the case.
-        subjects: by status, the names of the runs; those to which the case does not apply are left out.
-    """
-
-    case: str
-    feature: str
-    subjects: dict[Status, list[str]]
-
-
 def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Outcome]) -> Run:
-    """Take the outcomes of a subject's cases, as they come, and note where and when that was."""
+    """Collect a subject's outcomes as they arrive, and record the environment."""
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    found = tuple(outcomes)
+    finished = tuple(outcomes)
     return Run(
         subject=subject.name,
         version=subject.version,
@@ -128,13 +112,13 @@ def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Out
         python=platform.python_version(),
         platform=f"{sys.platform} {platform.machine()}",
         date=date,
-        seconds=sum(outcome.seconds for outcome in found),
-        outcomes=found,
+        seconds=sum(outcome.seconds for outcome in finished),
+        outcomes=finished,
     )
 
 
 def not_judged(runs: Sequence[Run]) -> str:
-    """What nobody may take to be among runs of einsumx: its backends that no run is of, and GPUs."""
+    """A sentence on the backends of einsumx that the runs lack, and on GPUs if no run used one; otherwise empty."""
     ours = [run for run in runs if run.is_einsumx]
     missing = [name for name in BUILTIN if name not in {run.subject for run in ours}]
     parts = [f"einsumx on {', '.join(missing)}"] * bool(missing)
@@ -144,43 +128,48 @@ def not_judged(runs: Sequence[Run]) -> str:
 
 
 def features_of(runs: Sequence[Run]) -> list[str]:
-    """The features that runs have outcomes of, in the order of reports; those of other versions come last."""
-    found = dict.fromkeys(outcome.feature for run in runs for outcome in run.outcomes)
-    return [name for name in FEATURES if name in found] + [name for name in found if name not in FEATURES]
+    """The features of the runs' outcomes in the order of reports; features of other versions of the suite come last."""
+    names = dict.fromkeys(outcome.feature for run in runs for outcome in run.outcomes)
+    return [name for name in FEATURES if name in names] + [name for name in names if name not in FEATURES]
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
-    """How many outcomes there are of each status."""
+def count_statuses(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+    """The number of outcomes of each status."""
     counts = Counter(outcome.status for outcome in outcomes)
     return {status: counts[status] for status in STATUSES}
 
 
-def by_reason(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
-    """Outcomes grouped by what ``reason`` says of each, the largest group first."""
+def group_by(outcomes: Iterable[Outcome], key: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
+    """Outcomes grouped by ``key``, the largest group first."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        groups.setdefault(reason(outcome), []).append(outcome)
+        groups.setdefault(key(outcome), []).append(outcome)
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 
-def differences(runs: Sequence[Run]) -> Iterator[Difference]:
-    """The cases whose outcomes are not the same in all runs to which they apply."""
-    found: dict[str, tuple[str, dict[Status, list[str]]]] = {}
+def differences(runs: Sequence[Run]) -> dict[str, dict[str, dict[Status, list[str]]]]:
+    """The cases whose outcomes differ between the runs to which they apply.
+
+    By feature and case, the names of the runs of each status.
+    """
+    names: dict[tuple[str, str], dict[Status, list[str]]] = {}
     for run in runs:
         for outcome in run.outcomes:
             if outcome.status != "inapplicable":
-                subjects = found.setdefault(outcome.case, (outcome.feature, {}))[1]
-                subjects.setdefault(outcome.status, []).append(run.name)
-    for case, (feature, subjects) in found.items():
-        if len(subjects) > 1:
-            yield Difference(case, feature, {status: subjects[status] for status in STATUSES if status in subjects})
+                by_status = names.setdefault((outcome.feature, outcome.case), {})
+                by_status.setdefault(outcome.status, []).append(run.name)
+    differing: dict[str, dict[str, dict[Status, list[str]]]] = {feature: {} for feature in features_of(runs)}
+    for (feature, case), by_status in names.items():
+        if len(by_status) > 1:
+            differing[feature][case] = {status: by_status[status] for status in STATUSES if status in by_status}
+    return {feature: cases for feature, cases in differing.items() if cases}
 
 
-def merged(runs: Iterable[Run]) -> list[Run]:
-    """Runs of several environments, einsumx's first: of two of one subject in one version, the later."""
-    found = {run.name: run for run in sorted(runs, key=lambda run: run.date)}
-    order = list(dict.fromkeys([*KNOWN, *(run.framework for run in found.values())]))
-    return sorted(found.values(), key=lambda run: (not run.is_einsumx, order.index(run.framework), run.name))
+def merge(runs: Iterable[Run]) -> list[Run]:
+    """Runs of several environments, einsumx's first. Of several runs of one subject and version, the latest stays."""
+    latest = {run.name: run for run in sorted(runs, key=lambda run: run.date)}
+    order = list(dict.fromkeys([*KNOWN, *(run.framework for run in latest.values())]))
+    return sorted(latest.values(), key=lambda run: (not run.is_einsumx, order.index(run.framework), run.name))
 
 
 def write_runs(path: Path, runs: Sequence[Run]) -> None:
@@ -194,11 +183,11 @@ def write_runs(path: Path, runs: Sequence[Run]) -> None:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Runs that :func:`write_runs` has stored.
+    """Read runs that :func:`write_runs` stored.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds something else.
+        ValueError: it does not hold runs.
     """
     try:
         data: Any = parse(read_text(path, _MOST_BYTES), _MOST_BYTES)

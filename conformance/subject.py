@@ -1,4 +1,4 @@
-"""What is judged: an einsum function, on the arrays of one framework, on one device."""
+"""Subjects, which the suite judges: an einsum function, on the arrays of one framework, on one device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import einsumx
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.adapters.replacement import own
-from einsumx.conformance.case import Case, Failure, NotApplicable, said
+from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.oracle import Expected, expect, judge
@@ -26,16 +26,16 @@ __all__ = ["Subject", "backend_subject", "callable_subject", "installed_backends
 
 @dataclass(frozen=True)
 class Subject:
-    """An einsum function and the arrays that it is called with.
+    """An einsum function, and the framework whose arrays it gets.
 
     Attributes:
-        name: what it is called in reports and in :mod:`einsumx.conformance.deviations`: the backend's name, or
-            ``module:function``, and ``module:function on framework`` where the module is of no framework that is known.
-        version: of the function's library.
+        name: the name in reports and lists of deviations: a backend's name, ``module:function``, or
+            ``module:function on framework`` if the module belongs to no known framework.
+        version: the version of the function's library.
         framework: makes and reads the arrays.
-        device: where they are; empty for the framework's default.
+        device: where the arrays are; empty for the framework's default.
         function: the einsum function.
-        is_einsumx: whether it is einsumx's own, so that its errors must be einsumx's.
+        is_einsumx: whether the function is einsumx's own, so that its errors must be einsumx's.
     """
 
     name: str
@@ -47,93 +47,110 @@ class Subject:
 
     @property
     def path(self) -> str:
-        """Where the function is, as ``module:function``."""
+        """The function as ``module:function``."""
         return "einsumx:einsum" if self.is_einsumx else self.name.partition(" ")[0]
 
+    def operands(self, case: Case, purpose: str = "") -> tuple[list[Any], list[Array]]:
+        """The operands of a case, as NumPy arrays and as arrays of the framework.
+
+        Raises:
+            NotApplicable: the framework lacks a dtype or a layout.
+        """
+        hosts = case.values(purpose)
+        return hosts, self.arrays(case, hosts)
+
     def arrays(self, case: Case, hosts: Sequence[Any]) -> list[Array]:
-        """The operands of a case on the device, laid out as it asks.
+        """Arrays on the device with the values of ``hosts`` and the layouts of the case's operands.
 
         Raises:
             NotApplicable: the framework lacks a dtype or a layout.
         """
         for operand in case.operands:
-            if operand.layout != "python":  # of which each framework makes what it will
+            if operand.layout != "python":  # each framework chooses the dtype of Python's lists and scalars
                 self.needs_dtype(operand.dtype)
         return [self.framework.laid_out(host, operand, self.device) for host, operand in zip(hosts, case.operands)]
 
     def array(self, values: Any, dtype: str) -> Array:
-        """Values as an array on the device."""
+        """Values as an array on the device.
+
+        Raises:
+            NotApplicable: the framework lacks the dtype.
+        """
         self.needs_dtype(dtype)
         return self.framework.array(values, dtype, self.device)
 
     def needs_dtype(self, dtype: str) -> None:
-        """Raise NotApplicable where the framework lacks a dtype."""
+        """Raise NotApplicable if the framework lacks a dtype."""
         if dtype not in self.framework.dtypes:
             raise NotApplicable(f"{self.framework.name} has no {dtype}")
 
     def call(self, case: Case, arrays: Sequence[Array], **options: Any) -> Any:
-        """What the function gives for a case, computed."""
+        """Call the function with a case's equation and keywords, and wait for the result."""
         result = self.function(*case.arguments(list(arrays)), **dict(case.options), **options)
         if self.framework.is_array(result):
             self.framework.synchronize(result)
         return result
 
     def bound(self, case: Case) -> Function:
-        """The function with the case's equation and keywords, which takes arrays alone."""
+        """The function with the case's equation and keywords, which takes only arrays."""
         if not isinstance(case.equation, str):
             raise TypeError("a function of arrays alone has its equation as text")
         return partial(self.function, case.equation, **dict(case.options))
 
     def result_dtype(self, case: Case) -> str:
-        """The framework's promotion of the operands' dtypes.
+        """The dtype to which the framework promotes the operands' dtypes.
 
         Raises:
-            NotApplicable: it has none, or lacks one of the dtypes.
+            NotApplicable: the framework does not promote them, or lacks one of them.
         """
         first, *others = [operand.dtype for operand in case.operands]
         for dtype in (first, *others):
             self.needs_dtype(dtype)
         for other in others:
-            found = first if first == other else self.framework.promote(first, other)
-            if found not in self.framework.dtypes:
+            promoted = first if first == other else self.framework.promote(first, other)
+            if promoted not in self.framework.dtypes:
                 raise NotApplicable(f"{self.framework.name} does not promote {first} with {other}")
-            first = str(found)
+            first = str(promoted)
         return first
 
     def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:
-        """The plain sum that the case's equation means, in ``dtype``, the case's ``dtype=`` or the promotion."""
+        """The plain sum of the case's equation in ``dtype``; by default in the case's ``dtype=`` or the promotion."""
         dtype = dtype or dict(case.options).get("dtype") or self.result_dtype(case)
         return expect(*case.arguments(list(hosts)), dtype=dtype)
 
-    def judge(self, result: Any, expected: Expected, what: str = "the result") -> None:
-        """Raise Failure unless ``result`` is what was expected, on this framework and device."""
+    def judge(self, result: Any, expected: Expected, name: str = "the result") -> None:
+        """Raise Failure unless ``result`` is an array of this framework on this device, with the expected values."""
         framework = self.framework
         if not framework.is_array(result):
             kind = type(result)
-            raise Failure(f"{what} is a {kind.__module__}.{kind.__qualname__}, and no array of {framework.name}")
-        wanted, found = framework.device(framework.array(0, "float32", self.device)), framework.device(result)
-        if found != wanted:
-            raise Failure(f"{what} is on the device {found}, not on {wanted}")
+            raise Failure(f"{name} is a {kind.__module__}.{kind.__qualname__}, and no array of {framework.name}")
+        device, right_device = framework.device(result), framework.device(framework.array(0, "float32", self.device))
+        if device != right_device:
+            raise Failure(f"{name} is on the device {device}, not on {right_device}")
         if (dtype := framework.dtype(result)) != expected.dtype:
-            raise Failure(f"{what} has the dtype {dtype}, not {expected.dtype}")
+            raise Failure(f"{name} has the dtype {dtype}, not {expected.dtype}")
+        if not framework.has_values(result):
+            if tuple(result.shape) != expected.values.shape:
+                raise Failure(f"{name} has the shape {tuple(result.shape)}, not {expected.values.shape}")
+            return
         verdict = judge(framework.values(result), expected)
         if not verdict:
-            raise Failure(f"{what}: {verdict.wrong}")
+            raise Failure(f"{name}: {verdict.wrong}")
 
-    def untouched(self, arrays: Sequence[Array], hosts: Sequence[Any]) -> None:
-        """Raise Failure where an operand does not have its values any more."""
+    def judge_unchanged(self, arrays: Sequence[Array], hosts: Sequence[Any]) -> None:
+        """Raise Failure unless each operand still has its values."""
         for place, (array, host) in enumerate(zip(arrays, hosts)):
             if not np.array_equal(self.framework.values(array), host, equal_nan=host.dtype.kind in "fc"):
                 raise Failure(f"operand {place} was changed")
 
 
 def backend_subject(name: str, device: str = "") -> Subject:
-    """The subject that is einsumx on the backend of that name.
+    """Einsumx on a backend.
 
     Raises:
-        BackendError: there is none of that name, or it cannot be used here.
+        BackendError: there is no such backend, or it cannot be used here.
     """
-    framework = _usable(name, device)
+    framework = _usable_framework(name, device)
     return Subject(name, framework.version, framework, device, einsumx.einsum, is_einsumx=True)
 
 
@@ -141,9 +158,9 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
     """Any einsum function, by ``module:name``: ``numpy:einsum``, ``opt_einsum:contract``, ``mxnet:np.einsum``.
 
     Args:
-        path: where the function is.
-        backend: the framework whose arrays it gets; by default that of its module, or else NumPy.
-        device: where they are.
+        path: the module and the function's name in it.
+        backend: the framework whose arrays it gets; by default its own, or NumPy if its module is no known framework.
+        device: the device of the arrays; by default the framework's default.
 
     Raises:
         BackendError: there is no such function, or the framework cannot be used here.
@@ -155,8 +172,8 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
     """
     module, _, names = path.partition(":")
     package = module.partition(".")[0]
-    # Settings that a framework's import needs are made before the function's module is imported.
-    framework = _usable(backend or (package if package in KNOWN else "numpy"), device)
+    # The framework first, because its import may need settings that the function's module would come too late for.
+    framework = _usable_framework(backend or (package if package in KNOWN else "numpy"), device)
     try:
         function: Any = own(attrgetter(names)(import_module(module)))
     except (ImportError, AttributeError, ValueError) as error:
@@ -168,7 +185,7 @@ def callable_subject(path: str, backend: str = "", device: str = "") -> Subject:
 
 
 def subjects(backends: Sequence[str], callables: Sequence[str] = (), device: str = "") -> list[Subject]:
-    """Functions on the arrays of each backend, or of their own frameworks; without functions, einsumx on each backend.
+    """Each function on the arrays of each backend, by default of its own framework; or einsumx on each backend.
 
     Raises:
         BackendError: there is no such backend or function, or it cannot be used here.
@@ -179,27 +196,27 @@ def subjects(backends: Sequence[str], callables: Sequence[str] = (), device: str
 
 
 def installed_backends() -> list[str]:
-    """The names of the backends whose frameworks are installed, as the suite needs them."""
-    found = [name for name, installed in backends().items() if installed]
-    return [name for name in found if name not in KNOWN or find_spec(KNOWN[name].module)]
+    """The names of the backends whose frameworks are installed and that the suite can use."""
+    installed = [name for name, is_installed in backends().items() if is_installed]
+    return [name for name in installed if name not in KNOWN or find_spec(KNOWN[name].module)]
 
 
-def _usable(name: str, device: str) -> Framework:
-    """The framework of that name, which has made an array on the device and read it."""
+def _usable_framework(name: str, device: str) -> Framework:
+    """The framework of that name, after a test that it makes an array on the device and reads it."""
     framework = framework_of(name)
     where = f" on {device}" if device else ""
     try:
         array = framework.array(np.zeros(2, "float32"), "float32", device)
         framework.values(array)
     except Exception as error:
-        reason = said(error)
+        reason = error_line(error)
         if isinstance(error, ModuleNotFoundError):
             reason = f"{reason}; {get_backend(name).install}"
         raise BackendError(f"{name} cannot be used{where} here: {reason}") from error
-    found = framework.device(array)
-    (kind, _, number), (ours, _, place) = device.partition(":"), found.partition(":")
-    # JAX says gpu of what is asked for as cuda; but nothing on the CPU may be taken for something elsewhere.
-    elsewhere = kind != ours and "cpu" in (kind, ours)
-    if device and (elsewhere or (number and place and number != place)):
-        raise BackendError(f"{name} cannot be used{where} here: it puts arrays on {found}")
+    actual_device = framework.device(array)
+    (kind, _, number), (actual_kind, _, actual_number) = device.partition(":"), actual_device.partition(":")
+    # JAX's name for cuda is gpu, so kinds may differ, but no array on the CPU may count as one on another device.
+    wrong_kind = kind != actual_kind and "cpu" in (kind, actual_kind)
+    if device and (wrong_kind or (number and actual_number and number != actual_number)):
+        raise BackendError(f"{name} cannot be used{where} here: it puts arrays on {actual_device}")
     return framework

@@ -1,4 +1,4 @@
-"""All cases, and running them."""
+"""The list of all cases, and the loop that runs them on a subject."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, matches
-from einsumx.conformance.checks import fault
+from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
     derivatives,
@@ -31,7 +31,7 @@ from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "LISTED", "cases", "run", "stale", "unshown"]
+__all__ = ["FEATURES", "LISTED", "cases", "run", "stale_entries", "unshown_entries"]
 
 _MODULES = (
     forms,
@@ -52,40 +52,40 @@ _MODULES = (
 LISTED = "list of deviations"
 
 RANDOM: dict[Level, int] = {"quick": 20, "full": 100}
-"""How many random problems a level has in each dtype, unless it is told otherwise."""
+"""The default number of random problems in each dtype."""
 
 FEATURES: dict[str, str] = {
     **{name: about for module in (*_MODULES, randomized) for name, about in module.FEATURES.items()},
-    LISTED: "Each entry of a subject's list of deviations is about a case",
+    LISTED: "Each entry of a subject's list of deviations matches a case",
 }
-"""What the contract promises, in the order of reports, with a sentence on each."""
+"""The features of the contract in the order of reports, each with a description."""
 
-_CRASHES = "not run: it would end the process, or never end"
+_CRASHES = "not run: it would crash the process or never end"
 
 
 def cases(level: Level = "full", select: str = "*", random: int | None = None, seed: int = 0) -> list[Case]:
-    """The cases of a level whose ids match a pattern, as :func:`~einsumx.conformance.case.matches` has it.
+    """The cases of a level whose ids match a pattern.
 
     Args:
-        level: quick for a first look, full for all.
-        select: the pattern.
-        random: how many random problems in each dtype; by default what :data:`RANDOM` says.
-        seed: of the random problems.
+        level: ``"quick"`` for a selection of the cases, ``"full"`` for all.
+        select: the pattern, in the syntax of :func:`~einsumx.conformance.case.matches`.
+        random: the number of random problems in each dtype; by default :data:`RANDOM`.
+        seed: the seed of the random problems.
 
     >>> [case.id for case in cases("quick", "diagonals/ii->i *")]
     ['diagonals/ii->i (3,3) float32', 'diagonals/ii->i (1,1) float32']
     """
-    found = [case for module in _MODULES for case in module.cases() if level == "full" or not case.full]
-    found += randomized.cases(RANDOM[level] if random is None else random, seed)
-    found = [case for case in found if matches(case.id, select)]
-    return sorted(found, key=lambda case: list(FEATURES).index(case.feature))
+    every = [case for module in _MODULES for case in module.cases() if level == "full" or not case.full]
+    every += randomized.cases(RANDOM[level] if random is None else random, seed)
+    selected = [case for case in every if matches(case.id, select)]
+    return sorted(selected, key=lambda case: list(FEATURES).index(case.feature))
 
 
 def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation] = ()) -> Iterator[Outcome]:
-    """The outcome of each case on a subject, in turn.
+    """Run cases on a subject and yield their outcomes.
 
-    A failure that is listed among ``deviations`` is a deviation, and a listed case that passes is a failure, unless its
-    entry says that it shows only sometimes.
+    A failure that is listed in ``deviations`` becomes a deviation. A listed case that passes becomes a failure, unless
+    its entry says that it deviates only sometimes.
     """
     for case in cases:
         listed = next((deviation for deviation in deviations if deviation.matches(case.id)), None)
@@ -94,7 +94,7 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
             yield Outcome(case.id, case.feature, case.dtype, "deviation", _CRASHES, reason)
             continue
         start = perf_counter()
-        status, message, shown_by = _judged(case, subject)
+        status, message, shown_by = _judge(case, subject)
         seconds = perf_counter() - start
         if listed and status == "fail":
             status = "deviation"
@@ -106,8 +106,8 @@ def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation]
         yield Outcome(case.id, case.feature, case.dtype, status, message, reason, seconds, code)
 
 
-def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
-    """A failure for each pattern in a list of deviations that no case of any level matches."""
+def stale_entries(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
+    """A failure for each listed pattern that no case of any level matches."""
     ids = [case.id for case in cases()]
     for listed in deviations:
         for pattern in listed.patterns:
@@ -116,21 +116,21 @@ def stale(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
                 yield Outcome(pattern, LISTED, "", "fail", message)
 
 
-def unshown(deviations: Sequence[Deviation], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """A failure for each deviation that shows only sometimes, and that none of the outcomes of all cases shows."""
-    shown = [outcome.case for outcome in outcomes if outcome.status == "deviation"]
+def unshown_entries(deviations: Sequence[Deviation], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """A failure for each entry that deviates only sometimes, and in none of the outcomes of level full."""
+    deviating = [outcome.case for outcome in outcomes if outcome.status == "deviation"]
     for listed in deviations:
-        if listed.sometimes and not any(map(listed.matches, shown)):
+        if listed.sometimes and not any(map(listed.matches, deviating)):
             message = f"all of these pass, though they are listed ({listed.reason}): take them off the list"
             yield Outcome(" ".join(listed.patterns), LISTED, "", "fail", message)
 
 
-def _judged(case: Case, subject: Subject) -> tuple[Status, str, Case]:
-    """A status, what there is to say, and the case that shows it."""
+def _judge(case: Case, subject: Subject) -> tuple[Status, str, Case]:
+    """A case's status, its message, and the case that shows the failure."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # of frameworks, about what the cases are made to provoke
-            failure = fault(case, subject)
+            warnings.simplefilter("ignore")  # frameworks warn of values and calls that cases use on purpose
+            failure = failure_of(case, subject)
     except NotApplicable as reason:
         return "inapplicable", str(reason), case
     if failure is None:

@@ -1,26 +1,26 @@
-"""What a run of the suite shows in a terminal: progress, a table of features, and what is wrong."""
+"""A run of the suite in the terminal: progress, a table of features, deviations and failures."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import islice
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.results import STATUSES, Run, by_reason, counted, differences, features_of
+from einsumx.conformance.results import STATUSES, Run, count_statuses, differences, features_of, group_by
 from einsumx.terminal import terminal_width, timing
 
-__all__ = ["differing", "lines_of", "print_table", "watched"]
+__all__ = ["difference_lines", "print_table", "run_lines", "with_progress"]
 
-_SHOWN = 5
-"""Cases of a feature, or of a reason, that are named; of others there is the number."""
+_MOST_NAMES = 5
+"""The most cases that are named for a feature or reason; others are counted."""
 
 _STYLES = {"pass": "green", "fail": "bold red", "deviation": "yellow", "inapplicable": "dim"}
 
 
-def watched(outcomes: Iterable[Outcome], name: str, total: int) -> Iterator[Outcome]:
-    """The outcomes, with a bar that moves as they come, where standard error is a terminal."""
+def with_progress(outcomes: Iterable[Outcome], name: str, total: int) -> Iterator[Outcome]:
+    """The outcomes, with a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield from outcomes
         return
@@ -44,7 +44,7 @@ def watched(outcomes: Iterable[Outcome], name: str, total: int) -> Iterator[Outc
 
 
 def print_table(run: Run) -> None:
-    """Print how many outcomes of each status each feature has."""
+    """Print the number of outcomes of each status, for each feature."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -55,7 +55,7 @@ def print_table(run: Run) -> None:
     for status in STATUSES:
         table.add_column(status, justify="right", no_wrap=True)
     for feature in features_of([run]):
-        counts = counted(outcome for outcome in run.outcomes if outcome.feature == feature)
+        counts = count_statuses(outcome for outcome in run.outcomes if outcome.feature == feature)
         cells = [Text(str(counts[status] or ""), _STYLES[status]) for status in STATUSES]
         table.add_row(Text(feature, _STYLES["fail"] if counts["fail"] else ""), *cells)
     console = Console(width=terminal_width(), highlight=False, markup=False, emoji=False)
@@ -63,46 +63,41 @@ def print_table(run: Run) -> None:
     console.print()
 
 
-def lines_of(run: Run) -> Iterator[str]:
-    """What deviates and why, what fails and how to see it, and what it comes to."""
-    for reason, outcomes in by_reason(_of(run, "deviation"), lambda outcome: outcome.reason).items():
+def run_lines(run: Run) -> Iterator[str]:
+    """Deviations with their reasons, failures with their reproducers, and a summary."""
+    for reason, outcomes in group_by(_of(run, "deviation"), lambda outcome: outcome.reason).items():
         yield f"deviation: {reason}"
-        yield from _cases([outcome.case for outcome in outcomes])
-    for reason, outcomes in by_reason(_of(run, "inapplicable"), lambda outcome: outcome.message).items():
+        yield from (f"    {outcome.case}" for outcome in outcomes[:_MOST_NAMES])
+        if len(outcomes) > _MOST_NAMES:
+            yield f"    and {len(outcomes) - _MOST_NAMES} more"
+    for reason, outcomes in group_by(_of(run, "inapplicable"), lambda outcome: outcome.message).items():
         yield f"does not apply: {reason} ({_number(len(outcomes))})"
     for outcome in _of(run, "fail"):
         yield f"\nFAILED {outcome.case}"
         yield textwrap.indent(outcome.message, "    ")
         if outcome.reproducer:
             yield textwrap.indent(outcome.reproducer, "    > ")
-    counts = counted(run.outcomes)
-    found = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"\n{run.name}: {found} of {_number(len(run.outcomes))} in {timing(run.seconds)}"
+    counts = count_statuses(run.outcomes)
+    summary = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+    yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {timing(run.seconds)}"
 
 
-def differing(runs: Sequence[Run]) -> Iterator[str]:
-    """In which cases two of several subjects differ, feature by feature."""
-    found = sorted(differences(runs), key=lambda difference: features_of(runs).index(difference.feature))
-    yield f"\n{', '.join(run.name for run in runs)} differ in {_number(len(found))}{':' if found else '.'}"
-    for feature, group in groupby(found, key=lambda difference: difference.feature):
-        several = list(group)
-        yield f"{feature} ({len(several)})"
-        for difference in several[:_SHOWN]:
-            yield f"  {difference.case}"
-            for status, subjects in difference.subjects.items():
-                yield f"    {status}: {', '.join(subjects)}"
-        if len(several) > _SHOWN:
-            yield f"  and {len(several) - _SHOWN} more"
+def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """The cases in which subjects differ, feature by feature."""
+    by_feature = differences(runs)
+    total = sum(map(len, by_feature.values()))
+    yield f"\n{', '.join(run.name for run in runs)} differ in {_number(total)}{':' if total else '.'}"
+    for feature, cases in by_feature.items():
+        yield f"{feature} ({len(cases)})"
+        for case, by_status in islice(cases.items(), _MOST_NAMES):
+            yield f"  {case}"
+            yield from (f"    {status}: {', '.join(names)}" for status, names in by_status.items())
+        if len(cases) > _MOST_NAMES:
+            yield f"  and {len(cases) - _MOST_NAMES} more"
 
 
 def _of(run: Run, status: str) -> list[Outcome]:
     return [outcome for outcome in run.outcomes if outcome.status == status]
-
-
-def _cases(names: Sequence[str]) -> Iterator[str]:
-    yield from (f"    {name}" for name in names[:_SHOWN])
-    if len(names) > _SHOWN:
-        yield f"    and {len(names) - _SHOWN} more"
 
 
 def _number(count: int) -> str:

@@ -1,13 +1,13 @@
-"""What ``pytest -p einsumx.conformance.plugin --pyargs einsumx.conformance`` collects: each case as a test."""
+"""The tests that ``pytest -p einsumx.conformance.plugin --pyargs einsumx.conformance`` collects, one per case."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.plugin import end_as
+from einsumx.conformance.plugin import report
 
 
-def test_conformance(einsumx_judged: Callable[[], Iterable[Outcome]]) -> None:
+def test_conformance(einsumx_case: Callable[[], Iterable[Outcome]]) -> None:
     """One case on one subject."""
-    end_as(einsumx_judged())
+    report(einsumx_case())

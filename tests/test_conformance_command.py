@@ -22,9 +22,9 @@ from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matc
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
-from einsumx.conformance.page import page
+from einsumx.conformance.page import page, template
 from einsumx.conformance.reproduce import reproducer
-from einsumx.conformance.results import Run, differences, merged, read_runs, write_runs
+from einsumx.conformance.results import Run, differences, merge, read_runs, write_runs
 from einsumx.conformance.subject import callable_subject, subjects
 from einsumx.runtime.files import write_text
 
@@ -327,7 +327,7 @@ def test_a_file_that_cannot_be_written_whole_is_left_as_it_was(tmp_path):
 def test_runs_of_several_files_merge_and_of_one_subject_the_later_is_kept(tmp_path, capsys):
     later = made_run(outcome("forms/a", "fail"), date="2026-02-01T00:00:00+00:00")
     other = made_run(outcome("forms/a"), version="2.0")
-    assert merged([RUNS[1], later, RUNS[0], other]) == [later, other, RUNS[1]]
+    assert merge([RUNS[1], later, RUNS[0], other]) == [later, other, RUNS[1]]
     write_runs(tmp_path / "a.json", RUNS)
     write_runs(tmp_path / "b.json", [other])
     merging = ["--merge", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--quiet"]
@@ -338,10 +338,10 @@ def test_runs_of_several_files_merge_and_of_one_subject_the_later_is_kept(tmp_pa
 
 
 def test_subjects_differ_where_a_case_ends_otherwise_on_two_to_which_it_applies(capsys):
-    found = list(differences(RUNS))
-    assert [difference.case for difference in found] == ["forms/b", "views/d"]
-    assert found[0].subjects == {"pass": ["peer:einsum 1.0"], "deviation": ["numpy 1.0"]}
-    text = "\n".join(terminal.differing(RUNS))
+    found = differences(RUNS)
+    assert {feature: list(cases) for feature, cases in found.items()} == {"forms": ["forms/b"], "views": ["views/d"]}
+    assert found["forms"]["forms/b"] == {"pass": ["peer:einsum 1.0"], "deviation": ["numpy 1.0"]}
+    text = "\n".join(terminal.difference_lines(RUNS))
     assert "differ in 2 cases:" in text
     assert "views (1)\n  views/d\n    pass: peer:einsum 1.0\n    fail: numpy 1.0" in text
 
@@ -430,6 +430,16 @@ def test_a_page_shows_hostile_names_as_what_they_are():
     data = json.loads(next(script for script in found.scripts if script.startswith("{")))
     assert [data["texts"][place] for place in data["runs"][0]["notes"]["0"]] == [HOSTILE, "", HOSTILE]
     assert data["cases"][0] == [f"{HOSTILE}/a", HOSTILE.partition("/")[0], HOSTILE]
+
+
+def test_without_jinja2_a_page_is_refused_before_any_case_runs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    template.cache_clear()
+    assert conformance("--backend", "numpy", "--quiet", "--html", str(tmp_path / "page.html"), *FEW) == 2
+    captured = capsys.readouterr()
+    assert "an HTML page needs Jinja2: pip install 'einsumx[conformance]'" in captured.err
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_page_needs_nothing_from_elsewhere():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx import BackendError
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.case import NotApplicable, Operand, rounded, values
+from einsumx.conformance.case import ArraySpec, NotApplicable, rounded, values
 from einsumx.conformance.deviations import Deviation, deviations_of
 from einsumx.conformance.framework import DTYPES, AdapterFramework
 from einsumx.conformance.frameworks import KNOWN, framework_of
@@ -38,7 +38,7 @@ def test_every_layout_has_the_values_that_were_asked_for(framework):
     for layout in framework.layouts:
         for dtype in framework.dtypes:
             for shape in ((3, 4), (2, 3, 4), (5,), (1, 4), (0, 3), ()):
-                operand = Operand(shape, dtype, layout)
+                operand = ArraySpec(shape, dtype, layout)
                 wanted = values(operand, RNG)
                 try:
                     array = framework.laid_out(wanted, operand)
@@ -52,7 +52,7 @@ def test_every_layout_has_the_values_that_were_asked_for(framework):
 
 def test_layouts_of_numpy_are_what_they_are_called():
     def made(layout, shape=(3, 4)):
-        operand = Operand(shape, "float64", layout)
+        operand = ArraySpec(shape, "float64", layout)
         return KNOWN["numpy"]().laid_out(values(operand, RNG), operand)
 
     assert made("C").flags.c_contiguous
@@ -72,7 +72,7 @@ def test_layouts_of_torch_are_what_they_are_called():
     pytest.importorskip("torch", reason="PyTorch is not installed")
 
     def made(layout, dtype="float64"):
-        operand = Operand((3, 4), dtype, layout)
+        operand = ArraySpec((3, 4), dtype, layout)
         return KNOWN["torch"]().laid_out(values(operand, RNG), operand)
 
     assert made("F").stride() == (1, 3)
@@ -84,7 +84,7 @@ def test_layouts_of_torch_are_what_they_are_called():
 
 def test_a_layout_that_a_framework_lacks_does_not_apply(framework):
     with pytest.raises(NotApplicable, match="no layout 'spiral'"):
-        framework.laid_out(np.ones(2, "float32"), Operand((2,), layout="spiral"))
+        framework.laid_out(np.ones(2, "float32"), ArraySpec((2,), layout="spiral"))
 
 
 def test_arrays_share_no_memory_with_the_values_that_they_are_made_of(framework):
@@ -115,7 +115,7 @@ def test_a_library_is_also_reached_through_its_backend_alone(name):
     framework = AdapterFramework(get_backend(name))
     assert framework.layouts == ("C",)
     for dtype in framework.dtypes:
-        wanted = values(Operand((2, 3), dtype), RNG)
+        wanted = values(ArraySpec((2, 3), dtype), RNG)
         array = framework.array(wanted, dtype)
         assert same(framework.values(array), wanted)
         assert framework.dtype(array) == dtype
@@ -124,7 +124,7 @@ def test_a_library_is_also_reached_through_its_backend_alone(name):
 
 def test_fills_are_what_they_are_called():
     def made(fill, dtype="float64", shape=(50, 60)):
-        return values(Operand(shape, dtype, fill=fill), RNG)
+        return values(ArraySpec(shape, dtype, fill=fill), RNG)
 
     assert made("range", "int8").min() == -128
     assert made("range", "uint64").max() > 2**63

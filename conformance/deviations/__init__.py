@@ -1,7 +1,6 @@
-"""Where a subject is known to do otherwise than the contract says, each with its reason.
+"""Known deviations of subjects from the contract, with their reasons; one module per library.
 
-The lists are strict: a case that is listed and passes fails the run, as does an entry that no case matches, until the
-entry is taken off. Each module here has those of the einsum functions of one library.
+The lists are strict: a run fails if a listed case passes, or if no case matches an entry.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     for module in (numpy, torch, jax, mxnet, opt_einsum, cotengra)
     for subject, listed in module.DEVIATIONS.items()
 }
-"""By the name of the subject."""
+"""Deviations by the name of the subject."""
 
 
 class Judged(Protocol):
-    """What is asked of a :class:`~einsumx.conformance.subject.Subject` here."""
+    """The attributes of a :class:`~einsumx.conformance.subject.Subject` that matter here."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +35,7 @@ class Judged(Protocol):
 
 
 def deviations_of(subject: Judged) -> Sequence[Deviation]:
-    """The deviations that are listed for a subject in its version, here or by the package that its framework is of."""
-    own = subject.framework.deviations if subject.is_einsumx else ()
-    listed = (*DEVIATIONS.get(subject.name, ()), *own)
+    """The deviations of a subject in its version, listed here or by its framework."""
+    of_framework = subject.framework.deviations if subject.is_einsumx else ()
+    listed = (*DEVIATIONS.get(subject.name, ()), *of_framework)
     return [deviation for deviation in listed if deviation.holds_in(subject.version)]

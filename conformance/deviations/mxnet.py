@@ -1,100 +1,50 @@
-"""Where einsumx on MXNet deviates, and where MXNet's own einsum does, in 1.9 and in 2.0."""
+"""Known deviations of einsumx on MXNet, and of MXNet's own einsum, in 1.9 and 2.0."""
 
 from __future__ import annotations
 
-from einsumx.conformance.deviations.deviation import Deviation
+from einsumx.conformance.deviations.deviation import Deviation, listed
 
 __all__ = ["DEVIATIONS"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
-    "mxnet": (
-        Deviation(
-            "inf and nan/ij->i (4,3):*inf float32",
-            "MXNet 1's own sum carries its rounding error along, which is inf - inf beside an infinity: nan.",
-            before="2",
-        ),
-        Deviation(
-            """
+    "mxnet": listed(r"""
+        MXNet 1 compensates rounding errors as it sums, which gives inf - inf = nan after an infinity. [before 2]
+            inf and nan/ij->i (4,3):*inf float32
+        MXNet 1's symbols have no sizes, ranks or dtypes; only einsumx.mxnet.replace_einsum finds out a block's. [before
+        2]
             hybridize/ij,ij->i (1,4) (2,4) float32
             hybridize/...i,i...->... *
-            hybridize/* float16
-            hybridize/* int32
-            hybridize/* bool
-            """,
-            "Symbols of MXNet 1 have no sizes, ranks or dtypes: only einsumx.mxnet.replace_einsum learns a block's.",
-            before="2",
-        ),
-    ),
-    "mxnet:np.einsum": (
-        Deviation(
-            "random/*",
-            "Random problems are written as sublists too, and MXNet takes equations as text alone.",
-            sometimes=True,
-        ),
-        Deviation(
-            r"""
+            hybridize/* bool|float16|int32
+    """),
+    "mxnet:np.einsum": listed(r"""
+        Some random problems are written as sublists, and MXNet accepts only text. [sometimes]
+            random/*
+        The only whitespace that MXNet accepts is the space.
             forms/ij,\tjk\n->ik *
-            """,
-            "Of all blanks, MXNet takes spaces alone.",
-        ),
-        Deviation(
-            "forms/αж,жB->Bα *",
-            "MXNet's labels are 52 letters.",
-        ),
-        Deviation(
-            """
-            known faults/[...,0];[0,1] *
-            known faults/[2,0];[0,1] *
-            known faults/[30,0];[0,1] *
+        MXNet accepts only the 52 ASCII letters as labels.
+            forms/αж,жB->Bα *
+        MXNet accepts equations only as text, not as sublists.
+            known faults/[...,0];[0,1]|[2,0];[0,1]|[30,0];[0,1] *
             many operands/*
-            !many operands/* a row of letters, Ea
-            !many operands/* a row of letters, aE
-            !many operands/* a row of letters, mcD
             many operands/* float64 *
+            !many operands/* a row of letters, Ea|aE|mcD
             out/[0,1];[1,2];[2,0] *
             sublists/*
             wrong equations/
-            """,
-            "MXNet takes equations as text alone.",
-        ),
-        Deviation(
-            """
-            added gradients/...i,...->i *
-            added gradients/...i->i *
-            ellipsis/...i,...->i *
-            ellipsis/...i->i *
-            ellipsis/...j->j *
-            ellipsis/i...->i *
-            gradients/...i,...->i *
-            gradients/...i->i *
+        MXNet does not sum over an ellipsis that the output omits, even if it stands for no axes.
+            added gradients/...i,...->i|...i->i *
+            ellipsis/...i,...->i|...i->i|...j->j|i...->i *
+            gradients/...i,...->i|...i->i *
             known faults/...j->j *
             no axes/...-> *
-            """,
-            "MXNet does not sum an ellipsis that the output lacks, even one that stands for no axes.",
-        ),
-        Deviation(
-            """
+        MXNet accepts at most 10 labels.
             known faults/* no more than 10 labels
-            large rank/*:exact *
-            large rank/abcdef,ghijkl->agbhcidjekfl *
-            large rank/abcdefgh,bdfhijkl->lacegkji *
-            large rank/abcdefghijkl->bdfhjl *
-            large rank/abcdefghijklmno->ocmeakgibdfhjln *
-            large rank/abcdijkl,ijklmnop->abcdmnop *
-            """,
-            "MXNet takes 10 labels at most.",
-        ),
-        Deviation(
-            """
+            large rank/*:exact|abcdef,ghijkl->agbhcidjekfl|abcdefgh,bdfhijkl->lacegkji|abcdefghijkl->bdfhjl *
+            large rank/abcdefghijklmno->ocmeakgibdfhjln|abcdijkl,ijklmnop->abcdmnop *
+        MXNet accepts at most 15 operands.
             known faults/* no more than 15 operands
-            many operands/* a row of letters, Ea
-            many operands/* a row of letters, aE
-            many operands/* a row of letters, mcD
-            """,
-            "MXNet takes 15 operands at most.",
-        ),
-        Deviation(
-            """
+            many operands/* a row of letters, Ea|aE|mcD
+        MXNet's einsum needs operands and out= of one dtype.
             dtype/ij,jk->ik (2,3) (3,4) int8 float32 dtype=float32
             gradients/* float16 *
             gradients/* float32 float64
@@ -104,161 +54,72 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             promotion/*
             !promotion/* int8 uint8
             !promotion/* uint8 int8
-            """,
-            "MXNet's einsum takes operands, and an out=, of one dtype.",
-        ),
-        Deviation(
-            """
+        MXNet's einsum has no dtype=, casting= or order=, and ignores them like any unknown keyword.
             casting/* dtype=*
-            casting/* dtype=int32 *
-            casting/* dtype=int8 *
-            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=equiv
-            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=no
-            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=safe
-            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=same_kind
-            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=unsafe
-            dtype/* bool *
-            dtype/* casting=*
-            dtype/* dtype=float64
-            dtype/* float16 *
-            dtype/*:range *
+            casting/* dtype=int32|dtype=int8 *
+            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=equiv|casting=no|casting=safe
+            !casting/i,i->i (6):exact (6):exact float32 dtype=float32 casting=same_kind|casting=unsafe
+            dtype/* bool|float16 *
+            dtype/* casting=*|dtype=float64
+            dtype/*:range|ki->ik *
             dtype/ij,jk->ik (2,3) (3,4) int8 dtype=float32
-            dtype/ki->ik *
             keywords/* no_such_keyword=*
-            known faults/* dtype=*
-            known faults/* order=*
+            known faults/* dtype=*|order=*
             known faults/i-> * float32 *
             order/*
-            order/* order=C
-            order/* order=F
-            !order/* order=K
-            !order/* order=k
+            order/* order=C|order=F
             order/bij,bjk->kbi *
+            !order/* order=K|order=k
             wrong keywords/*
             wrong out/* casting=no such *
-            wrong out/* dtype=*
-            wrong out/* no_such_keyword=*
-            wrong out/* order=*
-            """,
-            "MXNet's einsum has no dtype=, casting= or order=, and ignores them as any unknown keyword.",
-        ),
-        Deviation(
-            """
+            wrong out/* dtype=*|no_such_keyword=*|order=*
+        MXNet's einsum has no optimizers or paths; it converts optimize= to a bool.
             keywords/* optimize=a path
-            keywords/* optimize=greedy
-            keywords/* optimize=optimal
+            keywords/* optimize=greedy|optimize=optimal
             known faults/* optimize=greedy *
             wrong paths/* optimize=3.5
-            """,
-            "MXNet's einsum has no optimizers and no paths: optimize= is a bool, and what is none is made one.",
-        ),
-        Deviation(
-            """
-            gradients/...ii->...i *
-            gradients/ii,ii->i *
-            gradients/ii,ij,jj->j *
-            gradients/ii-> *
+        MXNet writes only the diagonal of the gradient and leaves the other elements as they were in memory.
+            gradients/...ii->...i|ii,ii->i|ii,ij,jj->j|ii->|iiii->i|iij,j->i|iij,jkk->ik|iij->j|iji->ij *
             gradients/ii->i (3,3) float32
-            gradients/iiii->i *
-            gradients/iij,j->i *
-            gradients/iij,jkk->ik *
-            gradients/iij->j *
-            gradients/iji->ij *
             known faults/* gradients of a diagonal are not written
-            """,
-            "MXNet writes the gradient of a diagonal alone: what else was in memory stays there.",
-        ),
-        Deviation(
-            """
-            added gradients/...,... *
-            added gradients/...ij,...jk->...ik *
-            added gradients/bij,bjk->bik *
+        MXNet's gradients along a broadcast axis of size 1 omit the cotangent.
+            added gradients/...,...|...ij,...jk->...ik|bij,bjk->bik|ii,i->i *
             added gradients/i,i,i->i (1) (3) (1) float32
-            added gradients/ii,i->i *
             added gradients/ij,ij->i (1,4) (2,4) float32
             added gradients/ij,ij->ij (1,4) (2,1) float32
-            !gradients/* float32 *
-            gradients/...,... *
-            gradients/...ij,...jk->...ik *
-            gradients/bij,bjk->bik *
+            gradients/...,...|...ij,...jk->...ik|bij,bjk->bik|ii,i->i|ij,ij->i *
             gradients/i,i,i->i (1) (3) (1) float32
-            gradients/ii,i->i *
-            !gradients/ij,ij->i (2,3) (2,3) float32
-            gradients/ij,ij->i *
             gradients/ij,ij->ij (1,4) (2,1) float32
+            !gradients/* float32 *
+            !gradients/ij,ij->i (2,3) (2,3) float32
             known faults/ij,ij->i * float32 *
-            """,
-            "MXNet's gradients by an axis of size 1 that broadcasts leave out the cotangent.",
-        ),
-        Deviation(
-            """
+        MXNet has no gradient for a single operand without axes.
             added gradients/-> *
             gradients/-> *
-            """,
-            "MXNet has no gradient of what has neither axes nor a partner.",
-        ),
-        Deviation(
-            """
+        MXNet's einsum writes out= while it still reads the operands, even if they share memory.
             known faults/ij,jk->ik * out=*
-            out/* out=operand 0
-            out/* out=operand 1
-            out/* out=operand 2
-            """,
-            "MXNet's einsum writes to out= while it reads the operands, also where both are the same memory.",
-        ),
-        Deviation(
-            """
+            out/* out=operand 0|1|2
+        MXNet 1 asserts that operands are its own arrays, and users get a bare AssertionError. [before 2]
             known faults/i,i->i *
             two frameworks/* operand *
             wrong operands/*
-            """,
-            "MXNet 1 asserts that operands are its own arrays, which is no error that users can act on.",
-            before="2",
-        ),
-        Deviation(
-            "lists and scalars/*",
-            "MXNet's einsum takes its own arrays alone, and no lists or scalars.",
-        ),
-        Deviation(
-            """
+        MXNet's einsum accepts only MXNet arrays, not lists or scalars.
+            lists and scalars/*
+        With optimize=True, MXNet 1 calls tensordot, which accumulates gradients wrongly. [before 2]
             added gradients/* optimize=True
             known faults/* optimize=True gradients are added wrongly
-            """,
-            "With optimize=True, MXNet 1 calls tensordot, which adds gradients wrongly.",
-            before="2",
-        ),
-        Deviation(
-            "hybridize/*",
-            "MXNet 1 traces a block with symbols, for which it has another function, sym.np.einsum.",
-            before="2",
-        ),
-        Deviation(
-            """
+        MXNet 1 traces a block with symbols, which need another function, sym.np.einsum. [before 2]
+            hybridize/*
+        MXNet 2 takes an object that is no array for the address of one and crashes the process. [since 2, crashes]
             wrong operands/*
             known faults/* an array of no library is taken for NumPy's
-            """,
-            "MXNet 2 takes what is no array for the address of one, and ends the process.",
-            since="2",
-            crashes=True,
-        ),
-        Deviation(
-            """
+        MXNet 1 asserts that the equation is text, and users get a bare AssertionError. [before 2]
             wrong equations/[*
-            wrong equations/5 *
-            wrong equations/'ij' *
+            wrong equations/'ij'|5 *
             wrong equations/{0, 1} *
             wrong sizes/[0,1];[1,2] *
-            """,
-            "MXNet 1 takes equations as text alone, and asserts it, which is no error for users.",
-            before="2",
-        ),
-        Deviation(
-            """
+        MXNet's gradients of diagonals and broadcast axes of size 1 are wrong in hybridized blocks too. [since 2]
             hybridize/ij,ij->i (1,4) (2,4) float32
             hybridize/iij,j->i *
-            """,
-            "MXNet's gradients of diagonals and of axes of size 1 that broadcast are wrong in hybridized blocks too.",
-            since="2",
-        ),
-    ),
+    """),
 }

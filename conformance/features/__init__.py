@@ -1,4 +1,4 @@
-"""What the contract promises, feature by feature: each module has the cases of some features, and how they are judged.
+"""The cases of the contract's features, and the checks that judge them.
 
-A module has ``FEATURES``, the features with a sentence on each, and ``cases()``, which gives its cases.
+Each module has ``FEATURES``, which maps its features to descriptions, and ``cases()``, which yields their cases.
 """

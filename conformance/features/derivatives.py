@@ -1,22 +1,23 @@
-"""Derivatives, where the framework differentiates: of first and second order, and added to what was there."""
+"""Derivatives of first and second order, and the addition of gradients to existing ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from einsumx.conformance.case import Case, NotApplicable, Operand, examples, operands
-from einsumx.conformance.checks import cotangent, has_the_gradients, needs_gradients
+from einsumx.conformance.case import ArraySpec, Case, NotApplicable, cases_of, examples, keywords, operands
+from einsumx.conformance.checks import cotangent, judge_gradients_of, needs_gradients
 from einsumx.conformance.oracle import Expected, expect_gradient
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
+__all__ = ["FEATURES", "adds_gradients", "cases", "gives_the_gradients"]
 
 FEATURES = {
     "gradients": "The derivative by every operand, contracted with a random cotangent",
-    "added gradients": "Gradients are added to what is there, where the framework can be asked for that",
+    "added gradients": "Gradients are added to existing ones, if the framework supports that",
     "second order": "The derivative of a gradient",
 }
 
@@ -87,15 +88,13 @@ _MORE_EQUATIONS = examples("""
     ij,jk->ik           2,3 1,4
     bij,bjk->bik        3,2,3 1,3,4
     ij,ij->             1,4 2,1
-    i,i->               3 1
-    i,i->               1 1
+    i,i->               3 1 | 1 1
     ij->i               2,1
     i,i,i->i            1 3 1
     ii,i->i             1,1 3
     ab,bc,bd->acd       3,4 1,3 4,2
     ijk,kl,jl->i        1,3,4 4,2 3,2
-    ij,jk->ik           0,3 3,4
-    ij,jk->ik           2,0 0,3
+    ij,jk->ik           0,3 3,4 | 2,0 0,3
     i->                 0
     ij->i               3,0
     ij->j               3,0
@@ -140,117 +139,100 @@ _SECOND_ORDER = examples("""
     ,->                 () ()
 """)
 
-_LAYOUTS = ("F", "swapped", "sliced", "offset", "broadcast", "broadcast-last", "negated")
-
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    check = gives_the_gradients
-    for equation, shapes in _EQUATIONS:
-        yield Case("gradients", check, equation, operands(*shapes))
-    for equation, shapes in _MORE_EQUATIONS:
-        yield Case("gradients", check, equation, operands(*shapes), full=True)
+    gradients = partial(cases_of, "gradients", gives_the_gradients)
+    yield from gradients(_EQUATIONS)
+    yield from gradients(_MORE_EQUATIONS, full=True)
     for dtype in ("float16", "bfloat16", "float64", "complex64", "complex128"):
-        for equation, shapes in _FEW:
-            yield Case("gradients", check, equation, operands(*shapes, dtype=dtype), full=equation != "ij,jk->ik")
+        yield from gradients(_FEW, dtype=dtype, quick=["ij,jk->ik"])
+    product = partial(Case, "gradients", gives_the_gradients, "ij,jk->ik")
     for dtypes in (("float32", "complex64"), ("complex64", "float32"), ("float16", "float32"), ("float32", "float64")):
-        mixed = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4)), dtypes))
-        yield Case("gradients", check, "ij,jk->ik", mixed, full=True)
-    for layout in _LAYOUTS:
-        for equation, shapes in _FEW:
-            full = equation != "bind,bjnd->bnij"
-            yield Case("gradients", check, equation, operands(*shapes, layout=layout), full=full)
+        yield product(tuple(map(ArraySpec, ((2, 3), (3, 4)), dtypes)), full=True)
+    for layout in ("F", "swapped", "sliced", "offset", "broadcast", "broadcast-last", "negated"):
+        yield from gradients(_FEW, layout=layout, quick=["bind,bjnd->bnij"])
     for layout in ("conjugated", "broadcast"):
-        complex_ = operands((2, 3), (3, 4), dtype="complex64", layout=layout)
-        yield Case("gradients", check, "ij,jk->ik", complex_, full=True)
-    for equation, shapes in _TWICE:
-        check = gives_the_sum_of_the_gradients_by_one_operand
-        yield Case("gradients", check, equation, operands(*shapes), about="one array for all", full=equation != "i,i->")
+        yield product(operands((2, 3), (3, 4), dtype="complex64", layout=layout), full=True)
+    check, about = gives_the_sum_of_the_gradients_by_one_operand, "one array for all"
+    yield from cases_of("gradients", check, _TWICE, about=about, quick=["i,i->"])
 
-    for equation, shapes in _FEW:
-        yield Case("added gradients", adds_gradients, equation, operands(*shapes))
-    for example in (*_EQUATIONS, *_MORE_EQUATIONS):
-        if example not in _FEW:
-            yield Case("added gradients", adds_gradients, example[0], operands(*example[1]), full=True)
+    added = partial(cases_of, "added gradients", adds_gradients)
+    yield from added(_FEW)
+    yield from added([example for example in (*_EQUATIONS, *_MORE_EQUATIONS) if example not in _FEW], full=True)
     for equation, shapes in _FEW[::3]:
-        optimized = (("optimize", True),)
-        yield Case("added gradients", adds_gradients, equation, operands(*shapes), optimized, full=True)
+        yield Case("added gradients", adds_gradients, equation, operands(*shapes), keywords(optimize=True), full=True)
 
-    for equation, shapes in _SECOND_ORDER:
-        full = (equation, shapes) not in _SECOND_ORDER[:6]
-        yield Case("second order", gives_second_derivatives, equation, operands(*shapes), full=full)
+    second = partial(Case, "second order", gives_second_derivatives)
+    for place, (equation, shapes) in enumerate(_SECOND_ORDER):
+        yield second(equation, operands(*shapes), full=place >= 6)
         if equation in ("ij,jk->ik", "ij,jk,kl->li"):
-            wide = operands(*shapes, dtype="float64")
-            yield Case("second order", gives_second_derivatives, equation, wide, full=True)
+            yield second(equation, operands(*shapes, dtype="float64"), full=True)
     for layout in ("F", "broadcast"):
-        laid_out = operands((2, 3, 4), (2, 4, 2), layout=layout)
-        yield Case("second order", gives_second_derivatives, "bij,bjk->bik", laid_out, full=True)
+        yield second("bij,bjk->bik", operands((2, 3, 4), (2, 4, 2), layout=layout), full=True)
 
 
 def gives_the_gradients(case: Case, subject: Subject) -> None:
-    """Every operand's gradient is right, for a random cotangent."""
+    """The gradient by every operand is right, for a random cotangent."""
     needs_gradients(case, subject)
-    hosts = case.values()
-    has_the_gradients(case, subject, subject.bound(case), hosts, subject.arrays(case, hosts))
+    judge_gradients_of(subject.bound(case), case, subject, *subject.operands(case))
 
 
 def gives_the_sum_of_the_gradients_by_one_operand(case: Case, subject: Subject) -> None:
-    """An array that stands for every operand gets the sum of the gradients by each."""
+    """If one array is every operand, its gradient is the sum of the gradients by each operand."""
     needs_gradients(case, subject)
     count, framework = len(case.operands), subject.framework
     hosts = case.values()[:1] * count
     (array, *_) = subject.arrays(case, hosts)
     function = subject.bound(case)
     values, direction = cotangent(case, subject, hosts)
-    (found,) = framework.gradients(lambda given: function(*[given] * count), [array], direction)
+    (gradient,) = framework.gradients(lambda operand: function(*[operand] * count), [array], direction)
     parts = [
         expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
         for place in range(count)
     ]
-    subject.judge(found, _plus(*parts), "the gradient by the one array")
+    subject.judge(gradient, _plus(*parts), "the gradient by the one array")
 
 
 def adds_gradients(case: Case, subject: Subject) -> None:
-    """Gradients are added to what is there, where the framework adds them."""
+    """Gradients are added to existing ones, if the framework supports that."""
     needs_gradients(case, subject)
     framework = subject.framework
     if not framework.adds_gradients:
-        raise NotApplicable(f"{framework.name} gives gradients, and adds them to nothing")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+        raise NotApplicable(f"{framework.name} does not add gradients to existing ones")
+    hosts, arrays = subject.operands(case)
     values, direction = cotangent(case, subject, hosts)
     before = [
-        case.value(Operand(operand.shape, operand.dtype), f"gradient {place}")
+        case.value(ArraySpec(operand.shape, operand.dtype), f"gradient {place}")
         for place, operand in enumerate(case.operands)
     ]
-    there = [subject.array(each, operand.dtype) for each, operand in zip(before, case.operands)]
-    found = framework.added_gradients(subject.bound(case), arrays, direction, there)
-    for place, (gradient, each) in enumerate(zip(found, before, strict=True)):
+    existing = [subject.array(each, operand.dtype) for each, operand in zip(before, case.operands)]
+    sums = framework.added_gradients(subject.bound(case), arrays, direction, existing)
+    for place, (gradient, each) in enumerate(zip(sums, before, strict=True)):
         expected = expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
         expected = _plus(expected, Expected(each, abs(each), 1, 1, expected.dtype))
-        subject.judge(gradient, expected, f"what the gradient by operand {place} was added to")
+        subject.judge(gradient, expected, f"the sum with the gradient by operand {place}")
 
 
 def gives_second_derivatives(case: Case, subject: Subject) -> None:
-    """The gradient by each operand, contracted with a random direction, has the right gradients by all.
+    """The gradient by each operand, contracted with a random direction, has the right gradients by all operands.
 
-    The plain sum is linear in each operand, so they are the gradients of the plain sum with the direction in the place
+    The plain sum is linear in each operand. So these gradients are those of the plain sum with the direction in place
     of that operand, and zeros by that operand itself.
     """
     needs_gradients(case, subject)
     framework = subject.framework
     if not framework.second_order:
         raise NotApplicable(f"{framework.name} does not differentiate gradients")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     values, array = cotangent(case, subject, hosts)
     for by, operand in enumerate(case.operands):
         direction = case.value(replace(operand, layout="C"), f"direction {by}")
         along = subject.array(direction, operand.dtype)
-        found = framework.second_gradients(subject.bound(case), arrays, array, by, along)
-        given = case.arguments([*hosts[:by], direction, *hosts[by + 1 :]])
-        for place, gradient in enumerate(found):
-            expected = expect_gradient(place, values, *given)
+        gradients = framework.second_gradients(subject.bound(case), arrays, array, by, along)
+        arguments = case.arguments([*hosts[:by], direction, *hosts[by + 1 :]])
+        for place, gradient in enumerate(gradients):
+            expected = expect_gradient(place, values, *arguments)
             if place == by:
                 zeros = np.zeros(operand.shape, expected.values.dtype)
                 expected = replace(expected, values=zeros, magnitude=zeros)
@@ -258,7 +240,7 @@ def gives_second_derivatives(case: Case, subject: Subject) -> None:
 
 
 def _plus(*parts: Expected) -> Expected:
-    """What is expected of a sum of arrays."""
+    """The expected sum of several results."""
     return replace(
         parts[0],
         values=sum(part.values for part in parts),

@@ -1,10 +1,10 @@
-"""Which dtype a result has, and what arithmetic in it means."""
+"""The dtypes of results, and the arithmetic of each dtype."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
@@ -12,9 +12,9 @@ from einsumx.conformance.subject import Subject
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "dtypes": "Every dtype of the framework in every kind of equation; the result has it too",
-    "promotion": "Mixed dtypes promote as the framework promotes them, for every equation alike",
-    "integers": "Integer sums are exact, wrap, and do not widen by equation",
+    "dtypes": "Every dtype of the framework in every kind of equation; the result has the same dtype",
+    "promotion": "Mixed dtypes promote as in the framework, for every equation",
+    "integers": "Integer sums are exact, wrap, and never widen",
     "bool": "An or of ands",
     "half precision": "float16 and bfloat16 accumulate in at least float32, and are rounded once",
 }
@@ -38,8 +38,6 @@ _EQUATIONS = examples("""
     ai,bi,ci->abc         2,3 3,3 4,3
 """)
 _QUICK = ("ij->ji", "ij->j", "i,j->ij", "ij,jk->ik", "bij,bjk->bik")
-
-_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 _WRAPPING = examples("""
     i->               700
@@ -95,63 +93,54 @@ def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     check = gives_the_plain_sum
     for dtype in DTYPES:
-        for equation, shapes in _EQUATIONS:
-            yield Case("dtypes", check, equation, operands(*shapes, dtype=dtype), full=equation not in _QUICK)
+        yield from cases_of("dtypes", check, _EQUATIONS, dtype=dtype, quick=_QUICK)
 
     for first in DTYPES:
         for second in DTYPES:
             if first == second:
                 continue
             for equation, shapes in _PROMOTING:
-                pair = (Operand(shapes[0], first), Operand(shapes[1], second))
                 quick = equation == "i,i->" and {first, second} <= {"bool", "int8", "int32", "float32", "complex64"}
                 if quick or equation == "ij,jk->ik" or "bool" in (first, second):
+                    pair = tuple(map(ArraySpec, shapes, (first, second)))
                     yield Case("promotion", promotes, equation, pair, full=not quick)
     for dtypes in (("int8", "float32", "int16"), ("bool", "int8", "float32"), ("float32", "int8", "bool")):
-        three = tuple(Operand(shape, dtype) for shape, dtype in zip(((2, 3), (3, 4), (4, 2)), dtypes))
+        three = tuple(map(ArraySpec, ((2, 3), (3, 4), (4, 2)), dtypes))
         yield Case("promotion", promotes, "ij,jk,kl->il", three)
 
-    for dtype in _INTEGERS:
-        for equation, shapes in _WRAPPING:
-            quick = dtype in ("int8", "int64") or equation == "ij,jk->ik"
-            yield Case("integers", check, equation, operands(*shapes, dtype=dtype, fill="range"), full=not quick)
-    # More terms than a float's significand counts exactly: sums near the middle of the range, and far beyond it.
+    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+        quick_equations = None if dtype in ("int8", "int64") else ["ij,jk->ik"]
+        yield from cases_of("integers", check, _WRAPPING, dtype=dtype, fill="range", quick=quick_equations)
+    # Sums near the middle of the range and far beyond it, with more digits than a float's significand has.
     for dtype in ("int32", "int64"):
-        for equation, shapes in _LONG_SUMS:
-            yield Case("integers", check, equation, operands(*shapes, dtype=dtype, fill="range"))
+        yield from cases_of("integers", check, _LONG_SUMS, dtype=dtype, fill="range")
 
-    for equation, shapes in _BOOLS:
-        yield Case("bool", check, equation, operands(*shapes, dtype="bool"))
-        # 256 times true: a byte counts them as none.
-        yield Case("bool", check, equation, operands(*shapes, dtype="bool", fill="one"))
+    for example in _BOOLS:
+        yield from cases_of("bool", check, [example], dtype="bool")
+        # A byte that counts 256 times true is 0.
+        yield from cases_of("bool", check, [example], dtype="bool", fill="one")
 
     for dtype in ("float16", "bfloat16"):
-        for equation, shapes in _HALF_SUMS:
+        for example in _HALF_SUMS:
             for fill in ("one", "positive", "normal"):
-                half = operands(*shapes, dtype=dtype, fill=fill)
-                yield Case("half precision", check, equation, half, full=fill == "normal")
-        for equation, shapes in _HALF_PRODUCTS:
-            yield Case("half precision", check, equation, operands(*shapes, dtype=dtype))
-        large = (
-            Operand((3,), dtype, fill="large"),
-            Operand((3,), dtype, fill="large"),
-            Operand((3,), dtype, fill="tiny"),
-        )
+                yield from cases_of("half precision", check, [example], dtype=dtype, fill=fill, full=fill == "normal")
+        yield from cases_of("half precision", check, _HALF_PRODUCTS, dtype=dtype)
+        large = tuple(ArraySpec((3,), dtype, fill=fill) for fill in ("large", "large", "tiny"))
         for equation in ("i,i,i->i", "i,i,i->"):
             yield Case("half precision", check, equation, large, about="products beyond its range")
 
 
 def promotes(case: Case, subject: Subject) -> None:
-    """The result has the framework's promotion of the operands' dtypes; where there is none, that is an error."""
+    """The result has the framework's promotion of the operands' dtypes; without one, the call is an error."""
     for operand in case.operands:
         subject.needs_dtype(operand.dtype)
     try:
         subject.result_dtype(case)
-    except NotApplicable as none:
-        arrays = subject.arrays(case, case.values())
+    except NotApplicable as not_promoted:
+        _, arrays = subject.operands(case)
         try:
             result = subject.call(case, arrays)
         except (TypeError, ValueError, RuntimeError):
             return
-        raise Failure(f"gives {subject.framework.dtype(result)}, though {none}") from none
+        raise Failure(f"gives {subject.framework.dtype(result)}, though {not_promoted}") from not_promoted
     gives_the_plain_sum(case, subject)

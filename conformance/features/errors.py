@@ -1,4 +1,4 @@
-"""What a call refuses: before anything is computed or written, and saying what is wrong where."""
+"""Calls that must be refused, before anything is computed or written, with a message that names the problem."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.checks import needs_einsumx
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.refusals import is_refused, message_of_refusal, takes, writeable
+from einsumx.conformance.refusals import is_refused, judge_names, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "wrong equations": "An equation that cannot be read, or does not fit the number of operands; where, by a caret",
-    "wrong sizes": "Ranks that do not fit the equation, sizes that contradict one another; by label, operand and axis",
-    "wrong paths": "A path that does not fit the operands, an optimizer that there is not",
-    "wrong keywords": "Values of keywords that mean nothing: dtypes, casting rules, orders, backends",
-    "wrong out": "An out= of another shape, dtype or framework, or that cannot be written; and no error writes to it",
-    "wrong operands": "What is no array, and arrays of what einsum makes no sense of, by the name of their type",
+    "wrong equations": "Syntax errors, with a caret under the place, and wrong numbers of operands",
+    "wrong sizes": "Ranks that do not fit the equation and sizes that differ, by label, operand and axis",
+    "wrong paths": "Paths that do not fit the operands, and unknown optimizers",
+    "wrong keywords": "Invalid values of keywords: dtypes, casting rules, orders, backends",
+    "wrong out": "An out= of the wrong shape, dtype or framework, or read-only; no error writes to out=",
+    "wrong operands": "Objects that are no arrays, and arrays of no numbers, by the name of their type",
     "two frameworks": "Arrays of two frameworks in one call, by the names of both",
 }
 
 _EQUATIONS = (
-    # equation, operands, what is said, where the caret stands
+    # equation, number of operands, message, position of the caret
     ("ij,j!->i", 2, "'!' is no label", 4),
     ("i1->i", 1, "'1' is no label", 1),
     ("i_->i", 1, "'_' is no label", 1),
@@ -72,7 +73,7 @@ _SUBLISTS = (
 )
 
 _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
-    # equation, shapes, what is said
+    # equation, shapes, message
     ("ab,bc->ac", ((2, 3), (4, 5)), r"label 'b' .* 3 in operand 0 \(axis 1\) .* 4 in operand 1 \(axis 0\)"),
     ("ij,jk,ki->", ((2, 3), (3, 4), (4, 5)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 5 in operand 2 \(axis 1\)"),
     ("i,i->i", ((2,), (0,)), r"label 'i' .* 2 in operand 0 \(axis 0\) .* 0 in operand 1 \(axis 0\)"),
@@ -80,7 +81,7 @@ _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
     ("...i,...i->...", ((2, 4), (3, 4)), r"ellipsis axis 0 .* 2 in operand 0 \(axis 0\) .* 3 in operand 1"),
     ("...,...", ((2, 3), (2,)), r"ellipsis axis 1 .* 3 in operand 0 \(axis 1\) .* 2 in operand 1 \(axis 0\)"),
     (((0, 1), (1, 2)), ((2, 3), (4, 5)), r"label 1 .* 3 in operand 0 \(axis 1\) .* 4 in operand 1 \(axis 0\)"),
-    # A diagonal needs equal sizes; 1 is no exception.
+    # A diagonal needs equal sizes, even if one of them is 1.
     ("ii->i", ((3, 4),), r"label 'i' .* 3 \(axis 0\) .* 4 \(axis 1\) in operand 0"),
     ("ii->i", ((1, 3),), r"label 'i' .* 1 \(axis 0\) .* 3 \(axis 1\) in operand 0"),
     ("ii->i", ((3, 1),), r"label 'i' .* 3 \(axis 0\) .* 1 \(axis 1\) in operand 0"),
@@ -90,8 +91,7 @@ _SIZES: tuple[tuple[Any, tuple[tuple[int, ...], ...], str], ...] = (
 
 _RANKS = examples("""
     ij         2
-    i          2,3
-    i          ()
+    i          2,3 | ()
     ij...      2
     ...ij      2
     ->         1
@@ -112,6 +112,30 @@ _PATHS = (
 )
 
 
+_INVALID_KEYWORDS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+    ({"dtype": "no such"}, BackendError, "no such"),
+    ({"dtype": "float33"}, BackendError, "float33"),
+    (
+        {"casting": "no such"},
+        ValueError,
+        "casting must be one of no, equiv, safe, same_kind, unsafe, not 'no such'",
+    ),
+    ({"order": "no such"}, ValueError, "order must be one of"),
+    ({"order": "B"}, ValueError, "order must be one of"),
+)
+
+
+_WRONG_WITH_OUT: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+    ({"dtype": "int32"}, BackendError, "float32.*int32"),
+    ({"dtype": "no such"}, BackendError, "no such"),
+    ({"optimize": [(0, 2)]}, PathError, ""),
+    ({"optimize": "no such"}, PathError, ""),
+    ({"casting": "no such"}, ValueError, "casting"),
+    ({"order": "no such"}, ValueError, "order"),
+    ({"no_such_keyword": 1}, TypeError, "no_such_keyword"),
+)
+
+
 class Opaque:
     """A type of no framework."""
 
@@ -125,39 +149,36 @@ _NO_NUMBERS: dict[str, Callable[[], Any]] = {
     "a mask": lambda: np.ma.masked_array(np.ones(2), [False, True]),
     "records": lambda: np.zeros(2, "i4,f4"),
 }
-"""NumPy arrays that einsum would treat wrongly."""
+"""NumPy arrays for which an einsum of plain numbers would be wrong."""
 
 
 def _shows_the_place(place: int, case: Case, subject: Subject) -> None:
-    """The message ends with the equation and a caret under the place."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    message = message_of_refusal(case, subject, arrays)
-    subject.untouched(arrays, hosts)
+    """The message ends with the equation and a caret under the place of the error."""
+    hosts, arrays = subject.operands(case)
+    message = refusal_message(case, subject, arrays)
+    subject.judge_unchanged(arrays, hosts)
     if subject.is_einsumx:
-        *_, shown, caret = message.split("\n")
-        if shown != f"  {case.equation}" or not caret.startswith(f"  {' ' * place}^"):
+        *_, equation, caret = message.split("\n")
+        if equation != f"  {case.equation}" or not caret.startswith(f"  {' ' * place}^"):
             raise Failure(f"there is no caret under place {place} of the equation: {message!r}")
 
 
-def _is_refused_of_einsumx(case: Case, subject: Subject, instead: Mapping[int, Any] | None = None) -> None:
-    """The same for what einsumx alone promises."""
-    if not subject.is_einsumx:
-        raise NotApplicable("this is promised by einsumx alone")
+def _is_refused_by_einsumx(case: Case, subject: Subject, instead: Mapping[int, Any] | None = None) -> None:
+    """As :func:`is_refused`, for a promise that only einsumx makes."""
+    needs_einsumx(subject)
     is_refused(case, subject, instead)
 
 
-def _is_refused_of_numpy(make: Callable[[], Any], place: int, case: Case, subject: Subject) -> None:
-    """The same, with an array of NumPy's that has none of its numbers in it."""
+def _is_refused_by_numpy(make: Callable[[], Any], place: int, case: Case, subject: Subject) -> None:
+    """As :func:`is_refused`, for an operand that only NumPy's arrays can be."""
     if subject.framework.name != "numpy":
-        raise NotApplicable("NumPy alone has such arrays")
+        raise NotApplicable("only NumPy has such arrays")
     is_refused(case, subject, {place: make()})
 
 
 def _shares_its_elements(case: Case, subject: Subject) -> None:
     """Several elements of ``out`` share one place in memory."""
-    if "broadcast" not in subject.framework.layouts:
-        raise NotApplicable(f"{subject.framework.name} has no layout 'broadcast' of arrays")
+    subject.framework.needs_layout("broadcast")
     is_refused(case, subject)
 
 
@@ -165,7 +186,7 @@ def _shares_its_elements(case: Case, subject: Subject) -> None:
 
 
 def _foreign(subject: Subject) -> tuple[Framework, Array]:
-    """Another framework, and a vector of three ones in it: NumPy, or beside NumPy whichever is there."""
+    """Another framework than the subject's, and an array of three ones in it."""
     names = ("array_api", "torch", "jax", "mxnet") if subject.framework.name == "numpy" else ("numpy",)
     for framework in map(framework_of, names):
         try:
@@ -176,161 +197,126 @@ def _foreign(subject: Subject) -> tuple[Framework, Array]:
     raise NotApplicable("no other framework is installed")
 
 
-def _is_refused_beside(place: int, case: Case, subject: Subject) -> None:
-    """An operand is of another framework; einsumx's message names both."""
+def _foreign_operand_is_refused(place: int, case: Case, subject: Subject) -> None:
+    """An operand of another framework is refused; einsumx's message names both."""
     framework, foreign = _foreign(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    given = [*arrays[:place], foreign, *arrays[place + 1 :]]
-    _names(message_of_refusal(case, subject, given), subject, framework.name, subject.framework.name)
-    subject.untouched(arrays, hosts)
+    hosts, arrays = subject.operands(case)
+    message = refusal_message(case, subject, [*arrays[:place], foreign, *arrays[place + 1 :]])
+    judge_names(message, subject, framework.name, subject.framework.name)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def _foreign_out_is_refused(case: Case, subject: Subject) -> None:
-    """``out`` is of another framework."""
-    writeable(subject)
-    takes(subject, "out")
+    """``out`` of another framework is refused; einsumx's message names both."""
+    needs_writeable_arrays(subject)
+    needs_keyword(subject, "out")
     framework, foreign = _foreign(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    message = message_of_refusal(replace(case, options=(("out", foreign),)), subject, arrays)
-    _names(message, subject, framework.name, subject.framework.name)
-    subject.untouched(arrays, hosts)
+    hosts, arrays = subject.operands(case)
+    message = refusal_message(replace(case, options=(("out", foreign),)), subject, arrays)
+    judge_names(message, subject, framework.name, subject.framework.name)
+    subject.judge_unchanged(arrays, hosts)
     if (framework.values(foreign) != 1).any():
         raise Failure("out was written before the error")
 
 
 def _foreign_backend_is_refused(case: Case, subject: Subject) -> None:
-    """``backend=`` is another than that of the operands."""
+    """``backend=`` is refused if it is not the operands' backend."""
     other = "torch" if subject.name == "numpy" else "numpy"
-    _is_refused_of_einsumx(replace(case, options=(("backend", other),)), subject)
+    _is_refused_by_einsumx(replace(case, options=(("backend", other),)), subject)
 
 
-def _names(message: str, subject: Subject, *names: str) -> None:
-    missing = [name for name in names if name not in message]
-    if subject.is_einsumx and missing:
-        raise Failure(f"the message does not name {' and '.join(missing)}: {message!r}")
+# -- cases ----------------------------------------------------------------------------------------------------------
 
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     square = operands((2, 2))
+    equation_case = partial(Case, "wrong equations", raises=EquationError)
     for equation, count, says, place in _EQUATIONS:
-        check = partial(_shows_the_place, place)
-        yield Case("wrong equations", check, equation, square * count, refusal=Refusal(EquationError, says))
+        yield equation_case(partial(_shows_the_place, place), equation, square * count, says=says)
     for counted, count, says in _COUNTS:
-        yield Case("wrong equations", is_refused, counted, square * count, refusal=Refusal(EquationError, says))
+        yield equation_case(is_refused, counted, square * count, says=says)
     for sublists, says in _SUBLISTS:
-        yield Case("wrong equations", is_refused, sublists, square, refusal=Refusal(EquationError, says))
+        yield equation_case(is_refused, sublists, square, says=says)
 
+    size_case = partial(Case, "wrong sizes", is_refused, raises=SizeError)
     for sized, shapes, says in _SIZES:
-        made, refusal = operands(*shapes), Refusal(SizeError, says)
-        yield Case("wrong sizes", is_refused, sized, made, refusal=refusal)
-        yield Case("wrong sizes", is_refused, sized, made, (("optimize", True),), refusal=refusal, full=True)
+        yield size_case(sized, operands(*shapes), says=says)
+        yield size_case(sized, operands(*shapes), keywords(optimize=True), says=says, full=True)
     for equation, shapes in _RANKS:
-        refusal = Refusal(SizeError, r"operand [01] has \d ax[ei]s, shape \(")
-        yield Case("wrong sizes", is_refused, equation, operands(*shapes), refusal=refusal)
+        yield size_case(equation, operands(*shapes), says=r"operand [01] has \d ax[ei]s, shape \(")
 
-    options: Options
+    vectors = operands((3,), (3,), (3,))
+    path_case = partial(Case, "wrong paths")
     for optimize, says in _PATHS:
-        options = (("optimize", optimize),)
-        vectors = operands((3,), (3,), (3,))
-        yield Case("wrong paths", is_refused, "i,i,i->i", vectors, options, refusal=Refusal(PathError, says))
-    limit = Refusal(MemoryLimitError, "elements, more than the limit of 3")
-    chain, options = operands((2, 3), (3, 4), (4, 5)), (("optimize", ("greedy", 3)),)
-    yield Case("wrong paths", _is_refused_of_einsumx, "ij,jk,kl->il", chain, options, refusal=limit)
+        yield path_case(is_refused, "i,i,i->i", vectors, keywords(optimize=optimize), raises=PathError, says=says)
+    limited = partial(path_case, raises=MemoryLimitError, says="elements, more than the limit of 3")
+    yield limited(
+        _is_refused_by_einsumx, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), keywords(optimize=("greedy", 3))
+    )
 
     yield from _keyword_cases()
     yield from _out_cases()
     yield from _operand_cases()
 
-    for equation, count in (("i->", 1), ("i,i->", 2), ("i,i->i", 2), ("i,i,i->", 3)):
-        for place in range(count if count > 1 else 0):
-            check = partial(_is_refused_beside, place)
-            refusal = Refusal(BackendError, "two frameworks")
-            about = f"operand {place} of another framework"
-            vectors = operands(*[(3,)] * count)
-            yield Case("two frameworks", check, equation, vectors, refusal=refusal, about=about)
-    refusal = Refusal(BackendError, "out=")
-    about = "out=of another framework"
-    yield Case("two frameworks", _foreign_out_is_refused, "i,i->i", vectors[:2], refusal=refusal, about=about)
-    refusal = Refusal(BackendError, "backend='.*' was asked for")
-    about = "backend=another framework"
-    yield Case("two frameworks", _foreign_backend_is_refused, "i->i", vectors[:1], refusal=refusal, about=about)
+    foreign = partial(Case, "two frameworks", raises=BackendError)
+    for equation, count in (("i,i->", 2), ("i,i->i", 2), ("i,i,i->", 3)):
+        for place in range(count):
+            check, about = partial(_foreign_operand_is_refused, place), f"operand {place} of another framework"
+            yield foreign(check, equation, vectors[:count], says="two frameworks", about=about)
+    yield foreign(_foreign_out_is_refused, "i,i->i", vectors[:2], says="out=", about="out=of another framework")
+    says, about = "backend='.*' was asked for", "backend=another framework"
+    yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about)
 
 
 def _keyword_cases() -> Iterator[Case]:
-    vector = operands((3,))
-    for name, value, error, says in (
-        ("dtype", "no such", BackendError, "no such"),
-        ("dtype", "float33", BackendError, "float33"),
-        ("casting", "no such", ValueError, "casting must be one of no, equiv, safe, same_kind, unsafe, not 'no such'"),
-        ("order", "no such", ValueError, "order must be one of"),
-        ("order", "B", ValueError, "order must be one of"),
-    ):
-        for equation in ("i->i", "i,i->"):
-            made = vector * (1 + equation.count(","))
-            refusal = Refusal(error, says)
-            yield Case("wrong keywords", is_refused, equation, made, ((name, value),), refusal=refusal)
-    refusal = Refusal(BackendError, "'no such'.*numpy.*torch")
-    yield Case("wrong keywords", _is_refused_of_einsumx, "i->i", vector, (("backend", "no such"),), refusal=refusal)
+    keyword = partial(Case, "wrong keywords")
+    for options, error, says in _INVALID_KEYWORDS:
+        for equation, vectors in (("i->i", operands((3,))), ("i,i->", operands((3,), (3,)))):
+            yield keyword(is_refused, equation, vectors, keywords(**options), raises=error, says=says)
+    refused = partial(keyword, _is_refused_by_einsumx, raises=BackendError)
+    yield refused("i->i", operands((3,)), keywords(backend="no such"), says="'no such'.*numpy.*torch")
 
 
 def _out_cases() -> Iterator[Case]:
-    product, equation = operands((2, 3), (3, 4)), "ij,jk->ik"
+    out = partial(Case, "wrong out")
+    product, equation, right = operands((2, 3), (3, 4)), "ij,jk->ik", ArraySpec((2, 4))
     for shape in ((2,), (2, 4, 1), (4, 2), (1, 4), (2, 5), (), (0,), (8,)):
-        refusal = Refusal(SizeError, r"out= has shape .* but the result has shape \(2, 4\)")
-        yield Case("wrong out", is_refused, equation, product, out=Operand(shape), refusal=refusal)
-    refusal = Refusal(SizeError, r"out= has shape \(1,\) but the result has shape \(\)")
-    yield Case("wrong out", is_refused, "ij->", product[:1], out=Operand((1,)), refusal=refusal)
+        says = r"out= has shape .* but the result has shape \(2, 4\)"
+        yield out(is_refused, equation, product, out=ArraySpec(shape), raises=SizeError, says=says)
+    says = r"out= has shape \(1,\) but the result has shape \(\)"
+    yield out(is_refused, "ij->", product[:1], out=ArraySpec((1,)), raises=SizeError, says=says)
+    refused = partial(out, raises=BackendError)
     for dtype in ("int32", "bool", "float16"):
-        refusal = Refusal(BackendError, f"float32.*casting='safe'.*{dtype}")
-        yield Case("wrong out", is_refused, equation, product, out=Operand((2, 4), dtype), refusal=refusal)
-    refusal = Refusal(BackendError, "float32.*casting='same_kind'.*int32")
-    options: Options = (("casting", "same_kind"),)
-    yield Case("wrong out", is_refused, equation, product, options, out=Operand((2, 4), "int32"), refusal=refusal)
-    for made, written in ((product, equation), (operands((2, 4)), "ij->ij")):
-        refusal = Refusal(BackendError, "read-only")
-        yield Case("wrong out", is_refused, written, made, out=Operand((2, 4), layout="readonly"), refusal=refusal)
-        refusal = Refusal(BackendError, "read-only|share")
-        out = Operand((2, 4), layout="broadcast")
-        yield Case("wrong out", _shares_its_elements, written, made, out=out, refusal=refusal)
+        says = f"float32.*casting='safe'.*{dtype}"
+        yield refused(is_refused, equation, product, out=ArraySpec((2, 4), dtype), says=says)
+    says, integers = "float32.*casting='same_kind'.*int32", ArraySpec((2, 4), "int32")
+    yield refused(is_refused, equation, product, keywords(casting="same_kind"), out=integers, says=says)
+    for specs, written in ((product, equation), (operands((2, 4)), "ij->ij")):
+        yield refused(is_refused, written, specs, out=replace(right, layout="readonly"), says="read-only")
+        shared = replace(right, layout="broadcast")
+        yield refused(_shares_its_elements, written, specs, out=shared, says="read-only|share")
 
-    # An out= that is right, beside something else that is wrong.
-    for written, shapes, options, refusal in (
-        ("ij,jk->ix", ((2, 3), (3, 4)), (), Refusal(EquationError, "'x'")),
-        (equation, ((2, 3), (5, 4)), (), Refusal(SizeError, "'j'")),
-        (equation, ((2, 3), (3,)), (), Refusal(SizeError, "operand 1")),
-        (equation, ((2, 3), (3, 4)), (("dtype", "int32"),), Refusal(BackendError, "float32.*int32")),
-        (equation, ((2, 3), (3, 4)), (("dtype", "no such"),), Refusal(BackendError, "no such")),
-        (equation, ((2, 3), (3, 4)), (("optimize", [(0, 2)]),), Refusal(PathError)),
-        (equation, ((2, 3), (3, 4)), (("optimize", "no such"),), Refusal(PathError)),
-        (equation, ((2, 3), (3, 4)), (("casting", "no such"),), Refusal(ValueError, "casting")),
-        (equation, ((2, 3), (3, 4)), (("order", "no such"),), Refusal(ValueError, "order")),
-        (equation, ((2, 3), (3, 4)), (("no_such_keyword", 1),), Refusal(TypeError, "no_such_keyword")),
-    ):
-        yield Case("wrong out", is_refused, written, operands(*shapes), options, out=Operand((2, 4)), refusal=refusal)
-    check, options = _is_refused_of_einsumx, (("backend", "no such"),)
-    refusal = Refusal(BackendError, "no such")
-    yield Case("wrong out", check, equation, product, options, out=Operand((2, 4)), refusal=refusal)
+    # The out= is right, but something else is wrong.
+    yield out(is_refused, "ij,jk->ix", product, out=right, raises=EquationError, says="'x'")
+    yield out(is_refused, equation, operands((2, 3), (5, 4)), out=right, raises=SizeError, says="'j'")
+    yield out(is_refused, equation, operands((2, 3), (3,)), out=right, raises=SizeError, says="operand 1")
+    for options, error, says in _WRONG_WITH_OUT:
+        yield out(is_refused, equation, product, keywords(**options), out=right, raises=error, says=says)
+    yield refused(_is_refused_by_einsumx, equation, product, keywords(backend="no such"), out=right, says="no such")
 
 
 def _operand_cases() -> Iterator[Case]:
-    vectors = operands((3,), (3,))
+    refused = partial(Case, "wrong operands", raises=BackendError)
+    vectors, pair = operands((3,), (3,)), operands((2,), (2,))
     for thing in _NO_ARRAYS:
         name = type(thing).__name__
-        for equation, place in (("i->", 0), ("i,i->", 1), ("i,i->i", 0)):
-            made = vectors[: 1 + equation.count(",")]
-            check = partial(is_refused, instead={place: thing})
-            about = f"operand {place}: {name}"
-            refusal = Refusal(BackendError, name)
-            yield Case("wrong operands", check, equation, made, refusal=refusal, about=about, full=equation == "i,i->i")
-    check = partial(_is_refused_of_einsumx, instead={0: range(3)})
-    refusal = Refusal(BackendError, "range")
-    yield Case("wrong operands", check, "i->", vectors[:1], refusal=refusal, about="operand 0: range")
-    pair = operands((2,), (2,))
+        for equation, place, count in (("i->", 0, 1), ("i,i->", 1, 2), ("i,i->i", 0, 2)):
+            check, about = partial(is_refused, instead={place: thing}), f"operand {place}: {name}"
+            yield refused(check, equation, vectors[:count], says=name, about=about, full=equation == "i,i->i")
+    check = partial(_is_refused_by_einsumx, instead={0: range(3)})
+    yield refused(check, "i->", vectors[:1], says="range", about="operand 0: range")
     for name, make in _NO_NUMBERS.items():
-        for equation, place in (("i->", 0), ("i->i", 0), ("i,i->", 1)):
-            made, about = pair[: 1 + equation.count(",")], f"operand {place}: of {name}"
-            check = partial(_is_refused_of_numpy, make, place)
-            yield Case("wrong operands", check, equation, made, refusal=Refusal(BackendError), about=about)
+        for equation, place, count in (("i->", 0, 1), ("i->i", 0, 1), ("i,i->", 1, 2)):
+            check = partial(_is_refused_by_numpy, make, place)
+            yield refused(check, equation, pair[:count], about=f"operand {place}: of {name}")

@@ -1,19 +1,19 @@
-"""How an equation may be written: text and sublists, implicit outputs, ellipses, repeated labels."""
+"""The forms of an equation: text and sublists, implicit outputs, ellipses, repeated labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einsumx.conformance.case import Case, examples, operands
+from einsumx.conformance.case import Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 
 __all__ = ["EQUATIONS", "FEATURES", "cases"]
 
 FEATURES = {
-    "forms": "Equations as text, with blanks anywhere but inside -> and ..., and any letter as a label",
+    "forms": "Equations as text, with whitespace anywhere except in -> and ..., and any letter as a label",
     "implicit output": "Without ->, the ellipsis first, then the labels that appear once, sorted",
-    "sublists": "Lists of labels, any hashables, in the place of text",
-    "ellipsis": "... stands for any number of axes, none among them; those that the output leaves out are summed",
+    "sublists": "Lists of labels instead of text; any hashable object is a label",
+    "ellipsis": "... stands for any number of axes, even none; axes that the output omits are summed",
     "diagonals": "A label twice in an operand is its diagonal",
     "hyperedges": "A label in three operands or more, summed or kept",
 }
@@ -49,7 +49,7 @@ EQUATIONS = examples("""
     ab,bc,ca->           2,3 3,4 4,2
     abc,ade,bdf,ceg->fg  4,4,4 4,3,3 4,3,2 4,3,2
 """)
-"""One of each kind that planners tell apart, with sizes that tell axes apart."""
+"""One equation of each kind that planners distinguish, with a different size for each axis."""
 
 _IMPLICIT = examples("""
     ij           2,3
@@ -85,8 +85,7 @@ _ELLIPSES = examples("""
 
 _DIAGONALS = examples("""
     ii->         3,3
-    ii->i        3,3
-    ii->i        1,1
+    ii->i        3,3 | 1,1
     iij->j       3,3,2
     iji->ij      3,2,3
     iji->ji      3,2,3
@@ -111,24 +110,22 @@ _HYPEREDGES = examples("""
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    check = gives_the_plain_sum
-    for equation, shapes in EQUATIONS:
-        yield Case("forms", check, equation, operands(*shapes))
+    check, only_einsumx = gives_the_plain_sum, gives_the_plain_sum_in_einsumx
+    matrices, cube = operands((2, 3), (3, 4)), operands((2, 3, 4))
+    yield from cases_of("forms", check, EQUATIONS)
     for equation in (" ij,jk->ik", "i j , j k -> i k ", "ij,\tjk\n->ik", "αж,жB->Bα", "Zz,za->aZ"):
-        yield Case("forms", check, equation, operands((2, 3), (3, 4)), about="blanks" * (" " in equation))
+        yield Case("forms", check, equation, matrices, about="blanks" * (" " in equation))
     for equation in (
         "i×,×÷->i÷",
         "…→,→\u3000->…\u3000",
         "e\u0301,\u0301\u202e->\u202ee",
         "\ud800🙂,🙂\U0010ffff->\ud800\U0010ffff",
     ):
-        yield Case("forms", gives_the_plain_sum_in_einsumx, equation, operands((2, 3), (3, 4)), about="any character")
+        yield Case("forms", only_einsumx, equation, matrices, about="any character")
 
-    for equation, shapes in _IMPLICIT:
-        yield Case("implicit output", check, equation, operands(*shapes))
+    yield from cases_of("implicit output", check, _IMPLICIT)
     yield Case("implicit output", check, "i, i", operands((4,), (4,)))
 
-    matrices = operands((2, 3), (3, 4))
     for sublists in (
         ((0, 1), (1, 2), ()),
         ((0, 1), (1, 2), (2,)),
@@ -144,16 +141,11 @@ def cases() -> Iterator[Case]:
         ((..., 0, 1), (1, ..., 2), (2, ..., 0)),
     ):
         yield Case("sublists", check, sublists, matrices)
-    alone = gives_the_plain_sum_in_einsumx  # some libraries make labels of this kind for the axes of an ellipsis
-    yield Case("sublists", alone, ((..., (..., 0)), ((..., 0), 1), (1, ...)), matrices)
-    yield Case("sublists", check, ((70, 30, 50),), operands((2, 3, 4)))
-    yield Case("sublists", check, (("z", "b", "y"),), operands((2, 3, 4)))
+    # Some libraries use labels such as (..., 0) internally for the axes of an ellipsis.
+    yield Case("sublists", only_einsumx, ((..., (..., 0)), ((..., 0), 1), (1, ...)), matrices)
+    yield Case("sublists", check, ((70, 30, 50),), cube)
+    yield Case("sublists", check, (("z", "b", "y"),), cube)
 
-    for equation, shapes in _ELLIPSES:
-        yield Case("ellipsis", check, equation, operands(*shapes))
-
-    for equation, shapes in _DIAGONALS:
-        yield Case("diagonals", check, equation, operands(*shapes))
-
-    for equation, shapes in _HYPEREDGES:
-        yield Case("hyperedges", check, equation, operands(*shapes))
+    yield from cases_of("ellipsis", check, _ELLIPSES)
+    yield from cases_of("diagonals", check, _DIAGONALS)
+    yield from cases_of("hyperedges", check, _HYPEREDGES)

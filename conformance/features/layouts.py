@@ -1,18 +1,18 @@
-"""Where operands lie in memory: no layout changes what comes out."""
+"""Memory layouts of operands, which must not change the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
     "layouts": "Transposed, sliced, reversed, broadcast (stride 0), unaligned and byte-swapped operands",
-    "order of writing": "The same contraction with its operands, or its axes, in another order",
+    "order of writing": "The same contraction with its operands or axes in another order",
 }
 
 _PLAIN = ("F", "swapped", "sliced", "offset", "negative", "broadcast", "broadcast-last")
@@ -58,7 +58,6 @@ _ORDERS = examples("""
     lm,kl,kji->imj    5,6 4,5 4,3,2
 """)
 
-
 _REPEATED = examples("""
     i->         300
     ij->j       300,3
@@ -69,7 +68,7 @@ _REPEATED = examples("""
     ij,ik->jk   300,2 300,3
     i,j,k->     30 20 10
 """)
-"""Sums of equal terms, more than int8 counts to, where operands have a stride of 0 along the first axis."""
+"""Sums of more equal terms than int8 counts, because the operands' first axis has stride 0."""
 
 _REPEATED_VALUES = (
     *(("float32", "positive"), ("int8", "range"), ("uint8", "range"), ("int64", "range"), ("bool", "normal")),
@@ -88,25 +87,26 @@ def cases() -> Iterator[Case]:
             laid_out = tuple(replace(operand, layout=layout) for operand in plain)
             quick = equation in ("ij->ji", "ij,jk->ik", "bij,bjk->bik", "bind,bjnd->bnij", "ii->i")
             yield Case("layouts", check, equation, laid_out, full=not quick)
-            if len(plain) > 1:  # and one alone, as planners choose by each
+            if len(plain) > 1:  # also one operand only, because planners treat each by its layout
                 yield Case("layouts", check, equation, (*laid_out[:1], *plain[1:]), full=True)
                 yield Case("layouts", check, equation, (*plain[:1], *laid_out[1:]), full=True)
+    few = examples("ij,jk->ik  3,4 4,5 \n ij->ij  3,4 \n ij->j  3,4")
     for layout in _PLAIN:
         for dtype in ("int32", "float64", "complex64", "bool", "float16"):
-            for equation, shapes in (("ij,jk->ik", ((3, 4), (4, 5))), ("ij->ij", ((3, 4),)), ("ij->j", ((3, 4),))):
-                yield Case("layouts", check, equation, operands(*shapes, dtype=dtype, layout=layout), full=True)
+            yield from cases_of("layouts", check, few, dtype=dtype, layout=layout, full=True)
     for layout in _RARE:
         dtype = "complex64" if layout == "conjugated" else "float64"
-        for equation, shapes in _EQUATIONS:
-            quick = equation in ("ij->ji", "ij,jk->ik", "ij->i")
-            yield Case("layouts", check, equation, operands(*shapes, dtype=dtype, layout=layout), full=not quick)
-    for equation, shapes in _REPEATED:
+        rare_quick = ("ij->ji", "ij,jk->ik", "ij->i")
+        yield from cases_of("layouts", check, _EQUATIONS, dtype=dtype, layout=layout, quick=rare_quick)
+    for example in _REPEATED:
         for dtype, fill in _REPEATED_VALUES:
-            repeated = operands(*shapes, dtype=dtype, layout="broadcast", fill=fill)
-            full = equation not in ("i->", "i,ij->j") and (dtype, fill) not in _REPEATED_VALUES[:2]
-            yield Case("layouts", check, equation, repeated, about="equal terms", full=full)
-    mixed = (Operand((2, 4, 3, 5), layout="F"), Operand((2, 6, 3, 5), layout="broadcast"))
+            repeated_quick = None if (dtype, fill) in _REPEATED_VALUES[:2] else ("i->", "i,ij->j")
+            yield from cases_of(
+                "layouts", check, [example], about="equal terms", quick=repeated_quick,
+                dtype=dtype, layout="broadcast", fill=fill,
+            )  # fmt: skip
+    mixed = (ArraySpec((2, 4, 3, 5), layout="F"), ArraySpec((2, 6, 3, 5), layout="broadcast"))
     yield Case("layouts", check, "bind,bjnd->bnij", mixed)
-    for equation, shapes in _ORDERS:
-        yield Case("order of writing", check, equation, operands(*shapes))
-        yield Case("order of writing", check, equation, operands(*shapes, dtype="float64"), full=True)
+    for example in _ORDERS:
+        yield from cases_of("order of writing", check, [example])
+        yield from cases_of("order of writing", check, [example], dtype="float64", full=True)

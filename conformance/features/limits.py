@@ -1,4 +1,4 @@
-"""Memory limits: the smallest that can be kept, under which contractions are cut into their smallest blocks."""
+"""The smallest memory limits that einsumx can keep, under which it cuts a contraction into its smallest blocks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, examples, operands, said
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
+from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "memory limit": "Under the smallest memory limit that works, results and gradients are the same",
+    "memory limit": "Results and gradients are right under the smallest memory limit that einsumx can keep",
 }
 
 _EQUATIONS = examples("""
@@ -36,8 +37,7 @@ _EQUATIONS = examples("""
     bind,bjnd->bnij     2,4,3,5 2,6,3,5
     ...ij,...jk->...ik  3,1,2,5 4,5,3
     ii,ij->             4,4 4,5
-    ij,jk->ik           0,5 5,7
-    ij,jk->ik           6,0 0,7
+    ij,jk->ik           0,5 5,7 | 6,0 0,7
     ,ij->ij             () 4,3
     ,->                 () ()
     abc,dec->ebdac      3,2,4 2,3,4
@@ -48,78 +48,62 @@ _EQUATIONS = examples("""
     abcd,efgh->haebfcgd 2,1,2,2 2,2,1,2
 """)
 
-_DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float64",
-    "complex64",
-    "complex128",
-)
-_FEW = (0, 2, 3, 10, 12)
+_FEW = [_EQUATIONS[place] for place in (0, 2, 3, 10, 12)]
 _DIFFERENTIATED = (0, 2, 6, 10, 12, 15, 17, 25)
+"""The equations whose gradients are computed at level quick."""
 
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    check = is_right_under_the_smallest_limit
-    for equation, shapes in _EQUATIONS:
-        yield Case("memory limit", check, equation, operands(*shapes))
-    for place in _FEW:
-        equation, shapes = _EQUATIONS[place]
-        for dtype in _DTYPES:
-            fill = "range" if dtype[0] in "iu" else "normal"
-            yield Case("memory limit", check, equation, operands(*shapes, dtype=dtype, fill=fill), full=place != 0)
+    limited = partial(cases_of, "memory limit", is_right_under_the_smallest_limit)
+    yield from limited(_EQUATIONS)
+    for example in _FEW:
+        full = example != _FEW[0]
+        for dtype in DTYPES:
+            if dtype != "float32":
+                fill = "range" if dtype[0] in "iu" else "normal"
+                yield from limited([example], dtype=dtype, fill=fill, full=full)
         for layout in ("F", "sliced", "broadcast", "conjugated"):
             dtype = "complex64" if layout == "conjugated" else "float32"
-            yield Case("memory limit", check, equation, operands(*shapes, dtype=dtype, layout=layout), full=place != 0)
+            yield from limited([example], dtype=dtype, layout=layout, full=full)
+    product = examples("ij,jk->ik  6,5 5,7")
+    ((equation, shapes),) = product
     for half in ("float16", "bfloat16"):
-        # Partial sums that were rounded to half precision would lose each of the later ones.
-        yield Case("memory limit", check, "i,i->", operands((3000,), (3000,), dtype=half, fill="positive"))
-        mixed = (Operand((6, 5), half), Operand((5, 7), "float32"))
-        yield Case("memory limit", check, "ij,jk->ik", mixed, full=True)
+        # If partial sums were rounded to half precision, later ones would be lost.
+        yield from limited(examples("i,i->  3000 3000"), dtype=half, fill="positive")
+        mixed = tuple(map(ArraySpec, shapes, (half, "float32")))
+        yield Case("memory limit", is_right_under_the_smallest_limit, equation, mixed, full=True)
     for fill in ("inf", "nan"):
-        beside = (Operand((4,), fill=fill), Operand((3,), fill=fill))
-        yield Case("memory limit", check, "i,j,k->", (Operand((0,)), *beside))
-    for dtype in ("float32", "int8", "float16"):
-        repeated = operands(
-            (300,), (300, 3), dtype=dtype, layout="broadcast", fill="positive" if "f" in dtype else "range"
-        )
-        yield Case("memory limit", check, "i,ij->j", repeated, about="equal terms")
+        specs = (ArraySpec((0,)), *operands((4,), (3,), fill=fill))
+        yield Case("memory limit", is_right_under_the_smallest_limit, "i,j,k->", specs)
+    for dtype, fill in (("float32", "positive"), ("int8", "range"), ("float16", "positive")):
+        repeated = examples("i,ij->j  300 300,3")
+        yield from limited(repeated, dtype=dtype, layout="broadcast", fill=fill, about="equal terms")
+
     check = gives_the_gradients_under_the_smallest_limit
-    for place, (equation, shapes) in enumerate(_EQUATIONS):
-        full = place not in _DIFFERENTIATED
-        yield Case("memory limit", check, equation, operands(*shapes), about="gradients", full=full)
+    gradients = partial(cases_of, "memory limit", check, about="gradients")
+    for place, example in enumerate(_EQUATIONS):
+        yield from gradients([example], full=place not in _DIFFERENTIATED)
     for dtype in ("float16", "bfloat16", "float64", "complex64"):
-        small = operands((6, 5), (5, 7), dtype=dtype)
-        yield Case("memory limit", check, "ij,jk->ik", small, about="gradients", full=dtype != "complex64")
+        yield from gradients(product, dtype=dtype, full=dtype != "complex64")
     for dtypes in (("float32", "complex64"), ("float16", "float32")):
-        pair = tuple(Operand(shape, dtype) for shape, dtype in zip(((6, 5), (5, 7)), dtypes))
-        yield Case("memory limit", check, "ij,jk->ik", pair, about="gradients", full=True)
+        pair = tuple(map(ArraySpec, shapes, dtypes))
+        yield Case("memory limit", check, equation, pair, about="gradients", full=True)
 
 
 def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """The result is the plain sum under the limit that the error of a smaller one names."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    """The result is the plain sum under the smallest memory limit."""
+    hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
-    subject.judge(within_the_smallest(subject, partial(subject.call, case, arrays)), expected)
-    subject.untouched(arrays, hosts)
+    subject.judge(_call_within_smallest(subject, partial(subject.call, case, arrays)), expected)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """Every operand's gradient is right under the limit that the error of a smaller one names."""
+    """Every operand's gradient is right under the smallest memory limit."""
     needs_gradients(case, subject)
     if not subject.framework.differentiates_eagerly:
-        raise NotApplicable(f"{subject.name} differentiates what it traces, where no memory limit is kept")
+        raise NotApplicable(f"{subject.name} differentiates traced functions, which keep no memory limit")
     hosts = case.values()
     values, array = cotangent(case, subject, hosts)
 
@@ -127,15 +111,15 @@ def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -
         function = partial(subject.bound(case), memory_limit=memory_limit)
         return subject.framework.gradients(function, subject.arrays(case, hosts), array)
 
-    judge_gradients(case, subject, hosts, values, within_the_smallest(subject, gradients))
+    judge_gradients(case, subject, hosts, values, _call_within_smallest(subject, gradients))
 
 
-def within_the_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
-    """What ``call`` gives for the smallest ``memory_limit=`` that it can keep, as the error of a smaller one names it.
+def _call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
+    """Call with the smallest ``memory_limit=`` that works, which the error of a smaller one names.
 
     Raises:
         NotApplicable: the function has no memory limits.
-        Failure: the error names no limit under which it works.
+        Failure: the error names no limit, or one that does not work.
     """
     if not subject.is_einsumx:
         raise NotApplicable(f"{subject.name} has no memory_limit=")
@@ -144,8 +128,8 @@ def within_the_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
     except MemoryLimitError as error:
         limit = error.smallest
         if limit is None:
-            raise Failure(f"memory_limit=1 is not kept, and no larger one is named: {said(error)}") from error
+            raise Failure(f"memory_limit=1 is not kept, and no larger one is named: {error_line(error)}") from error
     try:
         return call(memory_limit=limit)
     except MemoryLimitError as error:
-        raise Failure(f"memory_limit={limit} was named as the smallest and is not kept: {said(error)}") from error
+        raise Failure(f"memory_limit={limit} was named as the smallest and is not kept: {error_line(error)}") from error

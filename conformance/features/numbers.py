@@ -1,11 +1,11 @@
-"""How near results are to the exact ones, and where infinities and nan go."""
+"""Accuracy, and the propagation of infinities and nan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
@@ -45,22 +45,23 @@ _REACHED = examples("""
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    check = gives_the_plain_sum
-    for equation, shapes in _SUMS:
+    quick = [equation for equation, _ in _SUMS if "ik" in equation]
+    for example in _SUMS:
         for dtype in ("float32", "float64", "complex64", "complex128"):
             for fill in ("normal", "wide", "positive"):
-                quick = dtype in ("float32", "float64") and fill == "wide" and "ik" in equation
-                yield Case("accuracy", check, equation, operands(*shapes, dtype=dtype, fill=fill), full=not quick)
+                full = dtype.startswith("complex") or fill != "wide"
+                yield from cases_of(
+                    "accuracy", gives_the_plain_sum, [example], dtype=dtype, fill=fill, full=full, quick=quick
+                )
     for equation, shapes in _REACHED:
         for fill in ("inf", "-inf", "nan"):
             for place in range(len(shapes)):
-                positive = operands(*shapes, fill="positive")
-                special = tuple(replace(operand, fill=fill) if k == place else operand
-                                for k, operand in enumerate(positive))  # fmt: skip
-                quick = equation in ("ij,jk->ik", "ij->i", "i,j->i") and fill != "-inf"
-                yield Case("inf and nan", check, equation, special, full=not quick)
-    zero = (Operand((2, 2), fill="inf"), Operand((2, 2), fill="zero"))
-    yield Case("inf and nan", check, "ij,jk->ik", zero, about="inf times zero")
+                specs = list(operands(*shapes, fill="positive"))
+                specs[place] = replace(specs[place], fill=fill)
+                full = equation not in ("ij,jk->ik", "ij->i", "i,j->i") or fill == "-inf"
+                yield Case("inf and nan", gives_the_plain_sum, equation, tuple(specs), full=full)
+    zero = (ArraySpec((2, 2), fill="inf"), ArraySpec((2, 2), fill="zero"))
+    yield Case("inf and nan", gives_the_plain_sum, "ij,jk->ik", zero, about="inf times zero")
     for dtype in ("float64", "float16", "bfloat16"):
-        special = (Operand((4, 3), dtype, fill="inf"), Operand((3, 5), dtype, fill="positive"))
-        yield Case("inf and nan", check, "ij,jk->ik", special)
+        pair = (ArraySpec((4, 3), dtype, fill="inf"), ArraySpec((3, 5), dtype, fill="positive"))
+        yield Case("inf and nan", gives_the_plain_sum, "ij,jk->ik", pair)

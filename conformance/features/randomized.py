@@ -1,4 +1,4 @@
-"""Problems drawn at random: what fails is made as small as it can be while it still fails, and shown as code."""
+"""Random problems. A problem that fails is reduced to the smallest that still fails, and shown as code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand
-from einsumx.conformance.checks import fault, gives_the_plain_sum
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable
+from einsumx.conformance.checks import failure_of, gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "RandomCase", "cases", "problem"]
 
 FEATURES = {
-    "random": "Equations, sizes, layouts and values drawn at random, and what fails reduced to its smallest form",
+    "random": "Random equations, sizes, layouts and values; failures are reduced to their smallest form",
 }
 
 _LABELS = "abcdefgh"
 _LONG = _LABELS[:2]
-"""Labels that may be so long that libraries take other kernels."""
+"""Labels whose axes may be so long that libraries use other kernels."""
 
 _MOST_OPERANDS = 4
 _MOST_AXES = 4
@@ -36,8 +36,8 @@ class RandomCase(Case):
     """Random problems in one dtype.
 
     Attributes:
-        problems: how many.
-        seed: where they begin; the same seed gives the same problems.
+        problems: the number of problems.
+        seed: the random seed.
     """
 
     problems: int = 0
@@ -45,18 +45,18 @@ class RandomCase(Case):
 
     @property
     def id(self) -> str:
-        """Its name: the dtype, how many problems, and the seed."""
+        """The dtype, the number of problems, and the seed."""
         return f"{self.feature}/{self.dtype}, {self.problems} problems, seed {self.seed}"
 
 
 def cases(problems: int, seed: int) -> Iterator[Case]:
-    """A case for each dtype, of as many problems each; none where ``problems`` is 0."""
+    """A case of ``problems`` problems for each dtype; none if ``problems`` is 0."""
     for dtype in DTYPES if problems else ():
-        yield RandomCase("random", finds_no_fault, "", (Operand((), dtype),), problems=problems, seed=seed)
+        yield RandomCase("random", finds_no_fault, "", (ArraySpec((), dtype),), problems=problems, seed=seed)
 
 
 def finds_no_fault(case: Case, subject: Subject) -> None:
-    """None of the random problems fails; where one does, the smallest that fails is shown."""
+    """No random problem fails; otherwise the smallest that fails is shown."""
     assert isinstance(case, RandomCase)
     try:
         from hypothesis import HealthCheck, find, settings
@@ -67,8 +67,8 @@ def finds_no_fault(case: Case, subject: Subject) -> None:
 
     def fails(drawn: Case) -> bool:
         try:
-            return fault(drawn, subject) is not None
-        except NotApplicable:  # such as a layout without elements to lay out
+            return failure_of(drawn, subject) is not None
+        except NotApplicable:  # such as a layout that the dtype cannot have
             return False
 
     quietly = settings(
@@ -79,14 +79,15 @@ def finds_no_fault(case: Case, subject: Subject) -> None:
         smallest = find(problems, fails, settings=quietly, random=Random(case.seed))
     except NoSuchExample:
         return
-    raise Failure(str(fault(smallest, subject)), smallest)
+    raise Failure(str(failure_of(smallest, subject)), smallest)
 
 
 def problem(dtype: str, layouts: Sequence[str]) -> Any:
-    """A strategy of hypothesis for cases that every einsum must get right.
+    """A Hypothesis strategy for cases that every einsum must compute correctly.
 
-    Up to 4 operands of up to 4 axes and an ellipsis; labels repeat within operands and between them; sizes are 0 to 4,
-    sometimes 25, and 1 in the place of any; outputs are implicit or in any order; text or sublists.
+    A case has up to 4 operands of up to 4 axes and an ellipsis. Labels repeat within and between operands. Sizes are
+    0 to 4, sometimes 25, and any axis may have size 1. Outputs are implicit or in any order; the form is text or
+    sublists.
     """
     from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
         operands = []
         for _ in range(draw(st.integers(1, _MOST_OPERANDS))):
             term: list[Hashable] = list(draw(st.text(_LABELS, max_size=_MOST_AXES)))
-            # A label has one size within an operand, which may be 1 where others have more.
+            # Within an operand, a label has one size, which may be 1 even if it is larger in another operand.
             shrunk = draw(st.sets(st.sampled_from(_LABELS), max_size=1))
             shape = [1 if label in shrunk else sizes[str(label)] for label in term]
             if draw(st.booleans()) and dots:
@@ -109,7 +110,7 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
                 shape[place:place] = axes
             terms.append(term)
             layout = draw(st.sampled_from(layouts))
-            operands.append(Operand(tuple(shape), dtype, layout, draw(st.sampled_from(_fills(dtype)))))
+            operands.append(ArraySpec(tuple(shape), dtype, layout, draw(st.sampled_from(_fills(dtype)))))
         output: list[list[Hashable]] = []
         if draw(st.booleans()):
             every = list(dict.fromkeys(label for term in terms for label in term))
@@ -118,13 +119,13 @@ def problem(dtype: str, layouts: Sequence[str]) -> Any:
             number = {label: k for k, label in enumerate(_LABELS)}
             sublists = tuple(tuple(number.get(str(label), label) for label in term) for term in terms + output)
             return Case("random", gives_the_plain_sum, sublists, tuple(operands))
-        text = ",".join(map(_spelled, terms)) + "".join("->" + _spelled(term) for term in output)
+        text = ",".join(map(_subscript, terms)) + "".join("->" + _subscript(term) for term in output)
         return Case("random", gives_the_plain_sum, text, tuple(operands))
 
     return drawn()
 
 
-def _spelled(term: Sequence[Hashable]) -> str:
+def _subscript(term: Sequence[Hashable]) -> str:
     return "".join("..." if label is ... else str(label) for label in term)
 
 

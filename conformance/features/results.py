@@ -1,4 +1,4 @@
-"""What a call gives back: into which array, in which dtype and memory order, and what memory it shares."""
+"""The result of a call: its array, dtype, memory order, and the memory that it shares."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import Case, Failure, NotApplicable, Operand, Options, Refusal, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
-from einsumx.conformance.refusals import SENTINEL, is_refused, made_out, writeable
+from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "out": "out= is written completely and returned, with any strides, cast as casting= allows, over the operands too",
-    "order": "order= is the result's order in memory, and an error where there is none to choose",
-    "dtype": "dtype= is computed in and returned",
-    "casting": "casting= is NumPy's rule for what dtype= and out= may change",
-    "views": "A rearrangement is a writeable view where the framework's own einsum gives views",
+    "out": "out= is written completely and returned, with any strides, cast as casting= allows, even over operands",
+    "order": "order= sets the result's order in memory; it is an error on a framework without memory order",
+    "dtype": "dtype= is the dtype of the computation and of the result",
+    "casting": "casting= limits the casts to dtype= and out=, with NumPy's rules",
+    "views": "A rearrangement is a writeable view if the framework's own einsum returns views",
     "aliasing": "No other result shares memory with an operand",
-    "keywords": "optimize= in all its forms; a keyword that is unknown is an error",
+    "keywords": "All forms of optimize=; an unknown keyword is an error",
 }
 
 _WRITTEN = examples("""
@@ -42,13 +42,12 @@ _WRITTEN = examples("""
     i,j->ij              4 3
     bij,bjk->bik         2,3,4 2,4,5
     ij,jk,kl->il         2,3 3,4 4,2
-    ij,jk->ik            2,0 0,4
-    ij,jk->ik            0,3 3,4
+    ij,jk->ik            2,0 0,4 | 0,3 3,4
     i,j->                0 4
     ->                   ()
     ij,jk->ik            2,3 1,4
 """)
-"""Whose results are written: by every kind of op, with no axes, with no elements, and with sums over nothing."""
+"""Results of every kind of op, without axes, without elements, and with empty sums."""
 
 _OVERWRITTEN = examples("""
     ij,jk->ik     4,4 4,4
@@ -70,21 +69,19 @@ _REARRANGEMENTS = examples("""
     ij->ji       1,3
 """)
 
-_FRESH = examples(
-    """
-    ij->i      {n},{n}
-    ij->       {n},{n}
-    ii->       {n},{n}
-    i...->...  {n},{n}
-    ij,ij->ij  {n},{n} {n},{n}
-    ij,jk->ik  {n},{n} {n},{n}
-    ij,->ij    {n},{n} ()
-    ij,i->ij   {n},{n} {n}
-    i,j->ij    {n} {n}
-    i,i,i->i   {n} {n} {n}
-""".replace("{n}", "3")
-)
-"""Equations whose results are no views; all sizes are alike, as others stand in their place."""
+_FRESH = examples("""
+    ij->i      3,3
+    ij->       3,3
+    ii->       3,3
+    i...->...  3,3
+    ij,ij->ij  3,3 3,3
+    ij,jk->ik  3,3 3,3
+    ij,->ij    3,3 ()
+    ij,i->ij   3,3 3
+    i,j->ij    3 3
+    i,i,i->i   3 3 3
+""")
+"""Equations whose results are no views. All sizes are equal, because the cases replace them."""
 
 _CASTS = (
     ("float32", "float32", "no"),
@@ -102,7 +99,7 @@ _CASTS = (
     ("int32", "uint8", "unsafe"),
     ("complex64", "float32", "unsafe"),
 )
-"""From one dtype to another, and the strictest of NumPy's rules that allows it."""
+"""A dtype, another to which it is cast, and the strictest of NumPy's rules that allows the cast."""
 
 _RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 
@@ -111,463 +108,431 @@ _RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def writes_out(case: Case, subject: Subject) -> None:
-    """``out`` is returned and has the plain sum in its own dtype; the operands are as they were."""
+    """``out`` is returned and holds the plain sum in its own dtype; the operands are unchanged."""
     assert case.out is not None
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    out = made_out(case.out, subject)
-    _is_returned(subject.call(case, arrays, out=out), out)
+    hosts, arrays = subject.operands(case)
+    out = make_out(case.out, subject)
+    _returns_out(out, case, arrays, subject)
     subject.judge(out, subject.expected(case, hosts, case.out.dtype), "out")
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
 
 
 def _writes_between(case: Case, subject: Subject) -> None:
-    """``out`` is every second element of a larger array, whose other elements stay as they were."""
+    """``out`` is every second element of a larger array, whose other elements are unchanged."""
     assert case.out is not None
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    _has_layout(subject, "sliced")
-    room = made_out(replace(case.out, shape=tuple(2 * size + 1 for size in case.out.shape)), subject)
+    hosts, arrays = subject.operands(case)
+    subject.framework.needs_layout("sliced")
+    room = make_out(replace(case.out, shape=tuple(2 * size + 1 for size in case.out.shape)), subject)
     inside = (slice(1, None, 2),) * len(case.out.shape)
-    out = room[inside]
-    _is_returned(subject.call(case, arrays, out=out), out)
-    found = subject.framework.values(room)
-    subject.judge(subject.array(found[inside], case.out.dtype), subject.expected(case, hosts), "out")
-    found[inside] = SENTINEL
-    if (found != SENTINEL).any():
+    _returns_out(room[inside], case, arrays, subject)
+    values = subject.framework.values(room)
+    subject.judge(subject.array(values[inside], case.out.dtype), subject.expected(case, hosts), "out")
+    values[inside] = SENTINEL
+    if (values != SENTINEL).any():
         raise Failure("elements were written that lie between those of out")
 
 
 def writes_over(place: int, case: Case, subject: Subject) -> None:
-    """``out`` is an operand; the others are as they were."""
-    writeable(subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    """``out`` is an operand; the other operands are unchanged."""
+    needs_writeable_arrays(subject)
+    hosts, arrays = subject.operands(case)
     out = arrays[place]
-    _is_returned(subject.call(case, arrays, out=out), out)
+    _returns_out(out, case, arrays, subject)
     subject.judge(out, subject.expected(case, hosts), "out")
-    subject.untouched(arrays[:place] + arrays[place + 1 :], hosts[:place] + hosts[place + 1 :])
+    subject.judge_unchanged(arrays[:place] + arrays[place + 1 :], hosts[:place] + hosts[place + 1 :])
 
 
 def _writes_over_a_part(case: Case, subject: Subject) -> None:
-    """``out`` is the last rows of an array, and the operand its first."""
-    writeable(subject)
-    _has_layout(subject, "offset")
+    """``out`` is the last rows of an array, and the operand its first rows."""
+    needs_writeable_arrays(subject)
+    subject.framework.needs_layout("offset")
     (host,) = case.values()
-    (operand,) = case.operands
-    room = subject.array(np.concatenate([host, host[:1]]), operand.dtype)
+    room = subject.array(np.concatenate([host, host[:1]]), case.dtype)
     out = room[1:, ...]
-    _is_returned(subject.call(case, [room[:-1, ...]], out=out), out)
+    _returns_out(out, case, [room[:-1, ...]], subject)
     subject.judge(out, subject.expected(case, [host]), "out")
 
 
-def _is_returned(result: Any, out: Array) -> None:
-    if result is not out:
-        raise Failure("what is returned is not out")
-
-
-def _has_layout(subject: Subject, layout: str) -> None:
-    if layout not in subject.framework.layouts:
-        raise NotApplicable(f"{subject.framework.name} has no layout {layout!r} of arrays")
-
-
-def _out_cases() -> Iterator[Case]:
-    for equation, shapes in _WRITTEN:
-        made = operands(*shapes)
-        shape = expect(equation, *(np.zeros(given) for given in shapes)).values.shape
-        yield Case("out", writes_out, equation, made, out=Operand(shape))
-        if shape:
-            yield Case(
-                "out",
-                _writes_between,
-                equation,
-                made,
-                out=Operand(shape),
-                about="between others",
-                full="b" not in equation,
-            )
-    product = operands((2, 3), (3, 4))
-    for layout in ("F", "swapped", "sliced", "offset", "negative", "unaligned", "byteswapped"):
-        yield Case("out", writes_out, "ij,jk->ik", product, out=Operand((2, 4), layout=layout))
-        yield Case("out", writes_out, "ij->ji", product[:1], out=Operand((3, 2), layout=layout), full=True)
-        yield Case("out", writes_out, "ij->i", product[:1], out=Operand((2,), layout=layout), full=True)
-    yield Case("out", writes_out, ((0, 1), (1, 2), (2, 0)), product, out=Operand((4, 2)))
-    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", True),), out=Operand((2, 4)))
-    yield Case("out", writes_out, "ij,jk->ik", product, (("optimize", False),), out=Operand((2, 4)))
-    for dtype in ("bool", "int8", "float64", "complex64"):
-        yield Case("out", writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=Operand((4, 2), dtype))
-
-    for equation, shapes in _OVERWRITTEN:
-        for place in range(len(shapes)):
-            over = partial(writes_over, place)
-            yield Case("out", over, equation, operands(*shapes), about=f"out=operand {place}", full=place > 0)
-    for equation, shape in (("ij->ij", (5, 5)), ("ij->ji", (5, 5)), ("ij->ji", (40, 40)), ("ijk->kji", (3, 2, 3))):
-        yield Case("out", partial(writes_over, 0), equation, operands(shape), about="out=operand 0")
-    for equation in ("ij->ji", "ij->ij"):
-        yield Case("out", _writes_over_a_part, equation, operands((5, 5)), about="out overlaps operand 0")
-
-    # Small integers are the same in every dtype, whichever of the two it is computed in.
-    exact = partial(operands, (2, 3), (3, 4), fill="exact")
-    for source, target, rule in _CASTS:
-        if source != target and rule != "unsafe":
-            options: Options = () if rule == "safe" else (("casting", rule),)
-            out = Operand((2, 4), target)
-            yield Case("out", writes_out, "ij,jk->ik", exact(dtype=source), options, out=out, full=True)
-            yield Case("out", writes_out, "ij->ij", exact(dtype=source)[:1], options, out=replace(out, shape=(2, 3)))
-    # What is computed in is dtype=, not the dtype of out.
-    options = (("dtype", "int8"), ("casting", "same_kind"))
-    eights = operands((2, 50), dtype="int8", fill="range")
-    yield Case("out", _wraps_into_out, "ij->i", eights, options, out=Operand((2,), "int32"))
+def _returns_out(out: Array, case: Case, arrays: list[Array], subject: Subject) -> None:
+    if subject.call(case, arrays, out=out) is not out:
+        raise Failure("the function does not return out")
 
 
 def _wraps_into_out(case: Case, subject: Subject) -> None:
-    """It is computed in ``dtype=``, and then cast to the dtype of ``out``."""
+    """The result is computed in ``dtype=`` and then cast to the dtype of ``out``."""
     assert case.out is not None
-    hosts = case.values()
-    out = made_out(case.out, subject)
-    subject.call(case, subject.arrays(case, hosts), out=out)
+    hosts, arrays = subject.operands(case)
+    out = make_out(case.out, subject)
+    subject.call(case, arrays, out=out)
     expected = subject.expected(case, hosts)
     subject.judge(out, replace(expected, dtype=case.out.dtype, values=expected.values.astype(case.out.dtype)), "out")
+
+
+def _out_cases() -> Iterator[Case]:
+    out = partial(Case, "out")
+    for equation, shapes in _WRITTEN:
+        result = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
+        yield out(writes_out, equation, operands(*shapes), out=result)
+        if result.shape:
+            full, about = "b" not in equation, "between others"
+            yield out(_writes_between, equation, operands(*shapes), out=result, about=about, full=full)
+    product = operands((2, 3), (3, 4))
+    for layout in ("F", "swapped", "sliced", "offset", "negative", "unaligned", "byteswapped"):
+        yield out(writes_out, "ij,jk->ik", product, out=ArraySpec((2, 4), layout=layout))
+        yield out(writes_out, "ij->ji", product[:1], out=ArraySpec((3, 2), layout=layout), full=True)
+        yield out(writes_out, "ij->i", product[:1], out=ArraySpec((2,), layout=layout), full=True)
+    yield out(writes_out, ((0, 1), (1, 2), (2, 0)), product, out=ArraySpec((4, 2)))
+    for optimize in (True, False):
+        yield out(writes_out, "ij,jk->ik", product, keywords(optimize=optimize), out=ArraySpec((2, 4)))
+    for dtype in ("bool", "int8", "float64", "complex64"):
+        yield out(writes_out, "ij,jk->ki", operands((2, 3), (3, 4), dtype=dtype), out=ArraySpec((4, 2), dtype))
+
+    for equation, shapes in _OVERWRITTEN:
+        for place in range(len(shapes)):
+            over, about = partial(writes_over, place), f"out=operand {place}"
+            yield out(over, equation, operands(*shapes), about=about, full=place > 0)
+    for equation, shape in (("ij->ij", (5, 5)), ("ij->ji", (5, 5)), ("ij->ji", (40, 40)), ("ijk->kji", (3, 2, 3))):
+        yield out(partial(writes_over, 0), equation, operands(shape), about="out=operand 0")
+    for equation in ("ij->ji", "ij->ij"):
+        yield out(_writes_over_a_part, equation, operands((5, 5)), about="out overlaps operand 0")
+
+    # Small integers are exact in every dtype, so the result does not depend on the dtype of the computation.
+    exact = partial(operands, (2, 3), (3, 4), fill="exact")
+    for source, target, rule in _CASTS:
+        if source != target and rule != "unsafe":
+            pair = exact(dtype=source)
+            options: dict[str, Any] = {} if rule == "safe" else {"casting": rule}
+            yield out(writes_out, "ij,jk->ik", pair, keywords(**options), out=ArraySpec((2, 4), target), full=True)
+            yield out(writes_out, "ij->ij", pair[:1], keywords(**options), out=ArraySpec((2, 3), target))
+    # The computation is in dtype=, not in the dtype of out.
+    eights, wide = operands((2, 50), dtype="int8", fill="range"), ArraySpec((2,), "int32")
+    yield out(_wraps_into_out, "ij->i", eights, keywords(dtype="int8", casting="same_kind"), out=wide)
 
 
 # -- order ----------------------------------------------------------------------------------------------------------
 
 
-def has_order(wanted: str, case: Case, subject: Subject) -> None:
-    """The result is the plain sum, contiguous in the order that is wanted; without such order, it is an error."""
-    if not subject.framework.memory_order:
-        is_refused(replace(case, refusal=Refusal(BackendError, "memory order")), subject)
+def has_order(order: str, case: Case, subject: Subject) -> None:
+    """The result is the plain sum, contiguous in an order; or an error, if the framework has no memory order."""
+    framework = subject.framework
+    if not framework.memory_order:
+        is_refused(replace(case, raises=BackendError, says="memory order"), subject)
         return
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     result = subject.call(case, arrays)
     expected = subject.expected(case, hosts)
     subject.judge(result, expected)
-    subject.untouched(arrays, hosts)
-    if 0 in result.shape:  # every order is as good as another
+    subject.judge_unchanged(arrays, hosts)
+    if 0 in result.shape:  # an empty array is contiguous in every order
         return
-    unit = subject.framework.strides(subject.array(np.zeros(2), expected.dtype))[0]
-    shape = result.shape if wanted == "C" else result.shape[::-1]
-    strides = subject.framework.strides(result) if wanted == "C" else subject.framework.strides(result)[::-1]
-    for size, stride in zip(reversed(shape), reversed(strides)):
-        if size > 1 and stride != unit:
-            raise Failure(f"the strides are {subject.framework.strides(result)}: not contiguous in {wanted} order")
-        unit *= size
+    contiguous = framework.strides(subject.array(np.zeros(2), expected.dtype))[0]
+    strides = framework.strides(result)
+    outwards = slice(None, None, -1 if order == "C" else 1)
+    for size, stride in zip(result.shape[outwards], strides[outwards]):
+        if size > 1 and stride != contiguous:
+            raise Failure(f"the strides are {strides}: not contiguous in {order} order")
+        contiguous *= size
 
 
 def _order_cases() -> Iterator[Case]:
-    batch = operands((4, 3, 2), (4, 2, 5))
-    matrix = operands((2, 3))
+    in_order = partial(Case, "order")
+    batch, matrix, fortran = operands((4, 3, 2), (4, 2, 5)), operands((2, 3)), operands((2, 3), layout="F")
     for order in ("C", "F", "c", "f"):
         check = partial(has_order, order.upper())
-        options = (("order", order),)
-        yield Case("order", check, "bij,bjk->kbi", batch, options)
+        yield in_order(check, "bij,bjk->kbi", batch, keywords(order=order))
         if order.isupper():
-            yield Case("order", check, "bij,bjk->bik", batch, options)
-            yield Case("order", check, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), options, full=True)
+            yield in_order(check, "bij,bjk->bik", batch, keywords(order=order))
+            yield in_order(check, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), keywords(order=order), full=True)
             for layout in ("C", "F", "sliced"):
                 for equation in ("ij->ij", "ij->ji"):
-                    yield Case("order", check, equation, operands((2, 3), layout=layout), options, full=layout != "C")
-            yield Case("order", check, "ijk->kj", operands((2, 3, 4)), options)
-            yield Case("order", check, "iij->ji", operands((3, 3, 2)), options, full=True)
-            yield Case("order", check, "i,j,k->kij", operands((2,), (3,), (4,)), options, full=True)
-            yield Case("order", check, "ij,ij->ij", operands((2, 3), (2, 3), layout="swapped"), options, full=True)
-            yield Case("order", check, "ij->", matrix, options, full=True)
-            yield Case("order", check, "ij,jk->ik", operands((0, 3), (3, 4)), options, full=True)
-    for layouts, wanted in (
-        (("F", "F"), "F"),
-        (("F", "C"), "C"),
-        (("C", "F"), "C"),
-        (("C", "C"), "C"),
-        (("F", "sliced"), "C"),
-    ):
-        made = (Operand((2, 3), layout=layouts[0]), Operand((3, 4), layout=layouts[1]))
+                    laid_out = operands((2, 3), layout=layout)
+                    yield in_order(check, equation, laid_out, keywords(order=order), full=layout != "C")
+            yield in_order(check, "ijk->kj", operands((2, 3, 4)), keywords(order=order))
+            for equation, specs in (
+                ("iij->ji", operands((3, 3, 2))),
+                ("i,j,k->kij", operands((2,), (3,), (4,))),
+                ("ij,ij->ij", operands((2, 3), (2, 3), layout="swapped")),
+                ("ij->", matrix),
+                ("ij,jk->ik", operands((0, 3), (3, 4))),
+            ):
+                yield in_order(check, equation, specs, keywords(order=order), full=True)
+    # order="A" is Fortran order if all operands have it and none has C order. Vectors and scalars have both.
+    for layouts, expected in {"F F": "F", "F C": "C", "C F": "C", "C C": "C", "F sliced": "C"}.items():
+        first, second = layouts.split()
+        pair = (ArraySpec((2, 3), layout=first), ArraySpec((3, 4), layout=second))
         for order in "Aa":
-            yield Case("order", partial(has_order, wanted), "ij,jk->ki", made, (("order", order),), full=order == "a")
-    for equation, made in (("ij->ij", operands((2, 3), layout="F")), ("ij->ji", operands((2, 3), layout="F"))):
-        yield Case("order", partial(has_order, "F"), equation, made, (("order", "A"),))
-    # Vectors are in both orders, and numbers too.
-    vectors = (operands((2,), (3,)), (Operand((2, 3), layout="F"), Operand((3,))), (Operand((2, 3)), Operand((3,))))
-    for equation, made, wanted in zip(("i,j->ij", "ij,j->ij", "ij,j->ij"), vectors, "FFC"):
-        yield Case("order", partial(has_order, wanted), equation, made, (("order", "A"),))
-    yield Case("order", gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), (("order", "K"),))
-    yield Case("order", gives_the_plain_sum, "ij->ji", matrix, (("order", "k"),))
-
-    # An out that is in another order than the one asked for: one of the two would have to be ignored.
-    asks_twice = Refusal(ValueError, "order='.' asks for a new array")
-    for order, layout in (("F", "C"), ("C", "F")):
-        given = Operand((3, 2), layout=layout)
-        yield Case("order", is_refused, "ij->ji", matrix, (("order", order),), out=given, refusal=asks_twice)
-    fortran = operands((2, 3), layout="F")
-    yield Case("order", is_refused, "ij->ji", fortran, (("order", "A"),), out=Operand((3, 2)), refusal=asks_twice)
+            yield in_order(partial(has_order, expected), "ij,jk->ki", pair, keywords(order=order), full=order == "a")
+    vector = ArraySpec((3,))
+    for equation, specs, expected in (
+        ("ij->ij", fortran, "F"),
+        ("ij->ji", fortran, "F"),
+        ("i,j->ij", operands((2,), (3,)), "F"),
+        ("ij,j->ij", (*fortran, vector), "F"),
+        ("ij,j->ij", (*matrix, vector), "C"),
+    ):
+        yield in_order(partial(has_order, expected), equation, specs, keywords(order="A"))
+    yield in_order(gives_the_plain_sum, "ij,jk->ki", operands((2, 3), (3, 4)), keywords(order="K"))
+    yield in_order(gives_the_plain_sum, "ij->ji", matrix, keywords(order="k"))
+    # An out= in another order contradicts order=.
+    for specs, order, layout in ((matrix, "F", "C"), (matrix, "C", "F"), (fortran, "A", "C")):
+        out, says = ArraySpec((3, 2), layout=layout), "order='.' asks for a new array"
+        yield in_order(is_refused, "ij->ji", specs, keywords(order=order), out=out, raises=ValueError, says=says)
 
 
 # -- dtype and casting ----------------------------------------------------------------------------------------------
 
 
-def _gives_in_dtype(case: Case, subject: Subject) -> None:
-    """The result is that of the operands cast to ``dtype=``, in that dtype."""
+def _computes_in_dtype(case: Case, subject: Subject) -> None:
+    """The result is that of the operands cast to ``dtype=``, and has that dtype."""
     subject.needs_dtype(dict(case.options)["dtype"])
     gives_the_plain_sum(case, subject)
 
 
-def _gives_in_own_dtype(dtype: Any, case: Case, subject: Subject) -> None:
-    """``dtype=`` may be the framework's own dtype of a name, or a Python type that all frameworks know."""
+def _computes_in_own_dtype(dtype: Any, case: Case, subject: Subject) -> None:
+    """``dtype=`` may be the framework's dtype object, or a Python type that every framework knows."""
     name = "bool" if dtype is bool else dtype
     own = subject.array(np.ones(1), dtype).dtype if isinstance(dtype, str) else dtype
-    hosts = case.values()
-    result = subject.call(case, subject.arrays(case, hosts), dtype=own)
-    subject.judge(result, subject.expected(case, hosts, name))
+    hosts, arrays = subject.operands(case)
+    subject.judge(subject.call(case, arrays, dtype=own), subject.expected(case, hosts, name))
 
 
-def _casting_refused(case: Case, subject: Subject) -> None:
-    """The cast is refused, where the framework has the dtypes, and would have the result in one of them."""
+def _casting_is_refused(case: Case, subject: Subject) -> None:
+    """The cast is refused, if the framework has the result's dtype at all."""
     subject.needs_dtype(dict(case.options).get("dtype") or subject.result_dtype(case))
     is_refused(case, subject)
 
 
 def _dtype_cases() -> Iterator[Case]:
+    in_dtype = partial(Case, "dtype", _computes_in_dtype)
     eights = partial(operands, dtype="int8", fill="range")
-    for optimize in ((), (("optimize", True),), (("optimize", False),)):
-        options = (("dtype", "int32"), *optimize)
-        yield Case("dtype", _gives_in_dtype, "ki,i->k", eights((3, 40), (40,)), options)
-        yield Case("dtype", _gives_in_dtype, "ki,ij->j", eights((3, 4), (4, 2)), options, full=bool(optimize))
-        yield Case("dtype", _gives_in_dtype, "ki,ij->j", eights((3, 4), (4, 1)), options, full=bool(optimize))
-        yield Case("dtype", _gives_in_dtype, "ki->i", eights((3, 4)), options, full=bool(optimize))
-        yield Case(
-            "dtype", _gives_in_dtype, "ij,jk,kl->il", eights((2, 3), (3, 4), (4, 2)), options, full=bool(optimize)
-        )
-    for source, target, equation, shapes in (
-        ("int8", "float32", "ki->ik", ((3, 4),)),
-        ("int8", "float32", "ij,jk->ik", ((2, 3), (3, 4))),
-        ("uint8", "int32", "ij->", ((3, 200),)),
-        ("bool", "int32", "ij->i", ((3, 300),)),
-        ("bool", "int32", "ij,jk->ik", ((2, 300), (300, 2))),
-        ("float32", "float64", "ij,jk->ik", ((2, 50), (50, 2))),
-        ("float32", "float64", "ij->", ((20, 30),)),
-        ("float32", "complex64", "ij,jk->ki", ((2, 3), (3, 4))),
-        ("float16", "float32", "ij,jk->ik", ((2, 50), (50, 2))),
-        ("float32", "float32", "ij,jk->ik", ((2, 3), (3, 4))),
-        ("float32", "float32", "ii->i", ((3, 3),)),
+    optimizing: tuple[dict[str, Any], ...] = ({}, {"optimize": True}, {"optimize": False})
+    for options in optimizing:
+        full = bool(options)
+        yield in_dtype("ki,i->k", eights((3, 40), (40,)), keywords(dtype="int32", **options))
+        yield in_dtype("ki,ij->j", eights((3, 4), (4, 2)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ki,ij->j", eights((3, 4), (4, 1)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ki->i", eights((3, 4)), keywords(dtype="int32", **options), full=full)
+        yield in_dtype("ij,jk,kl->il", eights((2, 3), (3, 4), (4, 2)), keywords(dtype="int32", **options), full=full)
+    for source, target, text in (
+        ("int8", "float32", "ki->ik     3,4"),
+        ("int8", "float32", "ij,jk->ik  2,3 3,4"),
+        ("uint8", "int32", "ij->       3,200"),
+        ("bool", "int32", "ij->i      3,300"),
+        ("bool", "int32", "ij,jk->ik  2,300 300,2"),
+        ("float32", "float64", "ij,jk->ik  2,50 50,2"),
+        ("float32", "float64", "ij->       20,30"),
+        ("float32", "complex64", "ij,jk->ki  2,3 3,4"),
+        ("float16", "float32", "ij,jk->ik  2,50 50,2"),
+        ("float32", "float32", "ij,jk->ik  2,3 3,4"),
+        ("float32", "float32", "ii->i      3,3"),
     ):
-        made = operands(*shapes, dtype=source, fill="range" if source == "uint8" else "normal")
-        yield Case("dtype", _gives_in_dtype, equation, made, (("dtype", target),))
-    # Whether the operands are rounded first or the result last is left to the function: small integers are neither.
+        ((equation, shapes),) = examples(text)
+        fill = "range" if source == "uint8" else "normal"
+        yield in_dtype(equation, operands(*shapes, dtype=source, fill=fill), keywords(dtype=target))
+    # A function may round the operands first or the result last. Small integers need no rounding.
     for source, target in (("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16"), ("int32", "int8")):
-        options = (("dtype", target), ("casting", "same_kind"))
-        for equation, shapes in (("ij,jk->ik", ((2, 3), (3, 4))), ("ij->j", ((3, 4),)), ("ij->ji", ((2, 3),))):
-            made = operands(*shapes, dtype=source, fill="exact")
-            yield Case("dtype", _gives_in_dtype, equation, made, options, full=len(shapes) == 1)
-    # Cast first, and not last: what is between two integers is lost.
-    options = (("dtype", "int32"), ("casting", "unsafe"))
-    yield Case("dtype", _gives_in_dtype, "i,i->", operands((9,), (9,)), options)
-    mixed = (Operand((2, 3), "int8"), Operand((3, 4), "float32"))
-    yield Case("dtype", _gives_in_dtype, "ij,jk->ik", mixed, (("dtype", "float32"),))
-    own = partial(_gives_in_own_dtype, "float32")
-    yield Case("dtype", own, "i,i->", operands((3,), (3,)), about="dtype=the framework's own float32")
-    own = partial(_gives_in_own_dtype, "int32")
-    yield Case("dtype", own, "ij->i", eights((3, 40)), about="dtype=the framework's own int32")
-    own = partial(_gives_in_own_dtype, bool)
-    yield Case("dtype", own, "ij->i", operands((3, 4)), (("casting", "unsafe"),), about="dtype=bool, Python's")
+        for equation, shapes in examples("ij,jk->ik  2,3 3,4 \n ij->j  3,4 \n ij->ji  2,3"):
+            exact = operands(*shapes, dtype=source, fill="exact")
+            yield in_dtype(equation, exact, keywords(dtype=target, casting="same_kind"), full=len(shapes) == 1)
+    # The operands are cast before the computation, which drops their fractions.
+    yield in_dtype("i,i->", operands((9,), (9,)), keywords(dtype="int32", casting="unsafe"))
+    mixed = (ArraySpec((2, 3), "int8"), ArraySpec((3, 4), "float32"))
+    yield in_dtype("ij,jk->ik", mixed, keywords(dtype="float32"))
+    own = partial(Case, "dtype")
+    for dtype, equation, specs in (("float32", "i,i->", operands((3,), (3,))), ("int32", "ij->i", eights((3, 40)))):
+        check, about = partial(_computes_in_own_dtype, dtype), f"dtype=the framework's own {dtype}"
+        yield own(check, equation, specs, about=about)
+    check, about = partial(_computes_in_own_dtype, bool), "dtype=bool, Python's"
+    yield own(check, "ij->i", operands((3, 4)), keywords(casting="unsafe"), about=about)
 
 
 def _casting_cases() -> Iterator[Case]:
+    allowed = partial(Case, "casting", _computes_in_dtype)
+    refused = partial(Case, "casting", _casting_is_refused, raises=BackendError)
     for source, target, strictest in _CASTS:
-        made = operands((6,), (6,), dtype=source, fill="exact")
+        pair = operands((6,), (6,), dtype=source, fill="exact")
         first = _RULES.index(strictest)
-        options: Options
+        says = f"{source}.*{target}"
         for place, rule in enumerate(_RULES):
-            options = (("dtype", target), ("casting", rule))
             if place >= first:
-                yield Case("casting", _gives_in_dtype, "i,i->i", made, options, full=place > first)
+                yield allowed("i,i->i", pair, keywords(dtype=target, casting=rule), full=place > first)
             else:
-                refusal = Refusal(BackendError, f"operand 0.*{source}.*{target}")
-                yield Case(
-                    "casting", _casting_refused, "i,i->i", made, options, refusal=refusal, full=place < first - 1
+                full = place < first - 1
+                yield refused(
+                    "i,i->i", pair, keywords(dtype=target, casting=rule), says=f"operand 0.*{says}", full=full
                 )
-        options = (("dtype", target),)
         if first > _RULES.index("safe"):
-            refusal = Refusal(BackendError, f"operand 0.*{source}.*{target}")
-            yield Case(
-                "casting", _casting_refused, "i,i->", made, options, refusal=refusal, about="by default", full=True
+            yield refused(
+                "i,i->", pair, keywords(dtype=target), says=f"operand 0.*{says}", about="by default", full=True
             )
-            refusal = Refusal(BackendError, f"{source}.*{target}")
-            out = Operand((6,), target)
-            yield Case("casting", is_refused, "i,i->i", made, out=out, refusal=refusal, about="by default", full=True)
-    # A rearrangement computes nothing, but casts all the same.
-    moved = operands((2, 3), dtype="int32")
-    options = (("dtype", "float32"), ("casting", "same_kind"))
-    yield Case("casting", _gives_in_dtype, "ij->ji", moved, options)
-    refusal = Refusal(BackendError, "operand 0.*int32.*float32")
-    yield Case("casting", _casting_refused, "ij->ji", moved, options[:1], refusal=refusal, about="by default")
+            yield Case(
+                "casting", is_refused, "i,i->i", pair, out=ArraySpec((6,), target),
+                raises=BackendError, says=says, about="by default", full=True,
+            )  # fmt: skip
+    # A rearrangement computes nothing, but the casting rule still applies.
+    matrix = operands((2, 3), dtype="int32")
+    yield allowed("ij->ji", matrix, keywords(dtype="float32", casting="same_kind"))
+    yield refused("ij->ji", matrix, keywords(dtype="float32"), says="operand 0.*int32.*float32", about="by default")
     for narrow, wide in (("int8", "float32"), ("float32", "complex64")):
-        made = (Operand((2,), wide), Operand((2,), narrow))
-        refusal = Refusal(BackendError, f"operand 1 .*{narrow}.*casting='no'.*{wide}")
-        yield Case("casting", _casting_refused, "i,i->", made, (("casting", "no"),), refusal=refusal)
-        refusal = Refusal(BackendError, f"operand 0 .*{narrow}.*casting='equiv'.*{wide}")
-        yield Case("casting", _casting_refused, "i,i->", made[::-1], (("casting", "equiv"),), refusal=refusal)
-    yield Case("casting", gives_the_plain_sum, "i,i->", operands((2,), (2,)), (("casting", "no"),))
+        pair = (ArraySpec((2,), wide), ArraySpec((2,), narrow))
+        for specs, place, casting in ((pair, 1, "no"), (pair[::-1], 0, "equiv")):
+            says = f"operand {place} .*{narrow}.*casting='{casting}'.*{wide}"
+            yield refused("i,i->", specs, keywords(casting=casting), says=says)
+    yield Case("casting", gives_the_plain_sum, "i,i->", operands((2,), (2,)), keywords(casting="no"))
 
 
-# -- what memory results share --------------------------------------------------------------------------------------
+# -- shared memory --------------------------------------------------------------------------------------------------
 
 
 def _is_a_view(case: Case, subject: Subject) -> None:
-    """What is written to the operand shows in the result, and what is written to the result in the operand."""
+    """Writes to the operand show in the result, and writes to the result in the operand."""
     framework = subject.framework
     if not framework.views:
         raise NotApplicable(f"{framework.name} has no views")
-    hosts = case.values()
-    (array,) = subject.arrays(case, hosts)
+    hosts, (array,) = subject.operands(case)
     result = subject.call(case, [array])
     subject.judge(result, subject.expected(case, hosts))
     if result is array:
         raise Failure("the result is the operand itself, not a view of it")
     framework.fill(array, np.full(hosts[0].shape, 7))
     if (framework.values(result) != 7).any():
-        raise Failure("what is written to the operand does not show in the result: it is a copy")
+        raise Failure("a write to the operand does not show in the result: it is a copy")
     framework.fill(result, np.full(result.shape, 9))
     if (framework.values(array) == 9).sum() != np.prod(result.shape):
-        raise Failure("what is written to the result does not show in the operand")
+        raise Failure("a write to the result does not show in the operand")
 
 
 def _is_a_readonly_view(case: Case, subject: Subject) -> None:
-    """A view of a read-only array is no way to write to it."""
-    hosts = case.values()
-    (array,) = subject.arrays(case, hosts)
+    """A view of a read-only array is read-only too."""
+    hosts, (array,) = subject.operands(case)
     result = subject.call(case, [array])
     try:
         subject.framework.fill(result, np.full(result.shape, 9))
     except ValueError:
-        pass
-    else:
-        raise Failure("a view of a read-only array can be written to")
-    subject.untouched([array], hosts)
+        subject.judge_unchanged([array], hosts)
+        return
+    raise Failure("a view of a read-only array can be written to")
 
 
 def _is_fresh(case: Case, subject: Subject) -> None:
-    """The result keeps its values when the operands are overwritten, and they keep theirs when the result is."""
-    writeable(subject)
+    """The result does not change with the operands, nor the operands with the result."""
+    needs_writeable_arrays(subject)
     framework = subject.framework
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    _keeps_its_values(case, subject, arrays, arrays)
+    hosts, arrays = subject.operands(case)
+    _is_independent(case, subject, arrays, arrays)
     arrays = subject.arrays(case, hosts)
     result = subject.call(case, arrays)
     if result is not None and framework.is_array(result) and not isinstance(result, np.generic):
-        framework.fill(result, _others(framework.values(result)))
-        subject.untouched(arrays, hosts)
+        framework.fill(result, _other_values(framework.values(result)))
+        subject.judge_unchanged(arrays, hosts)
 
 
 def _is_fresh_of_broadcast(case: Case, subject: Subject) -> None:
-    """The same, where the operands have a last axis of stride 0, so that what lies in memory is small."""
-    writeable(subject)
-    _has_layout(subject, "broadcast-last")
+    """The result does not change with its operands, whose last axis has stride 0, so that their memory is small."""
+    needs_writeable_arrays(subject)
+    subject.framework.needs_layout("broadcast-last")
     bases = [subject.array(host[..., :1], operand.dtype) for host, operand in zip(case.values(), case.operands)]
     arrays = [subject.framework.broadcast(base, operand.shape) for base, operand in zip(bases, case.operands)]
-    _keeps_its_values(case, subject, arrays, bases)
+    _is_independent(case, subject, arrays, bases)
 
 
-def _keeps_its_values(case: Case, subject: Subject, arrays: list[Array], bases: list[Array]) -> None:
+def _is_independent(case: Case, subject: Subject, arrays: list[Array], bases: list[Array]) -> None:
     framework = subject.framework
     result = subject.call(case, arrays)
     before = framework.values(result)
     for base in bases:
-        framework.fill(base, _others(framework.values(base)))
+        framework.fill(base, _other_values(framework.values(base)))
     if not np.array_equal(before, framework.values(result)):
         raise Failure("the result changed when an operand was overwritten: they share memory")
 
 
-def _others(values: Any) -> Any:
-    """Other values in the place of each."""
+def _other_values(values: Any) -> Any:
     return ~values if values.dtype == bool else values + np.ones((), values.dtype)
 
 
 def _is_fresh_rearrangement(case: Case, subject: Subject) -> None:
-    """Where the framework's own einsum gives no views, a rearrangement is a copy."""
+    """A rearrangement is a copy if the framework's own einsum returns no views."""
     if subject.framework.views:
         raise NotApplicable(f"{subject.framework.name} gives views")
     _is_fresh(case, subject)
 
 
 def _memory_cases() -> Iterator[Case]:
-    for equation, shapes in _REARRANGEMENTS:
-        yield Case("views", _is_a_view, equation, operands(*shapes))
-        yield Case("aliasing", _is_fresh_rearrangement, equation, operands(*shapes))
-    yield Case("views", _is_a_view, "ii->i", operands((3, 3), layout="F"))
-    yield Case("views", _is_a_view, "ij->ji", operands((2, 3), layout="sliced"))
-    yield Case("views", _is_a_view, "ij->ji", operands((2, 3), dtype="int8"), full=True)
-    yield Case("views", _is_a_view, "ij->ji", operands((2, 3)), (("optimize", True),))
-    yield Case("views", _is_a_view, ((0, 1), (1, 0)), operands((2, 3)))
+    view, fresh = partial(Case, "views"), partial(Case, "aliasing")
+    yield from cases_of("views", _is_a_view, _REARRANGEMENTS)
+    yield from cases_of("aliasing", _is_fresh_rearrangement, _REARRANGEMENTS)
+    yield view(_is_a_view, "ii->i", operands((3, 3), layout="F"))
+    yield view(_is_a_view, "ij->ji", operands((2, 3), layout="sliced"))
+    yield view(_is_a_view, "ij->ji", operands((2, 3), dtype="int8"), full=True)
+    yield view(_is_a_view, "ij->ji", operands((2, 3)), keywords(optimize=True))
+    yield view(_is_a_view, ((0, 1), (1, 0)), operands((2, 3)))
     for equation in ("ij->ji", "ii->i", "ij->ij"):
-        yield Case("views", _is_a_readonly_view, equation, operands((3, 3), layout="readonly"))
+        yield view(_is_a_readonly_view, equation, operands((3, 3), layout="readonly"))
 
     for equation, shapes in _FRESH:
         for size in (3, 1):
-            sized = [tuple(size for _ in shape) for shape in shapes]
-            yield Case("aliasing", _is_fresh, equation, operands(*sized))
-            if "k" not in equation:  # whether bools have a matrix product is another question
-                yield Case("aliasing", _is_fresh, equation, operands(*sized, dtype="bool"), full=True)
-            ones = [Operand(sized[0]), *operands(*sized[1:], fill="one")]
+            sized = [(size,) * len(shape) for shape in shapes]
+            yield fresh(_is_fresh, equation, operands(*sized))
+            if "k" not in equation:  # not every framework has a matrix product of bools
+                yield fresh(_is_fresh, equation, operands(*sized, dtype="bool"), full=True)
             if len(shapes) > 1:
-                yield Case("aliasing", _is_fresh, equation, tuple(ones), full=True)
-    yield Case("aliasing", _is_fresh, "ij,j->ij", operands((3, 1), (4,)))
-    yield Case("aliasing", _is_fresh, ",->", operands((), ()))
-    yield Case("aliasing", _is_fresh, "ij->ji", operands((2, 3), dtype="int8"), (("dtype", "int32"),))
+                ones = operands(*sized[1:], fill="one")
+                yield fresh(_is_fresh, equation, (ArraySpec(sized[0]), *ones), full=True)
+    yield fresh(_is_fresh, "ij,j->ij", operands((3, 1), (4,)))
+    yield fresh(_is_fresh, ",->", operands((), ()))
+    yield fresh(_is_fresh, "ij->ji", operands((2, 3), dtype="int8"), keywords(dtype="int32"))
     for dtype in ("bool", "float32", "int8"):
-        for equation in ("ij->i", "ij,ij->ij"):
-            made = operands(*[(3, 4)] * (1 + equation.count(",")), dtype=dtype, layout="broadcast-last")
-            yield Case("aliasing", _is_fresh_of_broadcast, equation, made, full=dtype == "int8")
+        for equation, shapes in examples("ij->i  3,4 \n ij,ij->ij  3,4 3,4"):
+            repeated = operands(*shapes, dtype=dtype, layout="broadcast-last")
+            yield fresh(_is_fresh_of_broadcast, equation, repeated, full=dtype == "int8")
 
 
 # -- keywords -------------------------------------------------------------------------------------------------------
 
 
-def _takes_a_path(case: Case, subject: Subject) -> None:
-    """A path is taken as ``einsum_path`` returns it and as opt_einsum does; of other functions, either way will do."""
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+def _accepts_a_path(case: Case, subject: Subject) -> None:
+    """Einsumx accepts a path in the forms of ``einsum_path`` and of opt_einsum; other functions need only one form."""
+    hosts, arrays = subject.operands(case)
     path = [(1, 2), (0, 1)]
-    failures = []
+    errors = []
     for form in (path, tuple(path), ["einsum_path", *path]):
         try:
             result = subject.call(case, arrays, optimize=form)
         except Exception as error:
-            failures.append(error)
+            errors.append(error)
             if subject.is_einsumx:
                 raise
         else:
             subject.judge(result, subject.expected(case, hosts))
-    if len(failures) == 3:
-        raise failures[0]
+    if len(errors) == 3:
+        raise errors[0]
 
 
 def _out_is_refused(case: Case, subject: Subject) -> None:
-    """Where arrays are immutable, ``out=`` is an error."""
+    """``out=`` is an error if arrays are immutable."""
     if not subject.framework.immutable:
         raise NotApplicable(f"{subject.framework.name} arrays can be written to")
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
-    out = subject.array(hosts[0], case.operands[0].dtype)
+    out = subject.array(case.values()[0], case.dtype)
     is_refused(replace(case, options=(("out", out),)), subject)
-    subject.untouched(arrays, hosts)
 
 
 def _keyword_cases() -> Iterator[Case]:
+    keyword = partial(Case, "keywords")
     chain = operands((2, 3), (3, 4), (4, 5))
+    calls = {"ij->": chain[:1], "ij,jk->ik": chain[:2], "ij,jk,kl->il": chain}
     for optimize in (True, False, "greedy", "optimal"):
-        options = (("optimize", optimize),)
-        yield Case("keywords", gives_the_plain_sum, "ij,jk,kl->il", chain, options)
-        yield Case("keywords", gives_the_plain_sum, "ij,jk->ik", chain[:2], options, full=True)
-        yield Case("keywords", gives_the_plain_sum, "ij->i", chain[:1], options, full=True)
+        yield keyword(gives_the_plain_sum, "ij,jk,kl->il", chain, keywords(optimize=optimize))
+        yield keyword(gives_the_plain_sum, "ij,jk->ik", chain[:2], keywords(optimize=optimize), full=True)
+        yield keyword(gives_the_plain_sum, "ij->i", chain[:1], keywords(optimize=optimize), full=True)
     for name in ("optimize", "order", "casting", "dtype", "out", "backend", "device", "memory_limit"):
-        yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, ((name, None),))
-    yield Case("keywords", _takes_a_path, "ij,jk,kl->il", chain, about="optimize=a path")
-    for equation, made in (("ij->", chain[:1]), ("ij,jk->ik", chain[:2]), ("ij,jk,kl->il", chain)):
-        refusal = Refusal(TypeError, "no_such_keyword")
-        yield Case("keywords", is_refused, equation, made, (("no_such_keyword", 1),), refusal=refusal)
-    refusal = Refusal(BackendError, "out=")
-    yield Case("keywords", _out_is_refused, "ij->ij", chain[:1], refusal=refusal, about="out=a new array")
+        none = ((name, None),)
+        yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, none)
+    yield keyword(_accepts_a_path, "ij,jk,kl->il", chain, about="optimize=a path")
+    for equation, specs in calls.items():
+        yield keyword(
+            is_refused, equation, specs, keywords(no_such_keyword=1), raises=TypeError, says="no_such_keyword"
+        )
+    yield keyword(_out_is_refused, "ij->ij", chain[:1], raises=BackendError, says="out=", about="out=a new array")
 
 
 def cases() -> Iterator[Case]:

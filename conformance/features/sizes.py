@@ -1,28 +1,25 @@
-"""Sizes of 1, which broadcast, sizes of 0, and arrays without axes."""
+"""Sizes of 1, which broadcast, sizes of 0, large sizes, and arrays without axes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from einsumx.conformance.case import Case, Operand, examples, operands
+from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "broadcasting": "An axis of size 1 goes with any size, in every role",
-    "larger sizes": "Sizes at which libraries go over from one kernel to another",
-    "zero sizes": "Sums over nothing are 0, and results without elements have their shape",
-    "no axes": "Arrays without axes as operands and as results",
+    "broadcasting": "An axis of size 1 broadcasts to any size, in every role",
+    "larger sizes": "Sizes at which libraries switch kernels",
+    "zero sizes": "Empty sums are 0, and results without elements have the right shape",
+    "no axes": "Operands and results without axes",
 }
 
 _BROADCASTS = examples("""
-    ij,jk->ik           2,1 3,4
-    ij,jk->ik           2,3 1,4
-    ij,jk->ik           1,3 3,1
-    bij,bjk->bik        1,2,3 5,3,4
-    bij,bjk->bik        5,2,3 1,3,4
-    bij,bjk->bik        1,2,1 5,3,4
+    ij,jk->ik           2,1 3,4 | 2,3 1,4 | 1,3 3,1
+    bij,bjk->bik        1,2,3 5,3,4 | 5,2,3 1,3,4 | 1,2,1 5,3,4
     ij,ij->i            1,4 2,4
     ij,ij->ij           2,1 1,4
     ij,ij->             1,4 2,1
@@ -38,8 +35,7 @@ _BROADCASTS = examples("""
     bnid,bnjd->bnij     2,1,4,5 1,3,6,5
     bind,bjnd->bnij     2,4,3,1 2,6,3,5
     bhqd,bhqkd->bhqk    2,4,1,4 1,4,5,3,4
-    ...ij,...jk->...ik  5,1,2,3 6,3,4
-    ...ij,...jk->...ik  1,2,3 5,3,4
+    ...ij,...jk->...ik  5,1,2,3 6,3,4 | 1,2,3 5,3,4
     abc,cd,bd->a        3,1,4 4,2 5,2
 """)
 
@@ -80,18 +76,13 @@ _ZEROS = examples("""
     ii->                0,0
     i,i->               0 0
     i,i->i              0 1
-    ij,jk->ik           2,0 0,4
-    ij,jk->ik           0,3 3,4
+    ij,jk->ik           2,0 0,4 | 0,3 3,4
     ij,jk->             0,3 3,4
-    bij,bjk->bik        0,2,3 0,3,4
-    bij,bjk->bik        3,2,0 1,0,4
-    bij,bjk->bik        0,2,3 1,3,4
+    bij,bjk->bik        0,2,3 0,3,4 | 3,2,0 1,0,4 | 0,2,3 1,3,4
     i,j->ij             0 4
     i,j->j              0 4
-    ij,jk,kl->il        2,3 3,0 0,2
-    ij,jk,kl->il        0,3 3,4 4,2
-    ...i,i->...         2,0 0
-    ...i,i->...         0,3 3
+    ij,jk,kl->il        2,3 3,0 0,2 | 0,3 3,4 4,2
+    ...i,i->...         2,0 0 | 0,3 3
     ai,bi,ci->abc       2,0 3,0 4,0
 """)
 
@@ -104,7 +95,7 @@ _EMPTY_SUMS = examples("""
     i,j,k->     0 4 3
     ij,jk,kl->  0,2 2,3 3,4
 """)
-"""Sums over nothing, which are 0 also beside operands that hold an infinity or nan."""
+"""Empty sums, which are 0 even if another operand has an infinity or nan."""
 
 _SCALARS = examples("""
     ->           ()
@@ -124,32 +115,34 @@ _SCALARS = examples("""
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    check = gives_the_plain_sum
-    for equation, shapes in _BROADCASTS:
-        yield Case("broadcasting", check, equation, operands(*shapes))
+    for example in _BROADCASTS:
+        broadcasting = partial(cases_of, "broadcasting", gives_the_plain_sum, [example])
+        yield from broadcasting()
         for dtype in ("int32", "complex64", "bool", "float64"):
-            yield Case("broadcasting", check, equation, operands(*shapes, dtype=dtype), full=True)
-    for equation, shapes in _LARGER:
-        yield Case("larger sizes", check, equation, operands(*shapes))
+            yield from broadcasting(dtype=dtype, full=True)
+    for example in _LARGER:
+        larger = partial(cases_of, "larger sizes", gives_the_plain_sum, [example])
+        yield from larger()
         for dtype in ("bool", "int8", "int32", "float16", "bfloat16", "float64", "complex64"):
-            yield Case("larger sizes", check, equation, operands(*shapes, dtype=dtype), full=True)
+            yield from larger(dtype=dtype, full=True)
         for layout in ("F", "sliced", "broadcast"):
-            yield Case("larger sizes", check, equation, operands(*shapes, layout=layout), full=True)
-        if len(shapes) > 1:
+            yield from larger(layout=layout, full=True)
+        if "," in example[0]:
             for dtype in ("int32", "int64", "uint8"):
-                yield Case("larger sizes", check, equation, operands(*shapes, dtype=dtype, fill="range"), full=True)
-    for equation, shapes in _ZEROS:
-        yield Case("zero sizes", check, equation, operands(*shapes))
+                yield from larger(dtype=dtype, fill="range", full=True)
+    for example in _ZEROS:
+        empty = partial(cases_of, "zero sizes", gives_the_plain_sum, [example])
+        yield from empty()
         for dtype in ("int8", "bool", "complex64", "float16"):
-            yield Case("zero sizes", check, equation, operands(*shapes, dtype=dtype), full=True)
-    for equation, (empty, *others) in _EMPTY_SUMS:
+            yield from empty(dtype=dtype, full=True)
+    for equation, (first, *others) in _EMPTY_SUMS:
         for fill in ("inf", "nan"):
-            beside = tuple(Operand(shape, fill=fill) for shape in others)
-            yield Case("zero sizes", check, equation, (Operand(empty), *beside))
-    for equation, shapes in (("ab->b", ((4, 0),)), ("ab->", ((4, 0),)), ("ij,jk->ik", ((4, 0), (0, 6)))):
+            specs = (ArraySpec(first), *operands(*others, fill=fill))
+            yield Case("zero sizes", gives_the_plain_sum, equation, specs)
+    for example in examples("ab->b  4,0 \n ab->  4,0 \n ij,jk->ik  4,0 0,6"):
         for layout in ("F", "sliced", "broadcast"):
-            yield Case("zero sizes", check, equation, operands(*shapes, layout=layout))
-    for equation, shapes in _SCALARS:
+            yield from cases_of("zero sizes", gives_the_plain_sum, [example], layout=layout)
+    for example in _SCALARS:
         for dtype in ("float32", "int64", "bool", "complex64", "float16"):
-            full = dtype != "float32" and equation not in (",->", ",i->i", "ij->")
-            yield Case("no axes", check, equation, operands(*shapes, dtype=dtype), full=full)
+            quick = None if dtype == "float32" else (",->", ",i->i", "ij->")
+            yield from cases_of("no axes", gives_the_plain_sum, [example], dtype=dtype, quick=quick)

@@ -1,18 +1,18 @@
-"""Functions that are traced, compiled or mapped, where the framework has that, and their gradients."""
+"""Functions that are traced, compiled or mapped by their framework, and their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
-from einsumx.conformance.checks import cotangent, has_the_gradients, judge_gradients, needs_gradients
+from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples
+from einsumx.conformance.checks import cotangent, judge_gradients, judge_gradients_of, needs_gradients
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "jit": "A function that is traced once, and compiled, with gradients outside and inside (JAX)",
+    "jit": "A function that is traced once and compiled, with gradients outside and inside (JAX)",
     "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch)",
     "compile": "A function that is compiled as one graph, with gradients (PyTorch)",
     "hybridize": "A block that is traced once, with gradients (MXNet)",
@@ -33,7 +33,7 @@ _TRACED = examples("""
     ij->ij             5,6
     ,->                () ()
 """)
-"""The first are also compiled by PyTorch, which takes longest."""
+"""PyTorch compiles only the first of these, because it takes longest."""
 
 _MAPPED = examples("""
     Zij,jk->Zik            3,2,4 4,2
@@ -48,8 +48,7 @@ _MAPPED = examples("""
     ij,jk,klZ->Zli         2,3 3,2 2,3,4
     ...iZ,i...->Z...       2,3,4 3,2
     Z...ij,...jk->Z...ik   3,2,2,4 2,4,2
-    Zij,jk->Zik            1,2,4 4,2
-    Zij,jk->Zik            3,2,0 0,4
+    Zij,jk->Zik            1,2,4 4,2 | 3,2,0 0,4
     iZ,j->Zij              2,3 4
     Z,i->Zi                3 4
     Z,Z->Z                 3 3
@@ -61,29 +60,27 @@ _DTYPES = ("float16", "bfloat16", "float64", "complex64", "int32", "bool")
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     for transform, quick, count in (("jit", 4, None), ("compile", 2, 8), ("hybridize", 4, None)):
-        check = gives_the_same_traced
-        for place, (equation, shapes) in enumerate(_TRACED[:count]):
-            yield Case(transform, check, equation, operands(*shapes), full=place >= quick)
+        traced = partial(cases_of, transform, gives_the_same_traced)
+        yield from traced(_TRACED[:quick])
+        yield from traced(_TRACED[quick:count], full=True)
         for dtype in _DTYPES:
-            yield Case(transform, check, "ij,jk->ik", operands((2, 3), (3, 4), dtype=dtype), full=True)
-    for equation, shapes in _TRACED[:8]:
-        about = "gradients inside"
-        yield Case("jit", has_gradients_inside, equation, operands(*shapes), about=about, full=equation != "ij,jk->ik")
+            yield from traced(examples("ij,jk->ik  2,3 3,4"), dtype=dtype, full=True)
+    yield from cases_of("jit", has_gradients_inside, _TRACED[:8], about="gradients inside", quick=["ij,jk->ik"])
     for layout in ("F", "broadcast"):
-        laid_out = operands((2, 3, 4), (2, 4, 3), layout=layout)
-        yield Case("compile", gives_the_same_traced, "bij,bjk->bik", laid_out, full=True)
+        batches = examples("bij,bjk->bik  2,3,4 2,4,3")
+        yield from cases_of("compile", gives_the_same_traced, batches, layout=layout, full=True)
 
-    for place, (equation, shapes) in enumerate(_MAPPED):
-        yield Case("vmap", gives_the_same_mapped, equation, operands(*shapes), full=place >= 6)
+    mapped = partial(cases_of, "vmap", gives_the_same_mapped)
+    yield from mapped(_MAPPED[:6])
+    yield from mapped(_MAPPED[6:], full=True)
     for dtype in _DTYPES:
-        yield Case("vmap", gives_the_same_mapped, "Zij,jk->Zik", operands((3, 2, 4), (4, 2), dtype=dtype), full=True)
+        yield from mapped(examples("Zij,jk->Zik  3,2,4 4,2"), dtype=dtype, full=True)
     for layout in ("F", "broadcast", "broadcast-last"):
-        laid_out = operands((3, 2, 4), (3, 4, 2), layout=layout)
-        yield Case("vmap", gives_the_same_mapped, "Zij,Zjk->Zik", laid_out, full=True)
+        yield from mapped(examples("Zij,Zjk->Zik  3,2,4 3,4,2"), layout=layout, full=True)
 
 
 def gives_the_same_traced(case: Case, subject: Subject) -> None:
-    """The traced function gives the plain sum, of other values too, without being traced again; its gradients too."""
+    """The traced function gives the plain sum and gradients, also for other values, without being traced again."""
     framework, transform = subject.framework, _transform(case, subject)
     function, runs = subject.bound(case), []
 
@@ -91,48 +88,45 @@ def gives_the_same_traced(case: Case, subject: Subject) -> None:
         runs.append(1)
         return function(*arrays)
 
-    # What torch.compile takes in is one graph, and the count is no part of it.
+    # torch.compile captures one graph, which the counter would break.
     traced = framework.transformed(transform, function if transform == "compile" else counted)
     for call in ("first", "second"):
-        hosts = case.values(call)
-        arrays = subject.arrays(case, hosts)
+        hosts, arrays = subject.operands(case, call)
         before = len(runs)
         subject.judge(traced(*arrays), subject.expected(case, hosts), f"the result of the {call} call")
-        subject.untouched(arrays, hosts)
+        subject.judge_unchanged(arrays, hosts)
     if len(runs) > before:
-        raise Failure("the second call ran the function again, and not what was traced")
+        raise Failure("the second call ran the function again instead of the traced one")
     if case.dtype in framework.gradient_dtypes:
-        has_the_gradients(case, subject, traced, hosts, arrays)
+        judge_gradients_of(traced, case, subject, hosts, arrays)
 
 
 def has_gradients_inside(case: Case, subject: Subject) -> None:
-    """A traced function that takes the gradients has them right."""
+    """A traced function that computes gradients gives the right ones."""
     framework, transform = subject.framework, _transform(case, subject)
     needs_gradients(case, subject)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     values, array = cotangent(case, subject, hosts)
     function = subject.bound(case)
-    traced = framework.transformed(transform, lambda *given: framework.gradients(function, given, array))
+    traced = framework.transformed(transform, lambda *operands: framework.gradients(function, operands, array))
     judge_gradients(case, subject, hosts, values, traced(*arrays))
 
 
 def gives_the_same_mapped(case: Case, subject: Subject) -> None:
-    """The equation without the label Z, mapped over the axes that have it, gives the plain sum of that with it."""
+    """The equation without the label Z, mapped over the axes of Z, gives the plain sum of the equation with Z."""
     framework, transform = subject.framework, _transform(case, subject)
     equation = str(case.equation)
-    axes = tuple(_axis(term) for term in equation.partition("->")[0].split(","))
+    axes = tuple(_mapped_axis(term) for term in equation.partition("->")[0].split(","))
     function = framework.mapped(partial(subject.function, equation.replace("Z", "")), axes)
-    hosts = case.values()
-    arrays = subject.arrays(case, hosts)
+    hosts, arrays = subject.operands(case)
     subject.judge(function(*arrays), subject.expected(case, hosts), f"the result of {transform}")
-    subject.untouched(arrays, hosts)
+    subject.judge_unchanged(arrays, hosts)
     if case.dtype in framework.gradient_dtypes:
-        has_the_gradients(case, subject, function, hosts, arrays)
+        judge_gradients_of(function, case, subject, hosts, arrays)
 
 
 def _transform(case: Case, subject: Subject) -> str:
-    """What the case's feature asks for.
+    """The transform that the case's feature is named after.
 
     Raises:
         NotApplicable: the framework does not have it.
@@ -142,7 +136,7 @@ def _transform(case: Case, subject: Subject) -> str:
     return case.feature
 
 
-def _axis(term: str) -> int | None:
-    """Where the label Z is: counted from the end behind an ellipsis."""
-    before, found, after = term.partition("Z")
-    return None if not found else -1 - len(after) if "..." in before else len(before)
+def _mapped_axis(term: str) -> int | None:
+    """The axis of the label Z, counted from the end if it follows an ellipsis."""
+    before, label, after = term.partition("Z")
+    return None if not label else -1 - len(after) if "..." in before else len(before)
