@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.operand_types import extension_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.registry import dropped
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
@@ -69,7 +69,7 @@ class NumpyAdapter(Adapter):
             or kind.__array_function__ is not np.ndarray.__array_function__
         )
         if overrides or issubclass(kind, np.ma.MaskedArray):
-            raise dropped(kind)
+            raise extension_error(kind)
         if not issubclass(kind, np.ndarray):
             raise BackendError(f"einsum takes numpy.ndarray, not {kind.__module__}.{kind.__qualname__}")
 
