@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from math import inf, nan
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -68,11 +69,8 @@ def _known_processor() -> Iterator[None]:
 
     MXNet 1's OpenBLAS is older than today's processors and would use its kernels for SSE3, at half the speed.
     """
-    if (
-        _CORETYPE in os.environ
-        or not installed_version().startswith("1.")
-        or not {"avx2", "fma"} <= _processor_features()
-    ):
+    is_mxnet_1 = installed_version().startswith("1.")
+    if _CORETYPE in os.environ or not is_mxnet_1 or not {"avx2", "fma"} <= _processor_features():
         yield
         return
     os.environ[_CORETYPE] = "Haswell"
@@ -141,15 +139,7 @@ _ALIASES = {
     "round_": "round",
 }
 
-_CONSTANTS = {
-    "PZERO": 0.0,
-    "NZERO": -0.0,
-    "PINF": float("inf"),
-    "NINF": -float("inf"),
-    "Inf": float("inf"),
-    "NAN": float("nan"),
-    "NaN": float("nan"),
-}
+_CONSTANTS = {"PZERO": 0.0, "NZERO": -0.0, "PINF": inf, "NINF": -inf, "Inf": inf, "NAN": nan, "NaN": nan}
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "in1d": _in1d,

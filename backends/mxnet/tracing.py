@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -29,15 +29,8 @@ class UnknownRankError(BackendError):
     """The subscript of a symbol of unknown rank has an ellipsis."""
 
 
-class _TracedInputs(threading.local):
-    """The shapes and dtypes, by name, of the inputs of the block that this thread traces."""
-
-    def __init__(self) -> None:
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.dtypes: dict[str, Any] = {}
-
-
-_inputs = _TracedInputs()
+_inputs: ContextVar[tuple[dict[str, Any], dict[str, Any]]] = ContextVar("inputs", default=({}, {}))
+"""The shapes and dtypes, by name, of the inputs of the block that is being traced."""
 
 
 def with_known_inputs(get_graph: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,13 +41,12 @@ def with_known_inputs(get_graph: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(block: Any, *arguments: Any) -> Any:
         arrays = [array for array in flatten(arguments, "input")[0] if array is not None]
         names = ["data"] if len(arrays) == 1 else [f"data{number}" for number in range(len(arrays))]
-        previous = _inputs.shapes, _inputs.dtypes
-        _inputs.shapes = {name: array.shape for name, array in zip(names, arrays)}
-        _inputs.dtypes = {name: array.dtype for name, array in zip(names, arrays)}
+        shapes = {name: array.shape for name, array in zip(names, arrays)}
+        token = _inputs.set((shapes, {name: array.dtype for name, array in zip(names, arrays)}))
         try:
             return get_graph(block, *arguments)
         finally:
-            _inputs.shapes, _inputs.dtypes = previous
+            _inputs.reset(token)
 
     return wrapper
 
@@ -62,8 +54,7 @@ def with_known_inputs(get_graph: Callable[..., Any]) -> Callable[..., Any]:
 def known(symbol: Any) -> Known:
     """The shape and dtype of a symbol, inferred from the traced block's inputs and from declared variables."""
     names = set(symbol.list_inputs())
-    shapes = {name: shape for name, shape in _inputs.shapes.items() if name in names}
-    dtypes = {name: dtype for name, dtype in _inputs.dtypes.items() if name in names}
+    shapes, dtypes = ({name: facts[name] for name in names & facts.keys()} for facts in _inputs.get())
     mx = import_module("mxnet")
     try:
         _, (shape, *_), _ = symbol.infer_shape_partial(**shapes)

@@ -11,7 +11,7 @@ from einsumx.errors import BackendError
 from einsumx.ir import ops
 from einsumx.ir.ops import Matmul, Op
 
-__all__ = ["Spelling", "Value", "listed", "numbers", "sides", "summed"]
+__all__ = ["Spelling", "Value", "listed", "numbers", "summed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,20 +187,3 @@ def summed(axes: Sequence[int], rank: int, *more: str) -> str:
     if len(axes) == rank:
         return ", ".join(more)
     return ", ".join((f"axis={numbers(axes) if len(axes) > 1 else index(axes[0])}", *more))
-
-
-def sides(lhs: Value, rhs: Value, op: Matmul, transposed: str) -> tuple[str, str]:
-    """Both sides of a product, transposed as the flags of ``op`` say.
-
-    Args:
-        lhs, rhs: the sides.
-        op: the product.
-        transposed: a format for a transposed matrix, with ``{}`` for the matrix.
-
-    >>> sides(Value("a", (2, 3), "float32"), Value("b", (4, 3), "float32"), Matmul(2, 0, 1, transpose_rhs=True), "{}.T")
-    ('a', 'b.T')
-    """
-    return (
-        transposed.format(lhs.text) if op.transpose_lhs else lhs.text,
-        transposed.format(rhs.text) if op.transpose_rhs else rhs.text,
-    )

@@ -63,13 +63,8 @@ class Primitives(Arrays):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         """Zeros on the device of ``arrays``, with zeros as gradients: the result if a summed label has size 0."""
-        numpy = import_module("numpy")
-        try:
-            host_dtype = numpy.dtype(dtype)
-        except TypeError:  # NumPy has no such dtype
-            host_dtype = numpy.dtype("float32")
-        array = self.from_numpy(numpy.zeros(shape, host_dtype), self.device(arrays[0]))
-        return array if host_dtype.name == dtype else self.cast(array, dtype)
+        array = self.from_numpy(import_module("numpy").zeros(shape, "float32"), self.device(arrays[0]))
+        return self.cast(array, dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         """The elementwise product, broadcasting."""
