@@ -71,9 +71,6 @@ class CupyAdapter(NumpyAdapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.multiply(lhs, rhs)
 
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.xp.matmul(lhs, rhs)
-
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         return Adapter.kernel(self, op, shapes, dtype)  # the kernels of the NumPy adapter run on the CPU
 

@@ -58,14 +58,10 @@ class JaxAdapter(Adapter):
     def _jax(self) -> Any:
         return import_module("jax")
 
-    @cached_property
-    def _tracer(self) -> Any:
-        return self._jax.core.Tracer
-
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
-        if not issubclass(kind, (self._jax.Array, self._tracer)):
+        if not issubclass(kind, (self._jax.Array, self._jax.core.Tracer)):
             raise wrong_type_error(kind, "jax.Array")
 
     # -- describing arrays ------------------------------------------------------------------------------
@@ -85,21 +81,7 @@ class JaxAdapter(Adapter):
 
     def device(self, array: Array) -> str:
         """The names of the devices that hold ``array``; empty for tracers and for arrays not committed to a device."""
-        if self._is_traced(type(array)) or not array.committed:
-            return ""
-        return self._device_names(array.sharding)
-
-    @cached_property
-    def _is_traced(self) -> Callable[[type], bool]:
-        return lru_cache(maxsize=256)(lambda kind: issubclass(kind, self._tracer))
-
-    @cached_property
-    def _device_names(self) -> Callable[[Any], str]:
-        @lru_cache(maxsize=256)
-        def names(sharding: Any) -> str:
-            return ",".join(sorted(map(_device_name, sharding.device_set)))
-
-        return names
+        return "" if _is_tracer(type(array)) or not array.committed else _device_names(array.sharding)
 
     def dtype_name(self, dtype: Any) -> str:
         try:
@@ -176,8 +158,8 @@ class JaxAdapter(Adapter):
                     operand = arguments[place]
                     if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
                         arguments[place] = self.xp.asarray(operand)
-                    elif self._is_traced(type(operand)) and _is_symbolic(operand.shape):
-                        say_native("jax.numpy.einsum", operands, "what is exported is for other sizes too")
+                    elif _is_tracer(type(operand)) and _is_symbolic(operand.shape):
+                        say_native("jax.numpy.einsum", operands, "the export has symbolic sizes")
                         return native(*operands, **options)
                 return call(*arguments, **options)
 
@@ -188,9 +170,9 @@ class JaxAdapter(Adapter):
     # -- blocks -----------------------------------------------------------------------------------------
 
     def check_eager(self, array: Array) -> None:
-        if self._is_traced(type(array)):
+        if _is_tracer(type(array)):
             raise BackendError(
-                "memory_limit= is kept for arrays, and not where jax.jit, jax.grad or jax.vmap traces them, as XLA "
+                "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
                 "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
             )
         if len(array.sharding.device_set) > 1:
@@ -272,8 +254,18 @@ class JaxAdapter(Adapter):
         array.block_until_ready()
 
 
+_is_tracer: Callable[[type], bool] = lru_cache(maxsize=256)(
+    lambda kind: issubclass(kind, import_module("jax").core.Tracer)
+)
+
+
 def _device_name(device: Any) -> str:
     return f"{device.platform}:{device.id}"
+
+
+@lru_cache(maxsize=256)
+def _device_names(sharding: Any) -> str:
+    return ",".join(sorted(map(_device_name, sharding.device_set)))
 
 
 def _is_symbolic(shape: tuple[Any, ...]) -> bool:

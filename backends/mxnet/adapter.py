@@ -80,9 +80,6 @@ class MxnetAdapter(MxnetBlocks, Adapter):
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self._kernels.total(array.shape, axes, self.dtype_name(array.dtype))(array)
 
-    def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self.calls.multiply()(lhs, rhs)
-
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         return self.calls.batch_dot(transpose_lhs, transpose_rhs)(lhs, rhs)
 

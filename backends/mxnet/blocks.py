@@ -133,6 +133,6 @@ def _merge_axes(shape: Sequence[int], box: Sequence[slice]) -> tuple[tuple[int, 
 def traced_error() -> BackendError:
     """The error for a memory limit inside a traced block."""
     return BackendError(
-        "memory_limit= is kept for arrays, and not where MXNet traces a block that is hybridized; call einsum outside "
-        "of it, or leave memory_limit= away"
+        "memory_limit= works for arrays, not while MXNet traces a hybridized block; call einsum outside of the block, "
+        "or leave memory_limit= away"
     )

@@ -149,9 +149,6 @@ class NumpyAdapter(Adapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
 
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.xp.matmul(lhs, rhs, order="C")
-
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":
             return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)

@@ -274,7 +274,7 @@ class TorchAdapter(Adapter):
             is_traced = True
         if is_traced:
             raise BackendError(
-                "memory_limit= is kept for tensors that have memory, and not where torch.func, torch.export or make_fx "
+                "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
                 f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
             )
         if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:

@@ -34,10 +34,10 @@ def _around(native: Function, eager: Function) -> Function:
                 say_native("torch.einsum", operands, "an operand has functions of its own")
                 return torch.overrides.handle_torch_function(native, operands, *operands, **options)
             if any(map(_is_symbolic, operands)):
-                say_native("torch.einsum", operands, "what is traced is for other sizes too")
+                say_native("torch.einsum", operands, "the trace has symbolic sizes")
                 return native(*operands, **options)
         if torch.jit.is_tracing():
-            say_native("torch.einsum", operands, "what torch.jit.trace records is for other sizes too")
+            say_native("torch.einsum", operands, "torch.jit.trace records code for other sizes too")
             return native(*operands, **options)
         return eager(*operands, **options)
 

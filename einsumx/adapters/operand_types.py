@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
 
 from einsumx.errors import BackendError
@@ -47,6 +48,7 @@ def top_package(module: str) -> str:
     return module.partition(".")[0]
 
 
+@lru_cache(maxsize=1024)
 def lazy_module(kind: type) -> str | None:
     """The module whose ``einsum`` contracts lazy arrays of this type; None for other types."""
     modules = (_LAZY.get((top_package(base.__module__), base.__name__)) for base in kind.__mro__)

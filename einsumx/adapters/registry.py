@@ -26,9 +26,6 @@ __all__ = ["backend_of", "backends", "get_backend", "is_builtin", "is_stored", "
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 
-_PACKAGES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "mxnet": "mxnet", "jax": "jax", "jaxlib": "jax"}
-"""The top-level package that defines an array type, and the name of the backend that serves it."""
-
 _registered: dict[str, Adapter] = {}
 
 
@@ -57,7 +54,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Clear the caches of which types belong to which backend, and of the installed entry points."""
-    for cache in (backend_of, serving, _is_known, _lazy_module, _backend, declared_backends):
+    for cache in (backend_of, serving, _is_known, _backend, declared_backends):
         cache.cache_clear()
 
 
@@ -195,9 +192,8 @@ def _package_backend(package: str) -> Adapter | None:
     for adapter in reversed(tuple(_registered.values())):
         if top_package(adapter.module) == package:
             return adapter
-    if package in _PACKAGES:
-        return get_backend(_PACKAGES[package])
-    return get_backend(package) if package in declared_backends() else None
+    name = "jax" if package == "jaxlib" else package
+    return get_backend(name) if name in BUILTIN or name in declared_backends() else None
 
 
 # -- operands that are not arrays of a backend --------------------------------------------------------------------
@@ -208,12 +204,9 @@ def is_builtin(kind: type) -> bool:
     return kind in (bool, int, float, complex, list, tuple)
 
 
-_lazy_module = lru_cache(maxsize=1024)(lazy_module)
-
-
 def lazy(operands: Sequence[Any]) -> Any:
     """The module that contracts lazy arrays, if one of the operands is lazy; otherwise None."""
-    module = next(filter(None, map(_lazy_module, map(type, operands))), None)
+    module = next(filter(None, map(lazy_module, map(type, operands))), None)
     return import_module(module) if module else None
 
 
@@ -228,6 +221,6 @@ class _Sliceable(Protocol):
 def is_stored(array: Any) -> bool:
     """Whether an operand is read by slices, such as an HDF5 dataset or a Zarr array: neither an array nor sparse."""
     kind: type = type(array)
-    if is_builtin(kind) or _is_known(kind) or extends_arrays(kind) or _lazy_module(kind) or is_sparse(kind):
+    if is_builtin(kind) or _is_known(kind) or extends_arrays(kind) or lazy_module(kind) or is_sparse(kind):
         return False
     return isinstance(array, _Sliceable) and not isinstance(array, type)
