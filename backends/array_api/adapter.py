@@ -19,7 +19,6 @@ from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError, EinsumxError, SizeError
 from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
-from einsumx.ir.ops import Op
 
 __all__ = ["ADAPTER", "ArrayApiAdapter"]
 
@@ -184,7 +183,7 @@ class ArrayApiAdapter(Adapter):
 
     # -- primitives -------------------------------------------------------------------------------------
 
-    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         for name in _needed(op, dtype):
             self._function(name)  # raises before any work
         run, shape, dtype = super().kernel(op, shapes, dtype), op.result_shape(shapes), op.result_dtype(dtype)
@@ -205,7 +204,7 @@ class ArrayApiAdapter(Adapter):
 
         return checked
 
-    def _op_error(self, op: Op, failure: str) -> BackendError:
+    def _op_error(self, op: ops.Op, failure: str) -> BackendError:
         """The error for a library that violates the standard."""
         return BackendError(
             f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {failure}; convert the "
@@ -316,7 +315,7 @@ class ArrayApiAdapter(Adapter):
         return out
 
 
-def _needed(op: Op, dtype: str) -> tuple[str, ...]:
+def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:
     """The functions of the standard that an op on arrays of ``dtype`` calls."""
     match op:
         case ops.Transpose():

@@ -15,7 +15,7 @@ from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
 from einsumx.backends.mxnet.choices import swaps
 from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures
-from einsumx.backends.mxnet.kernels import Kernels
+from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
 from einsumx.errors import BackendError
 from einsumx.ir import ops
@@ -35,8 +35,8 @@ class MxnetAdapter(MxnetBlocks, Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     @cached_property
-    def _kernels(self) -> Kernels:
-        return Kernels(self)
+    def _kernels(self) -> MxnetKernels:
+        return MxnetKernels(self)
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:

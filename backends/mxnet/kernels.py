@@ -10,7 +10,7 @@ from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.choices import Shape, pays_as_layer, pays_by_matmul
 from einsumx.ir.ops import Matmul
 
-__all__ = ["Kernels", "through_int8"]
+__all__ = ["MxnetKernels", "through_int8"]
 
 
 def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -18,8 +18,8 @@ def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array
     return lambda array: rearrange(array.astype("int8")).astype("bool")
 
 
-class Kernels:
-    """Kernels for ``mx.np`` arrays."""
+class MxnetKernels:
+    """MxnetKernels for ``mx.np`` arrays."""
 
     def __init__(self, arrays: MxnetArrays) -> None:
         self._arrays, self._calls = arrays, arrays.calls

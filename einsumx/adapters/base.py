@@ -14,7 +14,6 @@ from einsumx.adapters.facets import BlockAccess, Gradients, Replaced, Results, T
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.ir import ops
-from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
@@ -32,7 +31,7 @@ class Adapter(Replaced, Gradients, Transfers, BlockAccess, Results, Primitives):
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
         return self
 
-    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The function that executes ``op``, with its sources as arguments. By default it calls the op's primitive.
 
         Override it if the best way to run an op depends on its sizes: it is called once per plan, and the function it
@@ -77,7 +76,7 @@ class Adapter(Replaced, Gradients, Transfers, BlockAccess, Results, Primitives):
             case ops.Zeros():
                 return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
         """The most bytes that the kernel of ``op`` allocates while it runs, without its result.
 
         The framework need not be installed.
