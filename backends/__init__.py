@@ -1,10 +1,10 @@
-"""The frameworks that einsumx runs on, a file or a folder each, imported as ``einsumx.backends.<name>``.
+"""The backends of einsumx, a module or package each, imported as ``einsumx.backends.<name>``.
 
-Each has a class derived from :class:`einsumx.adapters.base.Adapter`, an instance of it called ``ADAPTER``,
-and imports its framework only when an array of it arrives.
+Each has a class derived from :class:`einsumx.adapters.base.Adapter` and an instance of it called ``ADAPTER``, and
+imports its framework only when an array of it arrives.
 
-The package is callable: ``einsumx.backends()`` is :func:`einsumx.adapters.registry.backends`, whichever of the two
-meanings of the name was imported first.
+The package is callable, because its import replaces the function of the same name in ``einsumx``:
+``einsumx.backends()`` calls :func:`einsumx.adapters.registry.backends` either way.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""autoray's lazy arrays: a contraction of theirs is one more lazy array, which calls einsumx when it is computed."""
+"""Contracts autoray's lazy arrays: the result is a lazy array, which calls einsumx when it is computed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ autoray: Any = import_module("autoray")
 
 
 def einsum(request: Request) -> Any:
-    """The contraction of lazy arrays, with arrays of the framework that is going to compute them among the operands.
+    """Contract lazy arrays; other operands are arrays of the framework that computes them.
 
-    :func:`einsumx.einsum` is called with the request's keywords when the result is computed; ``out`` is refused.
+    Computing the result calls :func:`einsumx.einsum` with the request's keywords.
 
     Raises:
         EquationError: the equation is wrong.
-        SizeError: the sizes do not fit it.
-        BackendError: arrays of two frameworks, or ``out``.
+        SizeError: the sizes do not fit the equation.
+        BackendError: arrays of two frameworks, or ``out=``.
     """
     if request.out is not None:
         raise BackendError("out= is not for lazy arrays of autoray, which are computed later; leave it away")
-    given = request.operands
-    sized = sized_equation(request.written, [tuple(autoray.shape(operand)) for operand in given])
-    lazy = [operand for operand in given if isinstance(operand, autoray.lazy.LazyArray)]
-    others = [operand for operand in given if not is_builtin(type(operand)) and not any(operand is one for one in lazy)]
-    backends = [operand.backend for operand in lazy] + list(map(autoray.infer_backend, others))
+    operands = request.operands
+    sized = sized_equation(request.written, [tuple(autoray.shape(operand)) for operand in operands])
+    lazy = [operand for operand in operands if isinstance(operand, autoray.lazy.LazyArray)]
+    eager = [
+        operand
+        for operand in operands
+        if not isinstance(operand, autoray.lazy.LazyArray) and not is_builtin(type(operand))
+    ]
+    backends = [operand.backend for operand in lazy] + list(map(autoray.infer_backend, eager))
     names = list(dict.fromkeys(name for name in backends if name is not None))
     if len(names) > 1:
         raise BackendError(
@@ -42,12 +46,12 @@ def einsum(request: Request) -> Any:
         )
     text = request.written
     if not isinstance(text, str):
-        inputs, output = (["".join(map(symbol, term)) for term in terms] for terms in (sized.inputs, [sized.output]))
-        text = f"{','.join(inputs)}->{output[0]}"
+        *inputs, output = ["".join(map(symbol, term)) for term in (*sized.inputs, sized.output)]
+        text = f"{','.join(inputs)}->{output}"
     return autoray.lazy.LazyArray(
         backend=names[0] if names else None,
         fn=hooks.einsum,
-        args=(text, *given),
+        args=(text, *operands),
         kwargs=request.keywords(),
         shape=sized.shape,
         deps=tuple(lazy),

@@ -1,13 +1,15 @@
-"""CuPy: NumPy's adapter, where arrays live on CUDA devices."""
+"""CuPy: NumPy's adapter for arrays on CUDA devices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
@@ -16,22 +18,19 @@ from einsumx.errors import BackendError
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 
-if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
-
 __all__ = ["ADAPTER", "CupyAdapter"]
 
 TRAITS = replace(
     NUMPY,
     native_dtypes=frozenset(),
-    batch_strides=False,  # cupy.matmul copies batches that do not lie C-contiguous
+    batch_strides=False,  # cupy.matmul copies batches that are not C-contiguous
     matmul_dtypes=NUMPY.matmul_dtypes - {"float128", "complex256", "object"},
     rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 
 
 class CupyAdapter(NumpyAdapter):
-    """CuPy arrays. Written by CuPy's documentation; no test has run it on a GPU."""
+    """CuPy arrays. Written from CuPy's documentation; tested on a stand-in only, not on a GPU."""
 
     name = "cupy"
     module = "cupy"
@@ -43,7 +42,7 @@ class CupyAdapter(NumpyAdapter):
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):
-            raise BackendError(f"einsum takes cupy.ndarray, not {kind.__module__}.{kind.__qualname__}")
+            raise wrong_type_error(kind, "cupy.ndarray")
 
     def signature(self, array: Array) -> Signature:
         return type(array), array.shape, array.dtype, array.strides, array.device.id
@@ -54,6 +53,9 @@ class CupyAdapter(NumpyAdapter):
     def device(self, array: Array) -> str:
         return f"cuda:{array.device.id}"
 
+    def _mode(self, array: Array) -> Any:
+        return array.device
+
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.asarray(value)
@@ -63,20 +65,14 @@ class CupyAdapter(NumpyAdapter):
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         return array.diagonal(0, axis1, axis2)
 
-    def cast(self, array: Array, dtype: str) -> Array:
-        return array.astype(dtype)
-
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.any(axes) if array.dtype.kind == "b" else array.sum(axes, array.dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.multiply(lhs, rhs)
 
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.xp.matmul(lhs, rhs)
-
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        return Adapter.kernel(self, op, shapes, dtype)  # NumPy's kernels are for the CPU
+        return Adapter.kernel(self, op, shapes, dtype)  # the kernels of the NumPy adapter run on the CPU
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import CupySpelling
@@ -84,21 +80,18 @@ class CupyAdapter(NumpyAdapter):
         return CupySpelling(self.module, "cp")
 
     def prepare(self, run: Run, plan: Program) -> Run:
-        def on_their_device(*operands: Array) -> Array:
+        def run_on_device(*operands: Array) -> Array:
             with operands[0].device:
                 return run(*operands)
 
-        return on_their_device
+        return run_on_device
 
     def element(self, array: Array) -> Array:
-        return array  # CuPy has no scalars of its own, so that nothing waits for the device
+        return array  # CuPy has no scalars; reading an element would wait for the device
 
     def arrange(self, array: Array, order: str) -> Array:
         with array.device:
             return super().arrange(array, order)
-
-    def is_fortran(self, array: Array) -> bool:
-        return bool(array.flags.f_contiguous)
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
@@ -111,27 +104,17 @@ class CupyAdapter(NumpyAdapter):
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
 
-    def add(self, total: Array, part: Array) -> Array:
-        with total.device:
-            return self.xp.add(total, part, out=total)
-
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         with self._device(device):
             return self.xp.empty(shape, self.dtype(dtype))
 
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        with out.device:
-            place = (*box, ...)  # of an array, even where it has one element
-            self.xp.copyto(out[place], block, casting="unsafe")
-        return out
-
     def free_bytes(self, device: str) -> int | None:
         with self._device(device):
-            # What CuPy's pool keeps of what it has freed is free for it, too.
+            # CuPy's pool can reuse the memory that it caches.
             return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
 
     def _device(self, name: str) -> Any:
-        """The device of that name; the first where it is empty."""
+        """The device of that name; device 0 if the name is empty."""
         return self.xp.cuda.Device(int(name.partition(":")[2] or 0))
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
@@ -149,7 +132,7 @@ class CupyAdapter(NumpyAdapter):
 
     def synchronize(self, array: Array) -> None:
         with array.device:
-            self.xp.cuda.get_current_stream().synchronize()  # and for no copies to the device on another one
+            self.xp.cuda.get_current_stream().synchronize()  # not the stream that copies to the device
 
 
 class _Uploads:
@@ -183,7 +166,7 @@ class _Uploads:
 
 @lru_cache(maxsize=64)
 def _stream(xp: Any, number: int) -> Any:
-    """The stream of copies to a device: always the same one, as memory that is freed stays with its stream."""
+    """The stream for copies to a device: always the same one, because freed memory stays with its stream."""
     with xp.cuda.Device(number):
         return xp.cuda.Stream(non_blocking=True)
 

@@ -1,8 +1,8 @@
-"""Dask arrays: a contraction of theirs is a lazy Dask array, whose chunks are einsumx calls on the operands' chunks.
+"""Contracts Dask arrays: the result is a lazy Dask array, whose chunks are einsumx calls on the operands' chunks.
 
-Axes that share a label are chunked alike, as far as they are not already. A contracted label is summed within each
-chunk, and the sums of the chunks are added up as a tree: no contracted axis is ever gathered in one place. Chunks that
-would grow beyond Dask's ``array.chunk-size`` are split.
+Axes that share a label are rechunked to the same chunks. A contracted label is summed within each chunk, and Dask adds
+the sums of the chunks as a tree, so no contracted axis is ever gathered in one chunk. Result chunks that would exceed
+Dask's ``array.chunk-size`` are split.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
 _HONOURED = frozenset({"dtype", "casting", "optimize"})
-"""The keywords that contractions of Dask arrays take."""
+"""The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
-"""The size that a chunk of unknown size is planned with."""
+"""The size of chunks of unknown size, for the planner."""
 
 
 def einsum(request: Request) -> Any:
-    """The contraction of Dask arrays, with arrays of their chunks' framework and Python's scalars and lists among them.
+    """Contract Dask arrays; other operands are arrays of the chunks' framework, Python scalars and lists.
 
     Args:
-        request: with no keywords but ``dtype``, ``casting`` and ``optimize``, as Dask arrays have no use for others.
+        request: the call; its keywords are at most ``dtype``, ``casting`` and ``optimize``.
 
     Raises:
+        BackendError: another keyword, or a stored operand.
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
     for name in request.keywords():
         if name not in _HONOURED:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
-    given = request.operands
-    for number, operand in enumerate(given):
+    operands = request.operands
+    for number, operand in enumerate(operands):
         if not isinstance(operand, da.Array) and is_stored(operand):
             raise BackendError(f"operand {number} is stored; dask.array.from_array makes a Dask array of it")
-    metas = [operand._meta if isinstance(operand, da.Array) else operand for operand in given]
+    metas = [operand._meta if isinstance(operand, da.Array) else operand for operand in operands]
     adapter, metas = arrays_of(metas, None)
     arrays = [
         operand if isinstance(operand, da.Array)
         else da.from_array(meta if is_builtin(type(operand)) else operand, chunks=-1, asarray=False)
-        for operand, meta in zip(given, metas)
+        for operand, meta in zip(operands, metas)
     ]  # fmt: skip
     sized = _sized(request.written, arrays)
-    described = [adapter.operand(adapter.signature(meta)) for meta in metas]
     options = request.options(adapter)
-    result = result_dtype(adapter, described, options)
+    result = result_dtype(adapter, [adapter.operand(adapter.signature(meta)) for meta in metas], options)
     compute = dict(adapter.cpu.widen).get(result, result)
     if 0 in sized.sizes and not any(isnan(size) for array in arrays for size in array.shape):
-        # Dask knows no size of objects; an array has pointers to them.
-        sizes = "uint64" if result == "object" else adapter.dtype(result)
-        chunks = da.core.normalize_chunks("auto", sized.shape, dtype=sizes)
+        # Dask cannot choose chunks for objects; their arrays contain pointers.
+        chunk_dtype = "uint64" if result == "object" else adapter.dtype(result)
+        chunks = da.core.normalize_chunks("auto", sized.shape, dtype=chunk_dtype)
         return da.zeros_like(arrays[0], dtype=adapter.dtype(result), shape=sized.shape, chunks=chunks)
 
     terms = [_without_broadcast(array, term, sized.sizes) for array, term in zip(arrays, sized.inputs)]
-    terms = [(_alike(array, term), term) for array, term in terms]
+    terms = [(_with_equal_chunks(array, term), term) for array, term in terms]
     path = find_path(sized, options.optimize)
     labels = [frozenset(term) for _, term in terms]
     for step, keep in step_outputs(path, labels, frozenset(sized.output)):
-        taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
+        step_terms = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         output = tuple(label for label in sized.output if label in keep)
         output += tuple(sorted(keep.difference(sized.output)))
-        terms.append((_contract(taken, output, compute), output))
+        terms.append((_contract(step_terms, output, compute), output))
     ((array, term),) = terms
     if term != sized.output or not path:
         array = _contract([(array, term)], sized.output, compute)
@@ -85,17 +85,17 @@ def einsum(request: Request) -> Any:
 
 
 def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
-    """The equation bound to the arrays' shapes; sizes that are not known are assumed, where no other axis has to fit.
+    """The equation bound to the arrays' shapes, with assumptions for unknown sizes of labels that only one axis has.
 
     Raises:
-        SizeError: sizes that do not fit, or one that is not known and might not.
+        SizeError: sizes that do not fit, or an unknown size that might not.
     """
     shapes = [tuple(array.shape) for array in arrays]
     if not any(isnan(size) for shape in shapes for size in shape):
         return sized_equation(written, shapes)
     try:
         labels = sized_equation(written, [(1,) * len(shape) for shape in shapes])
-    except SizeError:  # of ranks
+    except SizeError:  # a wrong rank
         return sized_equation(written, shapes)
     for number, (shape, term) in enumerate(zip(shapes, labels.inputs)):
         for axis, (size, label) in enumerate(zip(shape, term)):
@@ -112,19 +112,19 @@ def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
 
 
 def _axes_of(label: int, arrays: Sequence[Any], sized: SizedEquation) -> set[tuple[str, int]]:
-    """The axes that have a label and do not broadcast, by the name of their array; one array twice has them once."""
+    """The axes that have a label and do not broadcast, as pairs of the array's name and the axis."""
     return {
         (array.name, axis)
         for array, term in zip(arrays, sized.inputs)
-        for axis, (found, size) in enumerate(zip(term, array.shape))
-        if found == label and size != 1
+        for axis, (axis_label, size) in enumerate(zip(term, array.shape))
+        if axis_label == label and size != 1
     }
 
 
-def _alike(array: Any, term: tuple[int, ...]) -> Any:
-    """The array, in which axes of one label are chunked alike."""
+def _with_equal_chunks(array: Any, term: tuple[int, ...]) -> Any:
+    """The array with the same chunks along axes of the same label."""
     chunks = {
-        label: da.core.common_blockdim([parts for parts, found in zip(array.chunks, term) if found == label])
+        label: da.core.common_blockdim([parts for parts, axis_label in zip(array.chunks, term) if axis_label == label])
         for label in term
         if term.count(label) > 1
     }
@@ -135,52 +135,52 @@ def _alike(array: Any, term: tuple[int, ...]) -> Any:
 
 def _without_broadcast(array: Any, term: tuple[int, ...], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """The array without the axes of size 1 that broadcast."""
-    spread = [size == 1 != sizes[label] for size, label in zip(array.shape, term)]
-    if not any(spread):
+    broadcasts = [size == 1 != sizes[label] for size, label in zip(array.shape, term)]
+    if not any(broadcasts):
         return array, term
-    array = array[tuple(0 if gone else slice(None) for gone in spread)]
-    return array, tuple(label for label, gone in zip(term, spread) if not gone)
+    array = array[tuple(0 if dropped else slice(None) for dropped in broadcasts)]
+    return array, tuple(label for label, dropped in zip(term, broadcasts) if not dropped)
 
 
-def _contract(taken: Sequence[tuple[Any, tuple[int, ...]]], output: tuple[int, ...], dtype: str) -> Any:
-    """One step of a path, chunk by chunk, in the dtype that sums are accumulated in."""
-    pairs = [item for array, term in taken for item in (array, term)]
+def _contract(terms: Sequence[tuple[Any, tuple[int, ...]]], output: tuple[int, ...], dtype: str) -> Any:
+    """One step of a path, chunk by chunk, in the dtype that accumulates sums."""
+    pairs = [item for array, term in terms for item in (array, term)]
     chunks, arrays = da.core.unify_chunks(*pairs)
     smaller = _split({label: chunks[label] for label in output}, arrays, itemsize(dtype))
     if smaller:
         arrays = [
             array.rechunk({axis: smaller[label] for axis, label in enumerate(term) if label in smaller})
-            for array, (_, term) in zip(arrays, taken)
+            for array, (_, term) in zip(arrays, terms)
         ]
-    every = dict.fromkeys(label for _, term in taken for label in term)
-    summed = tuple(label for label in every if label not in output and len(chunks[label]) > 1)
-    equation = ",".join("".join(map(symbol, term)) for _, term in taken) + "->" + "".join(map(symbol, output))
-    whole = tuple(label for label in every if label not in output and label not in summed)
-    aligned = [item for array, (_, term) in zip(arrays, taken) for item in (array, term)]
-    indices = (*output, *summed, *whole)
-    found = da.blockwise(
+    labels = dict.fromkeys(label for _, term in terms for label in term)
+    contracted = [label for label in labels if label not in output]
+    in_chunks = [label for label in contracted if len(chunks[label]) > 1]
+    equation = ",".join("".join(map(symbol, term)) for _, term in terms) + "->" + "".join(map(symbol, output))
+    aligned = [item for array, (_, term) in zip(arrays, terms) for item in (array, term)]
+    indices = (*output, *contracted)
+    result = da.blockwise(
         _chunk,
         indices,
         *aligned,
-        adjust_chunks=dict.fromkeys((*summed, *whole), 1),
+        adjust_chunks=dict.fromkeys(contracted, 1),
         align_arrays=False,
         meta=da.utils.meta_from_array(arrays[0]._meta, len(indices), get_backend("numpy").dtype(dtype)),
         equation=equation,
         compute=dtype,
-        padding=len(summed) + len(whole),
+        padding=len(contracted),
     )
+    if not contracted:
+        return result
+    if not in_chunks:
+        return result[(slice(None),) * len(output) + (0,) * len(contracted)]
     axes = tuple(range(len(output), len(indices)))
-    if not axes:
-        return found
-    if not summed:
-        return found[(slice(None),) * len(output) + (0,) * len(axes)]
-    return found.any(axis=axes) if kind(dtype) == "b" else found.sum(axis=axes, dtype=found.dtype)
+    return result.any(axis=axes) if kind(dtype) == "b" else result.sum(axis=axes, dtype=result.dtype)
 
 
 def _split(chunks: dict[int, tuple[int, ...]], arrays: Sequence[Any], itemsize: int) -> dict[int, tuple[int, ...]]:
-    """Smaller chunks for some labels of a result whose chunks would grow out of those of the arrays, to Dask's limit.
+    """Smaller chunks of some labels, so that result chunks exceed neither Dask's limit nor the largest operand chunk.
 
-    Chunks of unknown size stay as they are.
+    Chunks of unknown size are not split.
     """
     limit = dask.utils.parse_bytes(dask.config.get("array.chunk-size")) // itemsize
     limit = max([limit - 1, *(prod(map(_largest, array.chunks)) for array in arrays)])
@@ -197,21 +197,21 @@ def _split(chunks: dict[int, tuple[int, ...]], arrays: Sequence[Any], itemsize: 
 
 
 def _largest(parts: tuple[int, ...]) -> int:
-    """The largest chunk of an axis; 1 where that is not known, or there is nothing."""
+    """The largest chunk of an axis; 1 if it is unknown or empty."""
     return 1 if isnan(sum(parts)) else max(*parts, 1)
 
 
 def _pieces(part: int, most: int) -> list[int]:
-    """A chunk in pieces of about one size, of at most so much."""
+    """A chunk in pieces of nearly equal sizes, at most ``most``."""
     count = max(ceil(part / most), 1)
     return [part * (piece + 1) // count - part * piece // count for piece in range(count)]
 
 
 def _chunk(*blocks: Any, equation: str, compute: str, padding: int) -> Any:
-    """One chunk, with an axis of size 1 for each label that is summed in it."""
-    if compute == "object":  # of which a chunk without axes is the object itself
+    """One chunk, with an axis of size 1 for each contracted label."""
+    if compute == "object":  # without axes, a chunk of objects is a bare object
         blocks = tuple([get_backend("numpy").boxed(block, compute) for block in blocks])
-    found = hooks.einsum(equation, *blocks, dtype=compute, casting="unsafe")
+    chunk = hooks.einsum(equation, *blocks, dtype=compute, casting="unsafe")
     if compute == "object":
-        found = get_backend("numpy").boxed(found, compute)
-    return found.reshape(found.shape + (1,) * padding)
+        chunk = get_backend("numpy").boxed(chunk, compute)
+    return chunk.reshape(chunk.shape + (1,) * padding)

@@ -1,4 +1,4 @@
-"""JAX: the plan's calls are traced once and compiled by XLA, which lays arrays out as it likes."""
+"""JAX: it traces a plan's calls once and compiles them with XLA, which chooses the arrays' layouts."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache, reduce, wraps
 from importlib import import_module
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, say_native
-from einsumx.adapters.traits import Traits
+from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
-if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
-
 __all__ = ["ADAPTER", "JaxAdapter"]
 
-_HALVES = frozenset({"float16", "bfloat16"})
-_NUMBERS = frozenset(
-    {"float32", "float64", "complex64", "complex128", *_HALVES}
-    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
+_NUMBERS = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES | INTEGERS
 
 _LONG = 256
-"""Calls beyond which a plan is not jitted: XLA compiles a program of a thousand small products for many seconds."""
+"""The most ops of a plan that is jitted: XLA takes many seconds to compile a program of a thousand small products."""
 
 TRAITS = Traits(
     strided=False,
@@ -39,9 +34,9 @@ TRAITS = Traits(
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_matmul=_HALVES,
-    wide_sum=_HALVES,
-    # A call is an op within the compiled whole.
+    wide_matmul=HALVES,
+    wide_sum=HALVES,
+    # A call is an op in a compiled program.
     rates=Rates(call=1e-7, view=1e-8, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
 )
 
@@ -63,20 +58,16 @@ class JaxAdapter(Adapter):
     def _jax(self) -> Any:
         return import_module("jax")
 
-    @cached_property
-    def _tracer(self) -> Any:
-        return self._jax.core.Tracer
-
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
-        if not issubclass(kind, (self._jax.Array, self._tracer)):
-            raise BackendError(f"einsum takes jax.Array, not {kind.__module__}.{kind.__qualname__}")
+        if not issubclass(kind, (self._jax.Array, self._jax.core.Tracer)):
+            raise wrong_type_error(kind, "jax.Array")
 
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        aval = array.aval  # its attributes are Python's own, and those of the array are not
+        aval = array.aval  # its attributes are faster than the array's
         return type(array), aval.shape, aval.dtype, self.device(array), aval.weak_type
 
     def operand(self, signature: Signature) -> Operand:
@@ -89,22 +80,8 @@ class JaxAdapter(Adapter):
         return Operand(shape, self.dtype_name(dtype), weak=bool(weak))
 
     def device(self, array: Array) -> str:
-        """The devices that hold ``array``, by name; empty for a tracer and for an array that goes to any device."""
-        if self._is_traced(type(array)) or not array.committed:
-            return ""
-        return self._device_names(array.sharding)
-
-    @cached_property
-    def _is_traced(self) -> Callable[[type], bool]:
-        return lru_cache(maxsize=256)(lambda kind: issubclass(kind, self._tracer))
-
-    @cached_property
-    def _device_names(self) -> Callable[[Any], str]:
-        @lru_cache(maxsize=256)
-        def names(sharding: Any) -> str:
-            return ",".join(sorted(f"{device.platform}:{device.id}" for device in sharding.device_set))
-
-        return names
+        """The names of the devices that hold ``array``; empty for tracers and for arrays not committed to a device."""
+        return "" if _is_tracer(type(array)) or not array.committed else _device_names(array.sharding)
 
     def dtype_name(self, dtype: Any) -> str:
         try:
@@ -116,7 +93,7 @@ class JaxAdapter(Adapter):
         return name
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
-        # JAX's promotion knows Python's scalar types as weak, and those have the default dtype of their kind.
+        # JAX promotes Python's scalar types as weak types, with the default dtype of their kind.
         scalars = [{"b": bool, "i": int, "u": int, "f": float, "c": complex}[kind(name)] for name in weak]
         return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes), *scalars))
 
@@ -138,11 +115,11 @@ class JaxAdapter(Adapter):
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         if array.dtype == bool:
             return self.xp.any(array, axis=axes)
-        # Asked for its own dtype, a sum of half precision accumulates in it too; it keeps it unasked.
-        return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in _HALVES else array.dtype)
+        # By default a sum of half precision returns the same dtype; with dtype= it would also accumulate in it.
+        return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in HALVES else array.dtype)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        # A compiled program runs on the device of the arrays that it reads: this one reads no element of each.
+        # A compiled program runs on the device of the arrays that it reads; this reads no element of each.
         read = reduce(or_, [self.xp.any(array[None][:0]) for array in arrays])
         return self.xp.broadcast_to(read.astype(self.dtype(dtype)), shape)
 
@@ -150,7 +127,7 @@ class JaxAdapter(Adapter):
         rank = lhs.ndim
         batch = tuple(range(rank - 2))
         contracted = ((rank - 2 if transpose_lhs else rank - 1,), (rank - 1 if transpose_rhs else rank - 2,))
-        wide = self.xp.float32 if lhs.dtype.name in _HALVES else lhs.dtype
+        wide = self.xp.float32 if lhs.dtype.name in HALVES else lhs.dtype
         product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
         return product.astype(lhs.dtype)
 
@@ -162,7 +139,7 @@ class JaxAdapter(Adapter):
     def prepare(self, run: Run, plan: Program) -> Run:
         if len(plan.ops) > _LONG:
             return run
-        # Within a user's own jit the plan's calls become part of what is traced there, with no call between.
+        # Inside a user's jit, inline=True makes the plan's calls part of the user's trace.
         compiled: Run = self._jax.jit(run, inline=True)
         return compiled
 
@@ -174,17 +151,17 @@ class JaxAdapter(Adapter):
         def around(native: Function, call: Function) -> Function:
             @wraps(native)
             def function(*operands: Any, **options: Any) -> Any:
-                """JAX takes NumPy's arrays for its own."""
+                """Convert NumPy arrays, as JAX does."""
                 step = 1 if operands and isinstance(operands[0], str) else 2
-                found = list(operands)
-                for place in range(0, len(found), step):
-                    operand = found[place]
+                arguments = list(operands)
+                for place in range(0, len(arguments), step):
+                    operand = arguments[place]
                     if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
-                        found[place] = self.xp.asarray(operand)
-                    elif self._is_traced(type(operand)) and _is_symbolic(operand.shape):
-                        say_native("jax.numpy.einsum", operands, "what is exported is for other sizes too")
+                        arguments[place] = self.xp.asarray(operand)
+                    elif _is_tracer(type(operand)) and _is_symbolic(operand.shape):
+                        say_native("jax.numpy.einsum", operands, "the export has symbolic sizes")
                         return native(*operands, **options)
-                return call(*found, **options)
+                return call(*arguments, **options)
 
             return function
 
@@ -193,9 +170,9 @@ class JaxAdapter(Adapter):
     # -- blocks -----------------------------------------------------------------------------------------
 
     def check_eager(self, array: Array) -> None:
-        if self._is_traced(type(array)):
+        if _is_tracer(type(array)):
             raise BackendError(
-                "memory_limit= is kept for arrays, and not where jax.jit, jax.grad or jax.vmap traces them, as XLA "
+                "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
                 "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
             )
         if len(array.sharding.device_set) > 1:
@@ -206,7 +183,7 @@ class JaxAdapter(Adapter):
 
     @cached_property
     def _added(self) -> Callable[[Array, Array], Array]:
-        """The sum in the memory of the first."""
+        """Adds in the memory of the first array."""
         compiled: Callable[[Array, Array], Array] = self._jax.jit(self.xp.add, donate_argnums=0)
         return compiled
 
@@ -219,7 +196,7 @@ class JaxAdapter(Adapter):
 
     @cached_property
     def _updated(self) -> Callable[..., Array]:
-        """An array with a block written into it, in its own memory."""
+        """Writes a block into an array, in the array's memory."""
         update = self._jax.lax.dynamic_update_slice
         compiled: Callable[..., Array] = self._jax.jit(
             lambda out, block, starts: update(out, block.astype(out.dtype), starts), donate_argnums=0
@@ -229,37 +206,36 @@ class JaxAdapter(Adapter):
     def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
         wide, precision = settings = self._settings()
 
-        def run(*given: Any) -> Any:
+        def run(*arguments: Any) -> Any:
             if self._settings() == settings:
-                return function(*given)
+                return function(*arguments)
             with self._enable_x64(wide), self._jax.default_matmul_precision(precision):
-                return function(*given)
+                return function(*arguments)
 
         return run
 
     def _settings(self) -> tuple[bool, Any]:
-        """What a context manager of JAX's can have set for this thread, and what decides the result's bits."""
+        """The settings that are local to this thread and affect results."""
         return self._jax.config.jax_enable_x64, self._jax.config.jax_default_matmul_precision
 
     @cached_property
     def _enable_x64(self) -> Any:
-        where = self._jax if hasattr(self._jax, "enable_x64") else import_module("jax.experimental")
-        return where.enable_x64
+        module = self._jax if hasattr(self._jax, "enable_x64") else import_module("jax.experimental")
+        return module.enable_x64
 
     def find_device(self, name: str) -> str:
         try:
-            found = self._device(name)
+            return _device_name(self._device(name))
         except (RuntimeError, ValueError, IndexError) as error:
-            there = ", ".join(f"{device.platform}:{device.id}" for device in self._jax.devices())
-            raise BackendError(f"jax finds no device {shown(name)}; there are {there}") from error
-        return f"{found.platform}:{found.id}"
+            known = ", ".join(map(_device_name, self._jax.devices()))
+            raise BackendError(f"jax finds no device {shown(name)}; there are {known}") from error
 
     def free_bytes(self, device: str) -> int | None:
-        place = self._device(device) or self._jax.devices()[0]
-        if place.platform == "cpu":
+        jax_device = self._device(device) or self._jax.devices()[0]
+        if jax_device.platform == "cpu":
             return free_host_bytes()
-        found = place.memory_stats() or {}
-        return found["bytes_limit"] - found["bytes_in_use"] if "bytes_limit" in found else None
+        stats = jax_device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
 
     # -- to and from the host ---------------------------------------------------------------------------
 
@@ -270,7 +246,7 @@ class JaxAdapter(Adapter):
         return self._jax.device_put(array, self._device(device)) if device else array
 
     def _device(self, name: str) -> Any:
-        """The device of that name; None, for the default one, where it is empty."""
+        """The device of that name; None, for the default device, if the name is empty."""
         platform, _, index = name.partition(":")
         return self._jax.devices(platform)[int(index or 0)] if name else None
 
@@ -278,8 +254,22 @@ class JaxAdapter(Adapter):
         array.block_until_ready()
 
 
+_is_tracer: Callable[[type], bool] = lru_cache(maxsize=256)(
+    lambda kind: issubclass(kind, import_module("jax").core.Tracer)
+)
+
+
+def _device_name(device: Any) -> str:
+    return f"{device.platform}:{device.id}"
+
+
+@lru_cache(maxsize=256)
+def _device_names(sharding: Any) -> str:
+    return ",".join(sorted(map(_device_name, sharding.device_set)))
+
+
 def _is_symbolic(shape: tuple[Any, ...]) -> bool:
-    """Whether sizes stand for any of several, as in jax.export."""
+    """Whether a size is symbolic, as in jax.export."""
     return any(type(size) is not int for size in shape)
 
 

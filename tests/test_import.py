@@ -12,7 +12,9 @@ import einsumx
 AT_IMPORT = {
     "einsumx",
     "einsumx.adapters",
+    "einsumx.adapters.entry_points",
     "einsumx.adapters.hooks",
+    "einsumx.adapters.operand_types",
     "einsumx.adapters.registry",
     "einsumx.api",
     "einsumx.backends",

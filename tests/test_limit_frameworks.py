@@ -118,7 +118,7 @@ def test_hybridized_blocks_of_mxnet_are_refused():
 
     block = Block()
     block.hybridize()
-    with mx.util.np_shape(True), mx.util.np_array(True), pytest.raises(BackendError, match="traces a block"):
+    with mx.util.np_shape(True), mx.util.np_array(True), pytest.raises(BackendError, match="traces a hybridized block"):
         block(mx.np.ones((3, 4)))
 
 

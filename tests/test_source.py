@@ -68,7 +68,7 @@ import mxnet as mx
 @pytest.fixture(params=[False])
 def mxnet_1(request, monkeypatch):
     """Plans for MXNet are those for MXNet 2, or 1 where the parameter says so, whichever is installed."""
-    monkeypatch.setitem(vars(MXNET), "_first_installed", request.param)
+    monkeypatch.setitem(vars(MXNET), "_has_mxnet_1", request.param)
     calibrated.cache_clear()
     yield
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Any library that follows the Python array API standard, by the functions of the standard alone."""
+"""Any library that follows the Python array API standard; uses only functions of the standard."""
 
 from __future__ import annotations
 
@@ -8,67 +8,44 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import top_package, type_name
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import Traits
+from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError, EinsumxError, SizeError
+from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
-
-if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
 
 __all__ = ["ADAPTER", "ArrayApiAdapter"]
 
-_NUMBERS = tuple(
-    [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-    + ["float32", "float64", "complex64", "complex128", "float16", "bfloat16"]
-)
+_INEXACT = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES
+_DTYPES = INTEGERS | _INEXACT | {"bool"}
 
-_DTYPES = frozenset({"bool", *_NUMBERS})
-
-# The standard says nothing of strides. Its matrix_transpose is a view in the libraries that have views, and matmul
-# reads it as it lies.
+# The standard does not define strides. Its matrix_transpose is a view in the libraries that have views, and matmul
+# reads it without a copy.
 TRAITS = Traits(
     strided=False,
     views=False,
     memory_order=False,
     transpose_flags=True,
     dtypes=_DTYPES,
-    matmul_dtypes=frozenset(_NUMBERS),
+    matmul_dtypes=INTEGERS | _INEXACT,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     rates=Rates(call=5e-6),
 )
 
 
-_OF_FLOATS = replace(TRAITS, matmul_dtypes=frozenset(name for name in _NUMBERS if dtype_kind(name) in "fc"))
-
-
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
     Args:
-        namespace: the library's array namespace; without it, that of the first array that arrives, and where none
-            has, array-api-strict, the reference for the standard.
+        namespace: the library's array namespace. By default it is that of the first array that arrives, and until then
+            that of array-api-strict, the reference implementation.
     """
 
     name = "array_api"
@@ -79,7 +56,7 @@ class ArrayApiAdapter(Adapter):
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
         self._libraries: dict[str, ArrayApiAdapter] = {}
-        self._devices: dict[str, Any] = {}  # that arrays lie on, by name
+        self._devices: dict[str, Any] = {}  # of the arrays so far, by name
 
     @property
     def xp(self) -> Any:
@@ -96,11 +73,10 @@ class ArrayApiAdapter(Adapter):
     # -- which arrays -----------------------------------------------------------------------------------
 
     def serving(self, kind: type) -> Adapter:
-        library = kind.__module__.partition(".")[0]
-        return self._libraries.setdefault(library, ArrayApiAdapter())
+        return self._libraries.setdefault(top_package(kind.__module__), ArrayApiAdapter())
 
     def is_plain(self, kind: type) -> bool:
-        return False  # so that every array passes through `plain`, which needs one to learn the namespace
+        return False  # every array goes through `plain`, which takes the namespace from the first one
 
     def plain(self, array: Array) -> Array:
         if self._namespace is None:
@@ -129,11 +105,11 @@ class ArrayApiAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def traits(self, device: str) -> Traits:
-        return self.cpu if self._multiplies_integers else _OF_FLOATS
+        return self.cpu if self._multiplies_integers else replace(self.cpu, matmul_dtypes=_INEXACT)
 
     @cached_property
     def _multiplies_integers(self) -> bool:
-        """Whether the library has a matrix product of integers; MLX has none."""
+        """Whether the library can multiply matrices of integers; MLX cannot."""
         if self._namespace is None:
             return True
         try:
@@ -158,7 +134,7 @@ class ArrayApiAdapter(Adapter):
             if known is device or known == device:
                 return name
         name = str(device)
-        if name.startswith("<"):  # it has no name, but an address
+        if name.startswith("<"):  # an address instead of a name
             name = f"device:{len(self._devices)}"
         self._devices[name] = device
         return name
@@ -171,11 +147,11 @@ class ArrayApiAdapter(Adapter):
     def dtype_name(self, dtype: Any) -> str:
         if isinstance(dtype, str):
             return dtype
-        written = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
-        if written in _DTYPES:
-            return written
-        # Compared, and not looked up: in some libraries dtypes that are equal have different hashes.
-        for name in ("bool", *_NUMBERS):
+        short_name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+        if short_name in _DTYPES:
+            return short_name
+        # In some libraries equal dtypes have different hashes, so this compares them instead of looking them up.
+        for name in sorted(_DTYPES):
             with suppress(BackendError):
                 if self.dtype(name) == dtype:
                     return name
@@ -195,55 +171,55 @@ class ArrayApiAdapter(Adapter):
             return self.xp.asarray(value)
         if isinstance(value, list | tuple):
             return self.xp.asarray(value, **self._placed(self.device(like)))
-        # The standard's rule: a Python scalar takes the array's dtype, which must be of its kind or a wider one.
+        # The standard's rule: a Python scalar adopts the array's dtype, which must be of the same or a wider kind.
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
         if dtype_kind(dtype) not in kinds:
             raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
         return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
 
     def _placed(self, device: str) -> dict[str, Any]:
-        """The keyword that puts an array on a device, where the library has devices."""
+        """The keyword that creates an array on a device, if the library has devices."""
         return {"device": self._devices[device]} if device in self._devices else {}
 
     # -- primitives -------------------------------------------------------------------------------------
 
-    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+    def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         for name in _needed(op, dtype):
-            self._function(name)  # what is missing is said before any work
+            self._function(name)  # raises before any work
         run, shape, dtype = super().kernel(op, shapes, dtype), op.result_shape(shapes), op.result_dtype(dtype)
 
         def checked(*arrays: Array) -> Array:
             try:
-                found = run(*arrays)
+                result = run(*arrays)
             except (ArithmeticError, EinsumxError, Warning):
                 raise
             except Exception as error:
                 if self.is_out_of_memory(error):
                     raise
-                what = str(error).partition("\n")[0]
-                raise self._fails(op, f"raises {type(error).__name__}: {what}") from error
-            if tuple(found.shape) != shape or self.dtype_name(found.dtype) != dtype:
-                raise self._fails(op, f"gives {found.dtype} {tuple(found.shape)} and not {dtype} {shape}")
-            return found
+                message = str(error).partition("\n")[0]
+                raise self._op_error(op, f"raises {type(error).__name__}: {message}") from error
+            if tuple(result.shape) != shape or self.dtype_name(result.dtype) != dtype:
+                raise self._op_error(op, f"gives {result.dtype} {tuple(result.shape)} and not {dtype} {shape}")
+            return result
 
         return checked
 
-    def _fails(self, op: Op, how: str) -> BackendError:
-        """The error for a library that does not do what the standard says."""
+    def _op_error(self, op: ops.Op, failure: str) -> BackendError:
+        """The error for a library that violates the standard."""
         return BackendError(
-            f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {how}; convert the "
+            f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {failure}; convert the "
             "operands to arrays of another framework"
         )
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        # A view in some libraries, where the plan counts on a copy.
+        # In some libraries permute_dims returns a view, but the plan expects a copy.
         return self.copy(self.xp.permute_dims(array, axes))
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         kept = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)]
         array = self.xp.permute_dims(array, (*kept, axis1, axis2))
         *outer, size, _ = array.shape
-        # With both axes as one, the diagonal is every element that is size + 1 further.
+        # After merging both axes, the diagonal is every (size + 1)-th element.
         flat = self.xp.reshape(array, (prod(outer), size * size))
         return self.copy(self.xp.reshape(flat[:, :: size + 1], (*outer, size)))
 
@@ -251,7 +227,7 @@ class ArrayApiAdapter(Adapter):
         return self.xp.asarray(array, copy=True)
 
     def cast(self, array: Array, dtype: str) -> Array:
-        if dtype_kind(self.dtype_name(array.dtype)) == "c" and dtype_kind(dtype) != "c":  # which astype refuses
+        if dtype_kind(self.dtype_name(array.dtype)) == "c" and dtype_kind(dtype) != "c":  # astype would refuse
             array = array != 0 if dtype == "bool" else self.xp.real(array)
         if hasattr(self.xp, "astype"):
             return self.xp.astype(array, self.dtype(dtype))
@@ -262,7 +238,7 @@ class ArrayApiAdapter(Adapter):
             return self.xp.any(array, axis=axes)
         try:
             return self.xp.sum(array, axis=axes, dtype=array.dtype)
-        except TypeError:  # MLX has no such keyword
+        except TypeError:  # MLX lacks the keyword
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
@@ -294,33 +270,29 @@ class ArrayApiAdapter(Adapter):
         try:
             self._write_nothing(out)
         except Exception as error:
-            kind = type(out)
             raise BackendError(
-                f"out= is a {kind.__module__}.{kind.__qualname__} that cannot be written to ({error}); "
+                f"out= is a {type_name(type(out))} that cannot be written to ({error}); "
                 "leave out= away and use the result"
             ) from error
 
     def _write_nothing(self, out: Array) -> None:
-        """Fails where arrays cannot be written to.
-
-        The standard leaves it to libraries whether they can be; writing no elements shows it.
-        """
-        none = (slice(0), ...) if out.shape else ...
-        out[none] = out[none]
+        """Write no elements, which fails if the library's arrays are immutable; the standard allows that."""
+        index = (slice(0), ...) if out.shape else ...
+        out[index] = out[index]
 
     def write(self, out: Array, result: Array) -> None:
-        out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, so that it may be a view of out
+        out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, because result may be a view of out
 
     def to_numpy(self, array: Array) -> Any:
         try:
-            found = super().to_numpy(array)
+            host = super().to_numpy(array)
         except TypeError:  # NumPy has no such dtype
             raise
         except Exception as error:
             raise BackendError(f"{self._library} makes no NumPy array of its own: {error}; convert it first") from error
-        if found.shape != tuple(array.shape) or found.dtype == object:
+        if host.shape != tuple(array.shape) or host.dtype == object:
             raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
-        return found
+        return host
 
     # -- blocks -----------------------------------------------------------------------------------------
 
@@ -336,38 +308,37 @@ class ArrayApiAdapter(Adapter):
         try:
             self._write_nothing(out)
         except Exception as error:
-            kind = type(out)
             raise BackendError(
-                f"a {kind.__module__}.{kind.__qualname__} cannot be written to ({error}), so that no result is put "
-                "together of blocks under this memory_limit=; with a larger one it comes in one"
+                f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
+                "blocks under this memory_limit=; with a larger one it comes in one"
             ) from error
         return out
 
 
-def _needed(op: Op, dtype: str) -> tuple[str, ...]:
-    """The functions of the standard that an op on arrays of ``dtype`` is made of."""
+def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:
+    """The functions of the standard that an op on arrays of ``dtype`` calls."""
     match op:
-        case Transpose():
+        case ops.Transpose():
             return "permute_dims", "asarray"
-        case Reshape():
+        case ops.Reshape():
             return ("reshape",)
-        case Expand():
+        case ops.Expand():
             return ("broadcast_to",)
-        case Diagonal():
+        case ops.Diagonal():
             return "permute_dims", "reshape", "asarray"
-        case Copy():
+        case ops.Copy():
             return ("asarray",)
-        case Cast():
+        case ops.Cast():
             return ("real",) if dtype_kind(dtype) == "c" and dtype_kind(op.dtype) not in "bc" else ()
-        case Sum():
+        case ops.Sum():
             return ("any" if dtype == "bool" else "sum",)
-        case Multiply():
+        case ops.Multiply():
             return ("logical_and" if dtype == "bool" else "multiply",)
-        case Matmul():
+        case ops.Matmul():
             return "matmul", *(["matrix_transpose"] if op.transpose_lhs or op.transpose_rhs else [])
-        case Zeros():
+        case ops.Zeros():
             return ("zeros",)
-        case First() | Scale() | Native():
+        case ops.First() | ops.Scale() | ops.Native():
             return ()
 
 

@@ -1,4 +1,4 @@
-"""How the calls of the array API standard are spelled in code, for whichever library an operand is of."""
+"""Writes ops as calls of the array API standard, for the library of the first operand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ArrayApiSpelling"]
 
 
 class ArrayApiSpelling(Spelling):
-    """The standard's functions, of the namespace that the first operand names."""
+    """The functions of the first operand's namespace."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -33,7 +33,7 @@ class ArrayApiSpelling(Spelling):
         axes = (*(axis for axis in range(rank) if axis not in (axis1, axis2)), axis1, axis2)
         *outer, size, _ = (array.shape[axis] for axis in axes)
         moved = array.text if axes == tuple(range(rank)) else self._permuted(array, axes)
-        # With both axes as one, the diagonal is every element that is size + 1 further.
+        # After merging both axes, the diagonal is every (size + 1)-th element.
         flat = f"{self.name}.reshape({moved}, {numbers((prod(outer), size * size))})[:, ::{size + 1}]"
         return self._copied(f"{self.name}.reshape({flat}, {numbers((*outer, size))})")
 
@@ -42,7 +42,7 @@ class ArrayApiSpelling(Spelling):
 
     def cast(self, array: Value, dtype: str) -> str:
         text = array.text
-        if kind(array.dtype) == "c" and kind(dtype) != "c":  # which astype refuses
+        if kind(array.dtype) == "c" and kind(dtype) != "c":  # astype would refuse
             if dtype == "bool":
                 return f"({text} != 0)"
             text = f"{self.name}.real({text})"

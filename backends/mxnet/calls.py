@@ -1,8 +1,8 @@
-"""MXNet's operators called through its C interface, with all that is the same at every call prepared once.
+"""Calls MXNet's operators through its C interface, and prepares once what is the same at every call.
 
-MXNet's functions spend more time in Python than their operators take to be queued. What is called here is what they
-call themselves, in the versions 1.9 and 2.0.0b1: MXNet is retired, and no other will come. Every call has buffers of
-its own, so that prepared calls may run in any number of threads.
+MXNet's Python functions take longer than it takes to queue their operators. This module makes the C calls of these
+functions in the versions 1.9 and 2.0.0b1; MXNet is retired, so there will be no others. Every call has its own buffers,
+so prepared calls are thread-safe.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from einsumx.adapters.typing import Array, Run
 __all__ = ["Calls"]
 
 _ARRAY, _INTEGER, _NONE, _OBJECT, _TEXT = 11, 0, 4, 7, 8
-"""What MXNet 2's functions are told of an argument's kind."""
+"""MXNet 2's codes for the types of arguments."""
 
 
 class _Address(c_void_p):
-    """Where an object lies that lives as long as this."""
+    """The address of an object, which it keeps alive."""
 
     owner: Any
 
@@ -33,18 +33,22 @@ class Calls:
 
     Args:
         mx: the top-level module.
+
+    Attributes:
+        mxnet_1: whether this is MXNet 1.
     """
 
     def __init__(self, mx: Any) -> None:
         self._mx = mx
         self._library, self._check = mx.base._LIB, mx.base.check_call
-        self._is_first = str(mx.__version__).startswith("1.")
+        self.mxnet_1 = str(mx.__version__).startswith("1.")
+        self._np_space = "_np" if self.mxnet_1 else "_npi"
         self._operator = lru_cache(maxsize=1024)(self._prepared)
 
     # -- operators --------------------------------------------------------------------------------------
 
     def einsum(self, equation: str, count: int) -> Callable[..., Array]:
-        """MXNet's own einsum of so many operands, whatever the name ``mx.np.einsum`` stands for."""
+        """MXNet's own einsum of ``count`` operands, even if ``mx.np.einsum`` is replaced."""
         return self._operator("_npi", "einsum", count, subscripts=equation, out=None, optimize=0)
 
     def batch_dot(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
@@ -53,7 +57,7 @@ class Calls:
         return self._operator("_npx", "batch_dot", 2, **flags, forward_stype="default")
 
     def gemm(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
-        """``mx.nd.linalg.gemm2``, of matrices that lie along the axes 1 and 3 of four."""
+        """``mx.nd.linalg.gemm2`` of matrices along axes 1 and 3 of arrays with four axes."""
         return self._operator("_linalg", "gemm2", 2, transpose_a=transpose_lhs, transpose_b=transpose_rhs, axis=1)
 
     def multiply(self) -> Callable[..., Array]:
@@ -62,20 +66,18 @@ class Calls:
 
     def transpose(self, axes: tuple[int, ...]) -> Callable[..., Array]:
         """``mx.np.transpose``."""
-        return self._operator("_np" if self._is_first else "_npi", "transpose", 1, axes=axes)
+        return self._operator(self._np_space, "transpose", 1, axes=axes)
 
     def sum(self, axes: tuple[int, ...]) -> Callable[..., Array]:
         """``mx.np.sum``."""
-        space = "_np" if self._is_first else "_npi"
-        return self._operator(space, "sum", 1, axis=axes, dtype=None, keepdims=None, initial=None, out=None)
+        return self._operator(self._np_space, "sum", 1, axis=axes, dtype=None, keepdims=None, initial=None, out=None)
 
     def diagonal(self, axis1: int, axis2: int) -> Callable[..., Array]:
         """``mx.np.diagonal``, without an offset."""
-        space = "_np" if self._is_first else "_npi"
-        return self._operator(space, "diagonal", 1, offset=0, axis1=axis1, axis2=axis2)
+        return self._operator(self._np_space, "diagonal", 1, offset=0, axis1=axis1, axis2=axis2)
 
     def layer(self, units: int) -> Callable[..., Array]:
-        """``mx.npx.fully_connected`` of arrays and weights, without a bias."""
+        """``mx.npx.fully_connected`` of an array and weights, without a bias."""
         return self._operator("_npx", "fully_connected", 2, num_hidden=units, no_bias=True, flatten=False)
 
     def swapaxes(self, axis1: int, axis2: int) -> Callable[..., Array]:
@@ -83,8 +85,8 @@ class Calls:
         return self._operator("_npi", "swapaxes", 1, dim1=axis1, dim2=axis2)
 
     def _prepared(self, space: str, name: str, count: int, **arguments: Any) -> Callable[..., Array]:
-        """An operator of ``count`` arrays, by MXNet 2's functions, which read no text, where it has one."""
-        if not self._is_first:
+        """An operator of ``count`` arrays; if possible a function of MXNet 2, whose arguments are not text."""
+        if not self.mxnet_1:
             function = c_void_p()
             self._check(self._library.MXNetFuncGetGlobal(f"{space}.{name}".encode(), byref(function)))
             if function.value is not None:
@@ -94,43 +96,43 @@ class Calls:
         return self._imperative(operator, count, {key: value for key, value in arguments.items() if value is not None})
 
     def _imperative(self, operator: c_void_p, count: int, arguments: dict[str, Any]) -> Callable[..., Array]:
-        """A call as the functions that MXNet makes for its operators do it, which name their arguments in text."""
+        """A call like those of MXNet's generated functions, with names and values of arguments as text."""
         library = self._library
-        invoke = library.MXImperativeInvokeEx if self._is_first else library.MXImperativeInvoke
-        kind, handles, results = self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
-        given, new_handle = len(arguments), self._mx.base.NDArrayHandle
-        texts = c_char_p * given
+        invoke = library.MXImperativeInvokeEx if self.mxnet_1 else library.MXImperativeInvoke
+        ndarray, handles, results = self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
+        length, new_handle = len(arguments), self._mx.base.NDArrayHandle
+        texts = c_char_p * length
         keys = texts(*(key.encode() for key in arguments))
         values = texts(*(str(value).encode() for value in arguments.values()))
 
         def call(*arrays: Array) -> Array:
-            number, found, storage = c_int(), results(), c_void_p()
+            number, outputs, storage = c_int(), results(), c_void_p()
             operands = handles(*[array.handle for array in arrays])
-            made = byref(number), byref(found)
-            if failed := invoke(operator, count, operands, *made, given, keys, values, byref(storage)):
+            targets = byref(number), byref(outputs)
+            if failed := invoke(operator, count, operands, *targets, length, keys, values, byref(storage)):
                 self._check(failed)
-            return kind(new_handle(found[0]))
+            return ndarray(new_handle(outputs[0]))
 
         return call
 
     def _function(self, function: c_void_p, count: int, arguments: list[Any]) -> Callable[..., Array]:
-        """A call as those of MXNet 2's functions do it, whose arguments are numbers, texts and objects after arrays."""
-        invoke, kind = self._library.MXNetFuncCall, self._mx.np.ndarray
+        """A call like those of MXNet 2's functions, with numbers, texts and objects as arguments after the arrays."""
+        invoke, ndarray = self._library.MXNetFuncCall, self._mx.np.ndarray
         new_handle, total = self._mx.base.NDArrayHandle, count + len(arguments)
-        kinds, constants = zip(*map(self._packed, arguments))
-        values, codes = c_void_p * total, (c_int * total)(*[_ARRAY] * count, *kinds)
+        argument_codes, constants = zip(*map(self._packed, arguments))
+        values, codes = c_void_p * total, (c_int * total)(*[_ARRAY] * count, *argument_codes)
 
         def call(*arrays: Array) -> Array:
             result, code = new_handle(), c_int()
             operands = values(*[array.handle for array in arrays], *constants)
             if failed := invoke(function, operands, codes, total, byref(result), byref(code)):
                 self._check(failed)
-            return kind(result)
+            return ndarray(result)
 
         return call
 
     def _packed(self, argument: Any) -> tuple[int, Any]:
-        """An argument's kind, and its value or an address that owns it."""
+        """An argument's type code, and its value or address."""
         match argument:
             case None:
                 return _NONE, None
@@ -148,26 +150,26 @@ class Calls:
 
     @cached_property
     def describe(self) -> Callable[[Array], tuple[tuple[int, ...], Any]]:
-        """A function that gives an array's shape and its dtype, a scalar type of NumPy's."""
+        """A function that returns an array's shape and its dtype, a scalar type of NumPy."""
         library, sizes = self._library, POINTER(c_int64)
-        shape_of = library.MXNDArrayGetShapeEx64 if self._is_first else library.MXNDArrayGetShape64
-        dtype_of = library.MXNDArrayGetDType
+        get_shape = library.MXNDArrayGetShapeEx64 if self.mxnet_1 else library.MXNDArrayGetShape64
+        get_dtype = library.MXNDArrayGetDType
         dtypes = self._mx.ndarray.ndarray._DTYPE_MX_TO_NP
 
-        def described(array: Array) -> tuple[tuple[int, ...], Any]:
-            handle, number, shape = array.handle, c_int(), sizes()
-            where = byref(number)
-            if failed := shape_of(handle, where, byref(shape)):
+        def describe(array: Array) -> tuple[tuple[int, ...], Any]:
+            handle, number, pointer = array.handle, c_int(), sizes()
+            target = byref(number)
+            if failed := get_shape(handle, target, byref(pointer)):
                 self._check(failed)
-            found = tuple(shape[: number.value])
-            if failed := dtype_of(handle, where):
+            shape = tuple(pointer[: number.value])
+            if failed := get_dtype(handle, target):
                 self._check(failed)
-            return found, dtypes[number.value]
+            return shape, dtypes[number.value]
 
-        return described
+        return describe
 
     def memory(self, array: Array) -> Any:
-        """The memory of an array of one byte an element that lies on the CPU, as a NumPy array of bools."""
+        """The memory of an array of bools on the CPU, as a NumPy array."""
         address = c_void_p()
         self._check(self._library.MXNDArrayGetData(array.handle, byref(address)))
         np = import_module("numpy")
@@ -179,38 +181,38 @@ class Calls:
     def view(self, shape: tuple[int, ...]) -> Callable[[Array], Array]:
         """``array.reshape_view(shape)``, for shapes without sizes of 0."""
         view, check, new_handle = self._library.MXNDArrayReshape64, self._check, self._mx.base.NDArrayHandle
-        rank, sizes, kind = len(shape), (c_int64 * len(shape))(*shape), self._mx.np.ndarray
+        rank, sizes, ndarray = len(shape), (c_int64 * len(shape))(*shape), self._mx.np.ndarray
 
         def viewed(array: Array) -> Array:
             handle = new_handle()
             check(view(array.handle, rank, sizes, False, byref(handle)))
-            return kind(handle, array.writable)
+            return ndarray(handle, array.writable)
 
         return viewed
 
     def unless_tracing(self, run: Run, otherwise: Run) -> Run:
-        """``run``, but ``otherwise`` where MXNet 2 traces a block."""
-        is_tracing = self._library.MXNDArrayIsDeferredCompute
+        """``run``, or ``otherwise`` while MXNet 2 traces a block."""
+        get_tracing = self._library.MXNDArrayIsDeferredCompute
 
         def either(*arrays: Array) -> Array:
-            answer = c_bool()
-            if failed := is_tracing(byref(answer)):
+            is_tracing = c_bool()
+            if failed := get_tracing(byref(is_tracing)):
                 self._check(failed)
-            return otherwise(*arrays) if answer.value else run(*arrays)
+            return otherwise(*arrays) if is_tracing.value else run(*arrays)
 
         return either
 
     def in_np_shape(self, run: Run) -> Run:
-        """``run`` as in ``with mx.util.np_shape(True)``, which leaves the thread's switch as it was."""
+        """``run`` inside ``with mx.util.np_shape(True)``, which restores the thread's switch."""
         switch, check = self._library.MXSetIsNumpyShape, self._check
 
         def switched(*arrays: Array) -> Array:
-            before = c_int()
-            check(switch(1, byref(before)))
+            previous = c_int()
+            check(switch(1, byref(previous)))
             try:
                 return run(*arrays)
             finally:
-                if not before.value:
-                    check(switch(0, byref(before)))
+                if not previous.value:
+                    check(switch(0, byref(previous)))
 
         return switched

@@ -1,7 +1,7 @@
-"""Gradients of contractions that give their own, such as those under a memory limit, as a function of MXNet's autograd.
+"""Records a computation in MXNet's autograd with gradients that einsumx computes, such as those under a memory limit.
 
-MXNet's own ``autograd.Function`` leaves gradients out where they are to be added (``grad_req="add"``), and all those
-after one that is not asked for; its callbacks are given here by the C interface that it uses.
+``mx.autograd.Function`` ignores gradients with ``grad_req="add"``, and all those that follow one that nobody requests.
+So this module registers callbacks with the C interface behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_int, c_void_p, cast
 from importlib import import_module
 from itertools import count
 from math import prod
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.typing import Array
@@ -20,74 +20,82 @@ from einsumx.dtypes import itemsize
 
 __all__ = ["record"]
 
+Gradient: TypeAlias = Callable[[int, Sequence[Any], int], Array]
+"""The gradient by an operand, as :meth:`einsumx.adapters.typing.Recorded.value` computes it."""
+
 _BACKWARD = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p), POINTER(c_int), c_int, c_void_p)
 _DELETE = CFUNCTYPE(c_int, c_void_p)
-_NOT, _ADD = 0, 3
-"""What MXNet asks to be done with a gradient."""
+_NULL, _ADD = 0, 3
+"""MXNet's codes of ``grad_req``."""
 
-_alive: dict[int, Any] = {}
+_callbacks: dict[int, Any] = {}
 """The callbacks that MXNet can still call."""
 _numbers = count()
 
 
-class Call(Protocol):
-    """A contraction that gives its own gradients, as :class:`einsumx.adapters.typing.Recorded` does."""
-
-    def value(self, place: int, arrays: Sequence[Any], beside: int) -> Array: ...
-
-
 def record(
-    adapter: Adapter, call: Call, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    adapter: Adapter, gradient: Gradient, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
 ) -> Array:
-    """The result of ``run``, recorded with the gradients by the operands ``numbers`` that ``call`` gives.
+    """The result of ``run``, recorded with ``gradient`` for its gradients by the operands ``numbers``.
 
-    Those cannot be differentiated again, as is so with most of MXNet's operators.
+    As with most of MXNet's operators, the gradients cannot be differentiated again.
     """
     mx = import_module("mxnet")
-    new_handle, key = mx.base.NDArrayHandle, next(_numbers)
     with mx.autograd.pause():
         result = run()
         if any(result is operand for operand in operands):
             result = adapter.copy(result)
     dtype = adapter.dtype_name(result.dtype)
 
+    def write_gradients(cotangent: Array, targets: Sequence[Array], requests: Sequence[int]) -> None:
+        if adapter.dtype_name(cotangent.dtype) != dtype:  # MXNet accepts any
+            cotangent = adapter.cast(cotangent, dtype)
+        nbytes = 0
+        for number, target, request in zip(numbers, targets, requests):
+            if request != _NULL:
+                _write(adapter, target, gradient(number, (*operands, cotangent), nbytes), adds=request == _ADD)
+                nbytes += prod(target.shape) * itemsize(adapter.dtype_name(target.dtype))
+
+    _register(mx, write_gradients, [operands[number] for number in numbers], result)
+    return result
+
+
+def _write(adapter: Adapter, target: Array, gradient: Array, *, adds: bool) -> None:
+    if adds:
+        adapter.add(target, adapter.cast(gradient, adapter.dtype_name(target.dtype)))
+    else:
+        adapter.write(target, gradient)
+        target.wait_to_read()
+
+
+def _register(mx: Any, write_gradients: Callable[..., None], inputs: Sequence[Array], result: Array) -> None:
+    """Record in autograd that ``write_gradients(cotangent, targets, requests)`` differentiates ``result``."""
+    base, key = mx.base, next(_numbers)
+
     def backward(outputs: int, inputs: int, handles: Any, requests: Any, *_: Any) -> int:
         try:
             with mx.autograd.pause(), mx.util.np_shape(True):
-                arrays = [mx.np.ndarray(cast(handles[k], new_handle), writable=True) for k in range(outputs + inputs)]
-                cotangent = arrays[0]
-                if adapter.dtype_name(cotangent.dtype) != dtype:  # MXNet takes any
-                    cotangent = adapter.cast(cotangent, dtype)
-                beside = 0
-                for number, gradient, request in zip(numbers, arrays[outputs:], requests):
-                    if request == _NOT:
-                        continue
-                    found = call.value(number, (*operands, cotangent), beside)
-                    if request == _ADD:
-                        adapter.add(gradient, adapter.cast(found, adapter.dtype_name(gradient.dtype)))
-                    else:
-                        adapter.write(gradient, found)
-                        gradient.wait_to_read()
-                    beside += prod(gradient.shape) * itemsize(adapter.dtype_name(gradient.dtype))
-        except Exception:  # noqa: BLE001  MXNet raises its own, and says nothing of this one
+                cotangent, *targets = [
+                    mx.np.ndarray(cast(handles[place], base.NDArrayHandle), writable=True)
+                    for place in range(outputs + inputs)
+                ]
+                write_gradients(cotangent, targets, requests)
+        except Exception:  # noqa: BLE001  MXNet raises an error that does not contain this one
             traceback.print_exc()
             return 0
         return 1
 
     def delete(_: Any) -> int:
-        return int(_alive.pop(key, None) is not None)
+        return int(_callbacks.pop(key, None) is not None)
 
-    callbacks = [cast(each, CFUNCTYPE(c_int)) for each in (_BACKWARD(backward), _DELETE(delete))]
-    found = mx.base.MXCallbackList(
-        c_int(len(callbacks)),
-        cast(mx.base.c_array(CFUNCTYPE(c_int), callbacks), POINTER(CFUNCTYPE(c_int))),
-        cast(mx.base.c_array(c_void_p, [None] * len(callbacks)), POINTER(c_void_p)),
+    functions = [cast(function, CFUNCTYPE(c_int)) for function in (_BACKWARD(backward), _DELETE(delete))]
+    callbacks = base.MXCallbackList(
+        c_int(len(functions)),
+        cast(base.c_array(CFUNCTYPE(c_int), functions), POINTER(CFUNCTYPE(c_int))),
+        cast(base.c_array(c_void_p, [None] * len(functions)), POINTER(c_void_p)),
     )
-    _alive[key] = callbacks, found
-    inputs = [operands[number] for number in numbers]
-    mx.base.check_call(
-        mx.base._LIB.MXCustomFunctionRecord(
-            c_int(len(inputs)), mx.base.c_handle_array(inputs), c_int(1), mx.base.c_handle_array([result]), byref(found)
-        )
+    _callbacks[key] = functions, callbacks
+    inputs_handle, result_handle = base.c_handle_array(inputs), base.c_handle_array([result])
+    base.check_call(
+        base._LIB.MXCustomFunctionRecord(c_int(len(inputs)), inputs_handle, c_int(1), result_handle, byref(callbacks))
     )
-    return result

@@ -1,8 +1,8 @@
-"""Contractions inside MXNet's traces: a graph outlives the sizes that it was traced with, so its ops know none.
+"""Records contractions in MXNet's graphs, which must work for other sizes than those of the trace.
 
-A plan is made as for arrays, of sizes that tell its labels apart, and replayed on labels in the place of sizes: each
-reshape of it becomes merges of neighbouring axes, and splits that read the sizes from a value which still has the axes
-apart. What is recorded are MXNet's own ops, so that an exported graph needs no einsumx.
+This lowers the equation as for arrays and replays the program with labels instead of sizes. Each reshape becomes merges
+of adjacent axes, and splits that copy the sizes from a value in which the axes are still separate. The graph consists
+of MXNet's own operators, so an exported graph does not need einsumx.
 """
 
 from __future__ import annotations
@@ -12,197 +12,153 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Run, Signature
-from einsumx.backends.mxnet.tracing import Known, UnknownRankError, known
+from einsumx.backends.mxnet.arrays import MxnetArrays
+from einsumx.backends.mxnet.kernels import through_int8
+from einsumx.backends.mxnet.tracing import UnknownRankError, known
 from einsumx.errors import excerpt
+from einsumx.ir import ops
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
 from einsumx.ir.cost import slot_dtypes
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
 from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import parsed, sized_equation
 from einsumx.runtime.request import Written
 
-__all__ = ["recorded", "signatures", "through_int8"]
+__all__ = ["recorded", "signatures"]
 
 Axis: TypeAlias = tuple[int, ...]
 """The labels that are merged in one axis; none in an axis of size 1."""
 
 _ASSUMED = 32
-"""The size that a label is planned with where none is known."""
-
-
-class GraphAdapter(Protocol):
-    """What is asked of the adapter: whose arrays or symbols are recorded, and how they are transposed."""
-
-    @property
-    def xp(self) -> Any:
-        """``mx.np`` or ``mx.sym.np``."""
-
-    @property
-    def npx(self) -> Any:
-        """What it has beyond NumPy."""
-
-    def traits(self, device: str) -> Traits:
-        """The traits on a device."""
-
-    def swaps(self, axes: tuple[int, ...]) -> Sequence[tuple[int, int]]:
-        """The swaps of two axes that are faster than a transpose, if any are."""
+"""The size of labels whose size is unknown, for the planner."""
 
 
 def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...]:
-    """What MXNet 1's symbols are planned as: of the shapes and dtypes that are known, and of likely ones.
+    """Signatures of MXNet 1's symbols, with assumptions for unknown sizes and dtypes.
 
-    Sizes that are not known are taken to be those of the same label elsewhere, or not to be 1.
+    An unknown size is assumed to be that of the same label elsewhere, and not to be 1.
 
     Raises:
-        UnknownRankError: a subscript has an ellipsis, and nothing says how many axes that is.
+        UnknownRankError: a subscript has an ellipsis whose number of axes is unknown.
     """
-    found = list(map(known, symbols))
+    facts = list(map(known, symbols))
     terms = parsed(written, len(symbols)).inputs
-    for number, (term, about) in enumerate(zip(terms, found)):
-        if about.shape is None and ... in term:
+    for number, (term, fact) in enumerate(zip(terms, facts)):
+        if fact.shape is None and ... in term:
             raise UnknownRankError(
                 f"operand {number} is a symbol without a shape, so how many axes its ellipsis stands for is not known; "
                 f"write labels in its place, or declare the shape of the variable\n  {excerpt(str(written))}"
             )
-    shapes = [(None,) * len(term) if about.shape is None else about.shape for term, about in zip(terms, found)]
-    axes = list(map(_axes, terms, shapes))
+    shapes = [(None,) * len(term) if fact.shape is None else fact.shape for term, fact in zip(terms, facts)]
+    labels = list(map(_labels, terms, shapes))
     sizes: dict[Any, int] = {}
-    for labels, shape in zip(axes, shapes):
-        sizes.update((label, size) for label, size in zip(labels, shape) if size not in (None, 1))
+    for term, shape in zip(labels, shapes):
+        sizes.update((label, size) for label, size in zip(term, shape) if size not in (None, 1))
     assumed = [
-        tuple(sizes.get(label, _ASSUMED) if size is None else size for label, size in zip(labels, shape))
-        for labels, shape in zip(axes, shapes)
+        tuple(sizes.get(label, _ASSUMED) if size is None else size for label, size in zip(term, shape))
+        for term, shape in zip(labels, shapes)
     ]
+    likely_dtype = next((fact.dtype for fact in facts if fact.dtype), "float32")
     return tuple(
-        (type(symbol), shape, _dtype(about, found), "") for symbol, shape, about in zip(symbols, assumed, found)
+        (type(symbol), shape, fact.dtype or likely_dtype, "") for symbol, shape, fact in zip(symbols, assumed, facts)
     )
 
 
-def _axes(term: Sequence[Any], shape: Sequence[int | None]) -> tuple[Any, ...]:
-    """What tells the axes of a symbol apart: labels, and places from the right in what an ellipsis stands for."""
+def _labels(term: Sequence[Any], shape: Sequence[int | None]) -> tuple[Any, ...]:
+    """A label for each axis of a symbol; the axes of an ellipsis are numbered from the right."""
     if ... not in term:
-        return (*term, *map(EllipsisAxis, range(len(term), len(shape))))  # where the rank does not fit, binding says so
+        return (*term, *map(EllipsisAxis, range(len(term), len(shape))))  # bind reports a wrong rank
     place, span = term.index(...), max(len(shape) - len(term) + 1, 0)
     return (*term[:place], *(EllipsisAxis(-k) for k in range(span, 0, -1)), *term[place + 1 :])
 
 
-def _dtype(about: Known, others: Sequence[Known]) -> str:
-    return about.dtype or next((other.dtype for other in others if other.dtype), "float32")
-
-
 @lru_cache(maxsize=256)
-def recorded(plan: Program, adapter: GraphAdapter) -> Run:
-    """A function that records the contraction of ``plan`` for operands of any sizes.
+def recorded(program: Program, adapter: MxnetArrays) -> Run:
+    """A function that records the contraction of ``program`` for operands of any sizes.
 
-    Where an axis of size 1 broadcast in ``plan``, it must have that size ever after.
+    An axis of size 1 that broadcasts in ``program`` must have size 1 in every later call.
     """
-    sized = sized_equation(plan.equation, [operand.shape for operand in plan.operands])
+    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     sizes = tuple(max(size, 2) for size in sized.sizes)
     inputs = tuple(
         tuple((label,) if size == sized.sizes[label] else () for label, size in zip(term, operand.shape))
-        for term, operand in zip(sized.inputs, plan.operands)
+        for term, operand in zip(sized.inputs, program.operands)
     )
-    shapes = tuple(_shape(axes, sizes) for axes in inputs)
-    operands = [Operand(shape, operand.dtype) for shape, operand in zip(shapes, plan.operands)]
+    shapes = tuple(tuple(prod(sizes[label] for label in axis) for axis in axes) for axes in inputs)
+    operands = [Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)]
     general = lower(
         SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes),
         operands,
-        plan.path,
-        backend=plan.backend,
-        # MXNet's own einsum would be recorded for the large problems of later calls too.
-        # A batch axis between the others is MXNet 1's for arrays alone.
-        traits=replace(adapter.traits(plan.device), native_dtypes=frozenset(), inner_batch=False),
-        dtype=plan.dtype,
-        device=plan.device,
+        program.path,
+        backend=program.backend,
+        # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays,
+        # not for symbols.
+        traits=replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False),
+        dtype=program.dtype,
+        device=program.device,
     )
     dtypes = slot_dtypes(general)
 
     def record(*arrays: Array) -> Array:
-        values = _Values(adapter, sizes, dict(dtypes))
+        recorder = _Recorder(adapter, sizes, dict(dtypes))
         for slot, (array, axes) in enumerate(zip(arrays, inputs)):
-            values.put(slot, array, axes)
+            recorder.put(slot, array, axes)
         for op in general.ops:
-            values.run(op)
-        return values.arrays[general.result]
+            recorder.run(op)
+        return recorder.arrays[general.result]
 
     return record
 
 
-def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """``rearrange`` for bools, of which MXNet takes neither transposes nor diagonals."""
-    return lambda array: rearrange(array.astype("int8")).astype("bool")
+class _Recorder:
+    """Records ops, and keeps their values with the labels of their axes."""
 
-
-def _shape(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(sizes[label] for label in axis) for axis in axes)
-
-
-class _Values:
-    """The values of a plan that is being recorded, with the labels of their axes."""
-
-    def __init__(self, adapter: GraphAdapter, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
+    def __init__(self, adapter: MxnetArrays, sizes: Sequence[int], dtypes: dict[int, str]) -> None:
         self.adapter, self.sizes, self.dtypes = adapter, sizes, dtypes
         self.arrays: dict[int, Array] = {}
         self.axes: dict[int, tuple[Axis, ...]] = {}
 
     def put(self, slot: int, array: Array, axes: Sequence[Axis]) -> None:
-        """Keep a value."""
+        """Set the value of a slot."""
         self.arrays[slot], self.axes[slot] = array, tuple(axes)
 
-    def run(self, op: Op) -> None:
-        """Record one op of the plan."""
+    def run(self, op: ops.Op) -> None:
+        """Record an op."""
         adapter = self.adapter
         xp, npx = adapter.xp, adapter.npx
         match op:
-            case Matmul():
+            case ops.Matmul():
                 lhs, rhs = self.axes[op.lhs], self.axes[op.rhs]
                 product = npx.batch_dot(
                     self.arrays[op.lhs], self.arrays[op.rhs], transpose_a=op.transpose_lhs, transpose_b=op.transpose_rhs
                 )
                 self.put(op.out, product, op.product(lhs, rhs, lambda one, other: one or other))
-            case Multiply():
+            case ops.Multiply():
                 lhs, rhs = self.axes[op.lhs], self.axes[op.rhs]
                 rank = max(len(lhs), len(rhs))
                 lhs, rhs = ((),) * (rank - len(lhs)) + lhs, ((),) * (rank - len(rhs)) + rhs
                 product = xp.multiply(self.arrays[op.lhs], self.arrays[op.rhs])
                 self.put(op.out, product, [one or other for one, other in zip(lhs, rhs)])
-            case Reshape():
+            case ops.Reshape():
                 self._reshape(op)
-            case Transpose():
+            case ops.Transpose():
                 array = self._rearranged(op.src, lambda array: self._transposed(array, op.axes))
                 self.put(op.out, array, op.arranged(self.axes[op.src]))
-            case Diagonal():
+            case ops.Diagonal():
                 array = self._rearranged(op.src, lambda array: xp.diagonal(array, 0, op.axis1, op.axis2))
                 self.put(op.out, array, op.arranged(self.axes[op.src]))
-            case Sum():
+            case ops.Sum():
                 total = xp.any if self.dtypes[op.src] == "bool" else xp.sum
                 self.put(op.out, total(self.arrays[op.src], axis=op.axes), op.arranged(self.axes[op.src]))
-            case Cast():
-                # The reshape is there for its gradient, which adds where MXNet 1's of a cast overwrites.
+            case ops.Cast():
+                # The gradient of a cast in MXNet 1 overwrites where it should add; that of the reshape adds.
                 self.put(op.out, self._same(op.src).astype(op.dtype), self.axes[op.src])
-            case Copy():
+            case ops.Copy():
                 self.put(op.out, self._same(op.src), self.axes[op.src])
-            case Expand() | First() | Scale() | Native() | Zeros():
+            case ops.Expand() | ops.First() | ops.Scale() | ops.Native() | ops.Zeros():
                 raise AssertionError(f"{op} is not planned for MXNet's graphs")
 
     def _same(self, slot: int) -> Array:
@@ -220,36 +176,35 @@ class _Values:
 
     # -- reshapes ---------------------------------------------------------------------------------------
 
-    def _reshape(self, op: Reshape) -> None:
-        axes = self.axes[op.src]
-        labels = [label for axis in axes for label in axis]
-        wanted: list[Axis] = []
+    def _reshape(self, op: ops.Reshape) -> None:
+        labels = [label for axis in self.axes[op.src] for label in axis]
+        target: list[Axis] = []
         for size in op.shape:
-            taken = 0
-            while prod(self.sizes[label] for label in labels[:taken]) < size:
-                taken += 1
-            wanted.append(tuple(labels[:taken]))
-            del labels[:taken]
-        array, parts = self._split(op, wanted)
-        if parts != list(self.axes[op.src]):  # these may never be apart again, but be asked for
-            between = -op.out
-            self.dtypes[between] = self.dtypes[op.src]
-            self.put(between, array, parts)
-        array = self._merged(array, parts, [axis for axis in wanted if axis])
-        for place, axis in enumerate(wanted):
+            count = 0
+            while prod(self.sizes[label] for label in labels[:count]) < size:
+                count += 1
+            target.append(tuple(labels[:count]))
+            del labels[:count]
+        array, parts = self._split(op, target)
+        if parts != list(self.axes[op.src]):  # a later split may need these axes
+            split_slot = -op.out
+            self.dtypes[split_slot] = self.dtypes[op.src]
+            self.put(split_slot, array, parts)
+        array = self._merged(array, parts, [axis for axis in target if axis])
+        for place, axis in enumerate(target):
             if not axis:
                 array = self.adapter.xp.expand_dims(array, place)
-        self.put(op.out, array, wanted)
+        self.put(op.out, array, target)
 
-    def _split(self, op: Reshape, wanted: Sequence[Axis]) -> tuple[Array, list[Axis]]:
-        """The source of ``op`` with its axes cut where those that are wanted end."""
-        ends = set(accumulate(map(len, wanted)))
+    def _split(self, op: ops.Reshape, target: Sequence[Axis]) -> tuple[Array, list[Axis]]:
+        """The source of ``op``, with its axes split where an axis of ``target`` ends."""
+        ends = set(accumulate(map(len, target)))
         array, axes = self.arrays[op.src], list(self.axes[op.src])
         place = start = 0
         while place < len(axes):
             stop = start + len(axes[place])
             if any(start < end < stop for end in ends):
-                slot, first, last = self._apart(axes[place], self.dtypes[op.src])
+                slot, first, last = self._find_split(axes[place], self.dtypes[op.src])
                 array = self.adapter.npx.reshape_like(
                     array, self.arrays[slot], lhs_begin=place, lhs_end=place + 1, rhs_begin=first, rhs_end=last
                 )
@@ -258,36 +213,36 @@ class _Values:
                 place, start = place + 1, stop
         return array, axes
 
-    def _apart(self, axis: Axis, dtype: str) -> tuple[int, int, int]:
-        """A value that has the labels of a merged axis in several neighbouring ones, and which these are.
+    def _find_split(self, axis: Axis, dtype: str) -> tuple[int, int, int]:
+        """The slot of a value that has the labels of a merged axis in adjacent axes, and the range of these axes.
 
-        There is one, for it is of such neighbours that axes are merged.
+        It exists, because only adjacent axes are ever merged.
         """
         for slot, axes in self.axes.items():
             for first in range(len(axes)):
                 for last in range(first + 2, len(axes) + 1):
-                    between = axes[first:last]
-                    if self.dtypes[slot] == dtype and sum(between, ()) == axis and axis not in between:
+                    parts = axes[first:last]
+                    if self.dtypes[slot] == dtype and sum(parts, ()) == axis and axis not in parts:
                         return slot, first, last
-        raise AssertionError(f"no value has the labels {axis} apart")
+        raise AssertionError(f"no value has the labels {axis} in several axes")
 
-    def _merged(self, array: Array, axes: Sequence[Axis], wanted: Sequence[Axis]) -> Array:
-        """Axes merged, two at a time, until they are those wanted; axes of size 1 dropped."""
-        while list(axes) != list(wanted):
+    def _merged(self, array: Array, axes: Sequence[Axis], target: Sequence[Axis]) -> Array:
+        """``array`` with its axes merged, two at a time, into those of ``target``; axes of size 1 are dropped."""
+        while list(axes) != list(target):
             codes, merged = [], []
-            rest = iter(wanted)
+            targets = iter(target)
             place = 0
-            target: Axis = ()
+            rest: Axis = ()  # the labels of the current target axis that are not merged yet
             while place < len(axes):
                 axis = axes[place]
                 if not axis:
                     codes.append(_DROP)
                     place += 1
                     continue
-                if not target:
-                    target = next(rest)
+                if not rest:
+                    rest = next(targets)
                 following = axes[place + 1] if place + 1 < len(axes) else ()
-                if axis != target and following:
+                if axis != rest and following:
                     axis = (*axis, *following)
                     codes.append(_MERGE)
                     place += 2
@@ -295,10 +250,10 @@ class _Values:
                     codes.append(_KEEP)
                     place += 1
                 merged.append(axis)
-                target = target[len(axis) :]
+                rest = rest[len(axis) :]
             array, axes = self.adapter.npx.reshape(array, tuple(codes)), merged
         return array
 
 
 _KEEP, _DROP, _REST, _MERGE = -2, -3, -4, -5
-"""Codes of ``npx.reshape``: an axis as it is; one of size 1 gone; all that are left as they are; two as one."""
+"""Codes of ``npx.reshape``: keep an axis, drop an axis of size 1, keep all remaining axes, merge two axes."""

@@ -1,4 +1,4 @@
-"""MXNet beside any NumPy: :func:`load` imports it under versions of NumPy that came after it."""
+"""Imports MXNet with any NumPy: :func:`load` works with versions of NumPy that are newer than MXNet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from math import inf, nan
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -27,19 +28,18 @@ _INSTALL = (
 
 
 def load() -> ModuleType:
-    """Import MXNet 1.9.1 or 2.0.0b1 under any NumPy from 1.23 on, 2.x included, and leave NumPy as it was.
+    """Import MXNet 1.9.1 or 2.0.0b1 with any NumPy from 1.23 on, including 2.x, and leave NumPy unchanged.
 
-    While it is imported, MXNet reads names from NumPy that NumPy 1.24 and 2.0 took away. They are there for that long,
-    and no longer: MXNet needs them for nothing else. pip does not know that it works, so it has to be told to install
-    MXNet as it is: ``pip install --no-deps mxnet==1.9.1``. Where MXNet is imported already, that is what is returned;
-    ``import mxnet`` after it gives the same module.
+    MXNet's import uses names that NumPy 1.24 and 2.0 removed, so this restores them temporarily. pip does not know that
+    this works and needs ``--no-deps``: ``pip install --no-deps mxnet==1.9.1``. If MXNet is imported already, this
+    returns that module; a later ``import mxnet`` returns the same module.
 
-    MXNet 1.9.1 brings an OpenBLAS that runs on processors newer than itself as on very old ones. Where there is AVX2
-    and ``OPENBLAS_CORETYPE`` is not set, it is set to ``Haswell`` during the import, which doubles the speed of
-    matrix products there.
+    MXNet 1.9.1 contains an OpenBLAS that treats processors newer than itself like very old ones. If the processor has
+    AVX2 and ``OPENBLAS_CORETYPE`` is not set, this sets it to ``Haswell`` during the import, which doubles the speed of
+    matrix products on such processors.
 
     Raises:
-        BackendError: MXNet is not installed, or what else it needs is not.
+        BackendError: MXNet or one of its dependencies is not installed.
 
     >>> import einsumx.mxnet
     >>> mx = einsumx.mxnet.load()  # doctest: +SKIP
@@ -47,35 +47,30 @@ def load() -> ModuleType:
     with _importing:
         if "mxnet" in sys.modules:
             return sys.modules["mxnet"]
-        before = set(sys.modules)
+        previous = set(sys.modules)
         try:
             with _old_names(import_module("numpy")), _known_processor():
                 return import_module("mxnet")
         except ImportError as error:
-            # What was imported of it would be taken for all of it by the next import.
-            for name in set(sys.modules) - before:
+            # The next import would mistake its partly imported modules for complete ones.
+            for name in set(sys.modules) - previous:
                 if name.partition(".")[0] == "mxnet":
                     del sys.modules[name]
-            missing = f"{type(error).__name__}: {error}"
-            raise BackendError(f"MXNet cannot be imported ({missing}): {_INSTALL}") from error
+            raise BackendError(f"MXNet cannot be imported ({type(error).__name__}: {error}): {_INSTALL}") from error
 
 
 _CORETYPE = "OPENBLAS_CORETYPE"
-"""The variable by which OpenBLAS is told for which processor to choose its kernels, read when it is loaded."""
+"""The variable that selects OpenBLAS's kernels when the library is loaded."""
 
 
 @contextmanager
 def _known_processor() -> Iterator[None]:
-    """A processor that MXNet 1's OpenBLAS knows, for one that it may not; afterwards the environment is as it was.
+    """Temporarily select kernels for AVX2, if the processor has it and MXNet 1 is installed.
 
-    It came before processors of today, and computes on those that it does not know with kernels for SSE3, at half the
-    speed of those for AVX2. For others it would choose kernels like these by itself.
+    MXNet 1's OpenBLAS is older than today's processors and would use its kernels for SSE3, at half the speed.
     """
-    if (
-        _CORETYPE in os.environ
-        or not installed_version().startswith("1.")
-        or not {"avx2", "fma"} <= _processor_features()
-    ):
+    is_mxnet_1 = installed_version().startswith("1.")
+    if _CORETYPE in os.environ or not is_mxnet_1 or not {"avx2", "fma"} <= _processor_features():
         yield
         return
     os.environ[_CORETYPE] = "Haswell"
@@ -86,7 +81,7 @@ def _known_processor() -> Iterator[None]:
 
 
 def installed_version() -> str:
-    """The version of MXNet that is installed, without importing it; empty where none is."""
+    """The installed version of MXNet, read without importing it; empty if it is not installed."""
     try:
         return version("mxnet")
     except PackageNotFoundError:
@@ -94,7 +89,7 @@ def installed_version() -> str:
 
 
 def _processor_features() -> set[str]:
-    """What the processor has, as Linux names it; nothing is known elsewhere."""
+    """The processor's flags as Linux names them; empty on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -104,19 +99,19 @@ def _processor_features() -> set[str]:
 
 @contextmanager
 def _old_names(np: Any) -> Iterator[None]:
-    """The names that NumPy had when MXNet was written, for those that it lacks; afterwards it lacks them again."""
-    lacking = [name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name not in vars(np)]
-    for name in lacking:
+    """Temporarily restore the names that NumPy has removed since MXNet was written."""
+    removed = [name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name not in vars(np)]
+    for name in removed:
         setattr(np, name, _stand_in(name, np))
     try:
         yield
     finally:
-        for name in lacking:
+        for name in removed:
             delattr(np, name)
 
 
 def _stand_in(name: str, np: Any) -> Any:
-    """What one of the names meant, made of what NumPy has today."""
+    """The former meaning of one of the names."""
     if name in _ALIASES:
         return getattr(np, _ALIASES[name])
     return _CONSTANTS[name] if name in _CONSTANTS else partial(_FUNCTIONS[name], np)
@@ -144,19 +139,11 @@ _ALIASES = {
     "round_": "round",
 }
 
-_CONSTANTS = {
-    "PZERO": 0.0,
-    "NZERO": -0.0,
-    "PINF": float("inf"),
-    "NINF": -float("inf"),
-    "Inf": float("inf"),
-    "NAN": float("nan"),
-    "NaN": float("nan"),
-}
+_CONSTANTS = {"PZERO": 0.0, "NZERO": -0.0, "PINF": inf, "NINF": -inf, "Inf": inf, "NAN": nan, "NaN": nan}
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "in1d": _in1d,
     "msort": _msort,
-    # MXNet reads these for their names alone.
+    # MXNet only uses the names of these.
     **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _gone),
 }

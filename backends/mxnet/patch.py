@@ -1,4 +1,4 @@
-"""What :func:`einsumx.patch` puts behind the names of MXNet's einsum functions."""
+"""Replaces MXNet's einsum functions, for :func:`einsumx.patch`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["names"]
 
 
 def names() -> Iterator[Name]:
-    """The names under which MXNet calls its einsum functions, for :func:`einsumx.patch`."""
+    """The names of MXNet's einsum functions, and of the function that traces blocks in MXNet 1."""
     mx = load()
     yield Name(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
     if mx.__version__.startswith("1."):  # MXNet 2 traces blocks with arrays
@@ -26,15 +26,15 @@ def names() -> Iterator[Name]:
 
 
 def _replacing(native: Function, operand: type) -> Function:
-    """What replaces one of MXNet's functions, whose operands are of the type ``operand``, by einsumx."""
+    """The replacement of one of MXNet's functions, whose operands have the type ``operand``."""
     from einsumx.backends.mxnet.errors import as_mxnet_error
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
         try:
-            # Where the last operand is MXNet's, the others have to be: nothing needs to be asked of einsumx.
+            # If the last operand is an MXNet array, the others must be too, and backend= is not needed.
             if options or not operands or not isinstance(operands[-1], operand):
-                return hooks.einsum(*operands, **_asked(options))
+                return hooks.einsum(*operands, **_converted(options))
             return hooks.einsum(*operands)
         except UnknownRankError as error:
             if not isinstance(operands[0], str) or not set(options) <= {"optimize", "out"}:
@@ -49,7 +49,7 @@ def _replacing(native: Function, operand: type) -> Function:
 
 @lru_cache(maxsize=1024)
 def _say_native(equation: str) -> None:
-    """Warn, once an equation, that MXNet's own einsum is used."""
+    """Warn once per equation that MXNet's own einsum is used."""
     warn(
         f"MXNet's own, slow einsum is recorded for {shown(equation)}: how many axes the ellipsis stands for is not "
         "known of symbols without shapes; write labels in its place, or declare the variable's shape",
@@ -57,9 +57,9 @@ def _say_native(equation: str) -> None:
     )
 
 
-def _asked(options: dict[str, Any]) -> dict[str, Any]:
-    """What MXNet's keywords ask of einsumx: operands are or become MXNet's arrays; its bools ask for no path."""
-    asked = {"backend": "mxnet", **options}
-    if asked.get("optimize") in (True, False):
-        del asked["optimize"]
-    return asked
+def _converted(options: dict[str, Any]) -> dict[str, Any]:
+    """MXNet's keywords as einsumx's: operands become MXNet arrays, and a bool for ``optimize`` selects no path."""
+    converted = {"backend": "mxnet", **options}
+    if converted.get("optimize") in (True, False):
+        del converted["optimize"]
+    return converted

@@ -1,4 +1,4 @@
-"""How MXNet's calls are spelled in code."""
+"""Writes ops as calls of MXNet, for :meth:`einsumx.Plan.source`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MxnetSpelling(Spelling):
     """The calls of ``mx.np`` and ``mx.npx``.
 
     Args:
-        swaps: the swaps of two axes that are quicker than a transpose, if any are.
+        swaps: the swaps of two axes to use instead of a transpose, if they are faster.
     """
 
     def __init__(self, swaps: Callable[[Axes], Sequence[tuple[int, int]]]) -> None:
@@ -25,13 +25,12 @@ class MxnetSpelling(Spelling):
         self._swaps = swaps
 
     def decorators(self, shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
-        # Only so do shapes without axes or with sizes of 0 mean what they say, in whichever thread it is called.
+        # Shapes without axes and sizes of 0 need "np shape" semantics, which are off by default in most threads.
         return () if all(shape and 0 not in shape for shape in shapes) else ("@mx.util.use_np_shape",)
 
     def transpose(self, array: Value, axes: Axes) -> str:
-        swaps = self._swaps(axes)
-        moved = "".join(f".swapaxes({first:d}, {second:d})" for first, second in swaps)
-        return self._through_int8(array, moved or f".transpose({listed(axes)})")
+        swaps = "".join(f".swapaxes({first:d}, {second:d})" for first, second in self._swaps(axes))
+        return self._through_int8(array, swaps or f".transpose({listed(axes)})")
 
     def reshape(self, array: Value, shape: Axes) -> str:
         call = "reshape_view" if shape else "reshape"
@@ -73,5 +72,5 @@ class MxnetSpelling(Spelling):
         return f'mx.np.einsum("{equation}", {", ".join(array.text for array in arrays)})'
 
     def _through_int8(self, array: Value, calls: str) -> str:
-        """Methods for bools too, of which MXNet takes no transposes."""
+        """Method calls that MXNet does not have for bools."""
         return f'{array.text}.astype("int8"){calls}.astype("bool")' if kind(array.dtype) == "b" else array.text + calls

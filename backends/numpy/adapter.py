@@ -1,4 +1,4 @@
-"""NumPy: transposes are views, matmul takes any batch axes with any strides as long as BLAS can read each matrix."""
+"""NumPy: transposes are views, and matmul accepts batch axes with any strides if BLAS can read each matrix."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import cached_property
 from importlib import import_module
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.registry import dropped
-from einsumx.adapters.traits import Traits
+from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.cost import slot_dtypes
@@ -23,22 +24,17 @@ from einsumx.ir.program import Operand, Program
 from einsumx.runtime.maps import owns_memory, share_file
 from einsumx.runtime.memory import free_host_bytes
 
-if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
-
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
-_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-
-_WORK = 10_000
-"""Candidates that are tried to prove that two arrays do not overlap."""
+_OVERLAP_WORK = 10_000
+"""The most candidates that NumPy tries to prove that two arrays do not overlap."""
 
 TRAITS = Traits(
     matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
-    | _INTEGERS,
+    | INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"),),
-    native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | _INTEGERS,
+    native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
     native_max_labels=52,
     native_max_operands=2,
     native_any_labels=True,
@@ -63,15 +59,15 @@ class NumpyAdapter(Adapter):
         np = self.xp
         if issubclass(kind, np.generic):
             return
-        # A subclass that overrides arithmetic (units, masks) would lose what it adds, silently.
+        # A subclass that overrides arithmetic (units, masks) would silently lose its extensions.
         overrides = issubclass(kind, np.ndarray) and (
             kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
             or kind.__array_function__ is not np.ndarray.__array_function__
         )
         if overrides or issubclass(kind, np.ma.MaskedArray):
-            raise dropped(kind)
+            raise extension_error(kind)
         if not issubclass(kind, np.ndarray):
-            raise BackendError(f"einsum takes numpy.ndarray, not {kind.__module__}.{kind.__qualname__}")
+            raise wrong_type_error(kind, "numpy.ndarray")
 
     def is_plain(self, kind: type) -> bool:
         return kind is self.xp.ndarray
@@ -79,7 +75,7 @@ class NumpyAdapter(Adapter):
     def plain(self, array: Array) -> Array:
         return self.xp.asarray(array)
 
-    # One call of C.
+    # A single C call.
     signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # type: ignore[assignment]
 
     def device_of(self, signature: Signature) -> str:
@@ -90,10 +86,10 @@ class NumpyAdapter(Adapter):
         return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
 
     def dtype_name(self, dtype: Any) -> str:
-        found = self.dtype(dtype)
-        if found.kind in "SUVmMT":
-            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {found}")
-        return name_of(found)
+        dtype = self.dtype(dtype)
+        if dtype.kind in "SUVmMT":
+            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
+        return name_of(dtype)
 
     def dtype(self, name: Any) -> Any:
         try:
@@ -115,24 +111,28 @@ class NumpyAdapter(Adapter):
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         view = array.diagonal(0, axis1, axis2)
-        # numpy.diagonal is read-only out of caution; einsum's diagonal is as writeable as its operand.
+        # numpy.diagonal returns a read-only view; the diagonal of numpy.einsum is writeable if its operand is.
         view.flags.writeable = array.flags.writeable
         return view
 
     def copy(self, array: Array) -> Array:
         return array.copy()
 
+    def _mode(self, array: Array) -> Any:
+        """A context for array calls outside of plans: here without warnings."""
+        return self.xp.errstate(all="ignore")
+
     def cast(self, array: Array, dtype: str) -> Array:
-        with self.xp.errstate(all="ignore"):
+        with self._mode(array):
             return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        total = self._add(array, axes, array.dtype.type)  # the type, as a reduction swaps no bytes
+        total = self._add(array, axes, array.dtype.type)  # a type has native byte order, which a reduction needs
         return self.boxed(total, array.dtype.name)
 
     def scale(self, array: Array, count: int) -> Array:
         np, dtype = self.xp, array.dtype
-        if dtype.kind == "O":  # whatever their sum is, it is the sum that counts
+        if dtype.kind == "O":  # objects may not support multiplication by a count
             return super().scale(array.reshape((1, *array.shape)), count)[0, ...]
         out = np.empty(array.shape, dtype.name)
         if dtype.kind == "c":
@@ -149,36 +149,33 @@ class NumpyAdapter(Adapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
 
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.xp.matmul(lhs, rhs, order="C")
-
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        if dtype == "object":  # Python computes these, one at a time
+        if dtype == "object":
             return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)
         kernels = self._kernels
-        made: Callable[..., Array]
+        kernel: Callable[..., Array]
         match op:
-            case Matmul() if dtype in _INTEGERS:
-                made = self._integers.matmul(shapes, dtype)
+            case Matmul() if dtype in INTEGERS:
+                kernel = self._integers.matmul(shapes, dtype)
             case Matmul():
-                made = kernels.matmul(shapes, dtype)
+                kernel = kernels.matmul(shapes, dtype)
             case Multiply():
-                made = kernels.multiply(shapes, dtype)
+                kernel = kernels.multiply(shapes, dtype)
             case Sum():
-                made = kernels.total(shapes[0], op.axes, dtype)
+                kernel = kernels.total(shapes[0], op.axes, dtype)
             case Copy():
-                made = kernels.copy(shapes[0], dtype)
+                kernel = kernels.copy(shapes[0], dtype)
             case Cast():
-                made = kernels.cast(shapes[0], dtype, op.dtype)
+                kernel = kernels.cast(shapes[0], dtype, op.dtype)
             case Native():
-                made = kernels.native(op.equation, shapes, dtype)
+                kernel = kernels.native(op.equation, shapes, dtype)
             case _:
-                made = super().kernel(op, shapes, dtype)
-        return made
+                kernel = super().kernel(op, shapes, dtype)
+        return kernel
 
     @cached_property
     def _kernels(self) -> Any:
-        """Our kernels, in a module that imports NumPy; kept, as nothing is imported while the interpreter ends."""
+        """Einsumx's kernels for NumPy. Their module imports NumPy; it is cached because exit handlers cannot import."""
         return import_module("einsumx.backends.numpy.kernels")
 
     @cached_property
@@ -186,7 +183,7 @@ class NumpyAdapter(Adapter):
         return import_module("einsumx.backends.numpy.integers")
 
     def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
-        """Matrix by matrix: numpy.matmul goes on with the next one after an error, which becomes a SystemError."""
+        """A loop over matrices: after an error numpy.matmul would continue, and raise a SystemError in the end."""
         np = self.xp
         batch = broadcast(*(shape[:-2] for shape in shapes))
 
@@ -202,10 +199,10 @@ class NumpyAdapter(Adapter):
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         dtype = operands[0].dtype
         match op:
-            case Matmul() if dtype in _INTEGERS:
+            case Matmul() if dtype in INTEGERS:
                 return int(self._integers.workspace([operand.shape for operand in operands], dtype))
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:
-                # ndarray.dot reads no matrix with gaps.
+                # ndarray.dot copies a matrix with gaps.
                 return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
             case Sum() if dtype != "object":
                 return int(self._kernels.total_workspace(operands[0].shape, op.axes, dtype))
@@ -218,7 +215,7 @@ class NumpyAdapter(Adapter):
         return NumpySpelling(self.module, "np")
 
     def boxed(self, result: Any, dtype: str) -> Array:
-        # Of an array of objects without axes, ufuncs give the object.
+        # For an array of objects without axes, ufuncs return the object.
         if dtype != "object" or isinstance(result, self.xp.ndarray):
             return result
         array = self.xp.empty((), object)
@@ -229,14 +226,14 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, plan: Program) -> Run:
-        # Unlike ufuncs and casts, numpy.einsum is silent about infinities, nan and overflow; it also does the sums.
+        # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.
         types = slot_dtypes(plan)
-        if "object" in types.values():  # objects may look into the caller's context, as Decimal does
+        if "object" in types.values():  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
         return self._quiet(run) if any(self._can_warn(plan, types)) else run
 
     def _can_warn(self, plan: Program, types: Mapping[int, str]) -> Iterator[bool]:
-        """Of each op, whether NumPy may warn of its numbers, or raise an error for them."""
+        """For each op, whether NumPy may warn about its numbers or raise an error."""
         for op in plan.ops:
             dtype = types[op.sources[0]]
             match op:
@@ -246,21 +243,21 @@ class NumpyAdapter(Adapter):
                     yield not self.can_cast(dtype, op.dtype, "safe")
 
     def _with_errstate(self, run: Run) -> Run:
-        """``run``, silenced."""
+        """``run`` without warnings."""
 
-        def quietly(*operands: Array) -> Array:
+        def quiet(*operands: Array) -> Array:
             with self.xp.errstate(all="ignore"):
                 return run(*operands)
 
-        return quietly
+        return quiet
 
     @cached_property
     def _quiet(self) -> Callable[[Run], Run]:
-        """Silences what it decorates."""
+        """A decorator that disables warnings."""
         np = self.xp
         if int(np.__version__.partition(".")[0]) < 2:
             return self._with_errstate
-        # NumPy 2 has its error state in the context, and to run in the copy of one costs half of what errstate does.
+        # NumPy 2 keeps its error state in a context variable; running in a copied context is twice as fast as errstate.
         silent = Context()
         silent.run(np.seterr, all="ignore")
 
@@ -280,17 +277,17 @@ class NumpyAdapter(Adapter):
             raise BackendError("out= is a read-only array")
 
     def add(self, total: Array, part: Array) -> Array:
-        with self.xp.errstate(all="ignore"):
+        with self._mode(total):
             return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        place = (*box, ...)  # of an array, even of objects without axes
-        return array[place]
+        index = (*box, ...)  # the ellipsis makes the result an array even without axes
+        return array[index]
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        place = (*box, ...)  # of an array, even where it has one element
-        with self.xp.errstate(all="ignore"):
-            self.xp.copyto(out[place], block, casting="unsafe")
+        index = (*box, ...)
+        with self._mode(out):
+            self.xp.copyto(out[index], block, casting="unsafe")
         return out
 
     def in_place(self, array: Any) -> Array:
@@ -298,30 +295,30 @@ class NumpyAdapter(Adapter):
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         try:
-            return bool(self.xp.shares_memory(out, array, max_work=_WORK))
-        except RuntimeError:  # it would take too long to find out
+            return bool(self.xp.shares_memory(out, array, max_work=_OVERLAP_WORK))
+        except RuntimeError:  # NumPy gave up
             return True
 
     def free_bytes(self, device: str) -> int | None:
         return free_host_bytes()
 
     def write(self, out: Array, result: Array) -> None:
-        # A view of an operand may be of another map of the file that out= is in.
+        # A view of an operand may map the same file as out=, at another address.
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
         if is_view and not owns_memory(result) and share_file(out, result):
             result = result.copy()
         if out.dtype == getattr(result, "dtype", None):
             self.xp.copyto(out, result)
             return
-        with self.xp.errstate(all="ignore"):  # an error would come when a part is written
+        with self.xp.errstate(all="ignore"):  # an error would leave out= partly written
             self.xp.copyto(out, result, casting="unsafe")
 
 
 def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int, ...] | None:
-    """The layout class of strides given in bytes.
+    """The layout class of strides in bytes.
 
-    Strides that are no multiple of the item's size (fields of records) are left in bytes: no axis has
-    unit stride then, which is what BLAS would say.
+    Strides that are not multiples of the item size (fields of records) stay in bytes. No axis has unit stride then, so
+    the planner knows that BLAS cannot read the array.
     """
     size = dtype.itemsize
     if all(stride % size == 0 for stride in strides):
@@ -330,7 +327,7 @@ def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int,
 
 
 def _has_no_gaps(operand: Operand) -> bool:
-    """Whether an array is one piece of memory in some order of its axes, or has one axis alone."""
+    """Whether an array is contiguous in some order of its axes, or has at most one axis."""
     if operand.strides is None or len(operand.shape) < 2:
         return True
     order = memory_order(operand.strides)

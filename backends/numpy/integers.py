@@ -1,9 +1,9 @@
-"""Integer products of matrices, exact modulo 2^bits, through floating-point BLAS: integers have none of their own.
+"""Integer matrix products, exact modulo 2^bits, by floating-point BLAS, because there is no BLAS for integers.
 
-A floating-point product is exact as long as no sum of products leaves the integers that the type represents without
-gaps: up to 2^24 in float32, 2^53 in float64. The dtype proves that for narrow integers; for wide ones the largest
-numbers that the operands hold may. Otherwise operands are split into limbs, short enough that the products of limbs are
-exact, and those that reach into the result's bits are shifted and added.
+A floating-point product is exact if no sum of products exceeds the integers that the type represents exactly: 2^24 in
+float32, 2^53 in float64. For narrow integers the dtype guarantees this, for wide ones the operands' largest numbers
+may. Otherwise this module splits operands into limbs that are short enough for exact products, and shifts and adds the
+products that affect the result's bits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
 
 _EXACT = {"float32": 24, "float64": 53}
-"""Bits of the integers that a float type represents without gaps."""
+"""The most bits of an integer that a float type represents exactly."""
 
-# Seconds, by which the ways to a product are compared.
+# Rates in seconds, to compare the methods.
 _CALLS = 4e-6
 _CONVERSION = 3e-9
 _BLAS = 5e-11
@@ -40,7 +40,7 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]`` for integers."""
     lhs, rhs = shapes
     shape = _product_shape(shapes)
-    match _way(shapes, dtype):
+    match _fastest_method(shapes, dtype):
         case "matmul":
             return partial(np.matmul, order="C")
         case "loop":
@@ -56,8 +56,7 @@ def _product_shape(shapes: Sequence[Shape]) -> Shape:
     return (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1])
 
 
-def _way(shapes: Sequence[Shape], dtype: str) -> str:
-    """The quickest way to a product."""
+def _fastest_method(shapes: Sequence[Shape], dtype: str) -> str:
     lhs, rhs = shapes
     inner, cols = lhs[-1], rhs[-1]
     elements = prod(_product_shape(shapes))
@@ -67,12 +66,12 @@ def _way(shapes: Sequence[Shape], dtype: str) -> str:
         "loop": _CALLS / 2 + work * _LOOP[np.dtype(dtype).itemsize] + work / max(cols, inner, 1) * _LOOP_START,
         "blas": _CALLS + (prod(lhs) + prod(rhs) + elements) * _CONVERSION + work * _BLAS,
     }
-    return min(seconds, key=lambda way: seconds[way])
+    return min(seconds, key=lambda method: seconds[method])
 
 
 def workspace(shapes: Sequence[Shape], dtype: str) -> int:
-    """Bytes that a product takes besides its result, where its operands hold the largest numbers of their dtype."""
-    if min(map(len, shapes)) == 1 or _way(shapes, dtype) != "blas":
+    """The most bytes that a product allocates, without its result: for the largest numbers of the dtype."""
+    if min(map(len, shapes)) == 1 or _fastest_method(shapes, dtype) != "blas":
         return 0
     size = np.dtype(dtype).itemsize
     left, right = map(prod, shapes)
@@ -131,24 +130,24 @@ def _whole(shapes: Sequence[Shape], dtype: str, through: str) -> Kernel:
     wide = _wide(through)
 
     def whole(lhs: Any, rhs: Any) -> Any:
-        found = product(*(to_float(array) for to_float, array in zip(to_floats, (lhs, rhs))))
-        return found.astype(wide).astype(dtype, copy=False)
+        result = product(*(to_float(array) for to_float, array in zip(to_floats, (lhs, rhs))))
+        return result.astype(wide).astype(dtype, copy=False)
 
     return whole
 
 
 def _wide(through: str) -> str:
-    """An integer type that every exact sum fits; cast on to a narrower one it wraps, which the float would not."""
+    """An integer type for every exact sum; casting it to a narrower type wraps, which casting the float would not."""
     return "int32" if through == "float32" else "int64"
 
 
 def _budget(shapes: Sequence[Shape]) -> int:
-    """The bits that two limbs may have together."""
+    """The most bits that two limbs have together."""
     return _EXACT["float64"] - (shapes[0][-1] - 1).bit_length()
 
 
 def _by_limbs(shapes: Sequence[Shape], dtype: str) -> Kernel:
-    """A product of operands too large for any float, given how many bits their largest numbers have."""
+    """A product of numbers that are too large for any float type; it takes the bits of the largest ones."""
     to_floats = [kernels.cast(shape, dtype, "float64") for shape in shapes]
     product = kernels.matmul(shapes, "float64")
     width = 8 * np.dtype(dtype).itemsize
@@ -190,7 +189,7 @@ def _limb_widths(lhs_bits: int, rhs_bits: int, budget: int, width: int) -> tuple
 
 
 def _limbs(array: Any, bits: int, step: int) -> Iterator[Any]:
-    """``array`` as a sum of limbs, each shifted by ``step`` bits more than the one before; the last has the sign."""
+    """``array`` as a sum of limbs, each shifted by ``step`` more bits than the previous one; the last has the sign."""
     last = max(bits - 1, 0) // step * step
     for start in range(0, last, step):
         yield (array >> start) & ((1 << step) - 1)

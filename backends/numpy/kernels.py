@@ -1,13 +1,14 @@
-"""How NumPy's adapter executes ops: cut over the pool's threads where the sizes promise that it pays.
+"""Kernels that run ops on NumPy arrays, split over the threads of the pool if the work is large enough.
 
-Where work is cut depends on shapes and on the number of threads alone, and partial sums are added in a fixed order, so
-that equal calls give equal bits however the threads are scheduled. Workers are silent about infinities and nan; the
-caller's thread is silent where the adapter's ``prepare`` sees to it.
+The split depends only on shapes and the number of threads, and partial sums are added in a fixed order, so equal calls
+return equal bits regardless of scheduling. Workers never warn about infinities and nan; in the caller's thread the
+adapter's ``prepare`` disables these warnings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import pairwise, product
@@ -36,65 +37,63 @@ Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
 Range: TypeAlias = tuple[slice, ...]
 
-# Of one thread; they decide what is worth cutting, and nothing else.
+# Rates per second of one thread, only used to decide what to split.
 _MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
 _SLOW_MULTIPLY_ADDS = 1e9
 _BYTES = 16e9
 _PER_MATRIX = 0.1e-6
 _PIECE = 50e-6
-"""Seconds of work that a job must be worth: about what it takes until a sleeping thread is at work."""
+"""The least seconds of work in a job: about the time that it takes to wake a sleeping thread."""
 
 _LEAST = 300e-6
-"""Seconds of work below which it stays with the caller."""
+"""The least seconds of work to split."""
 
 _SWEEPS = 6e6
-"""Multiply-adds of a sweep up to which one thread keeps pace with memory, as far as its caches hold."""
+"""The most multiply-adds of a sweep for which one thread is as fast as memory, thanks to its caches."""
 
 _BLAS_SHARES = 1 << 19
-"""Multiply-adds from which BLAS shares one product among its own threads.
+"""The least multiply-adds of a product that BLAS shares among its own threads.
 
-Those are at work sooner than the pool's, and they go on spinning after a product, whoever asked for it: beside them the
-pool's threads get half of a core, so that cutting such a product over the pool, with BLAS held to one thread, gains a
-quarter at best, and loses a half where anything else in the process has just called BLAS.
+BLAS threads start sooner than those of the pool and keep spinning after any product in the process, which leaves half a
+core for the pool's threads. So splitting such a product over the pool, with BLAS limited to one thread, gains a quarter
+at best, and loses half if other code has just called BLAS.
 """
 
 _LINE = 64
-"""Bytes that a processor reads at once."""
+"""Bytes of a cache line."""
 _LINES = 1024
 _PAGE = 4096
 _ALIASED_LINES = 192
-"""Lines whose distance is a multiple of a page share the same few places in the cache."""
+"""Lines whose distance is a multiple of a page compete for the same few places in the cache."""
 _LEAST_COPY = 1 << 14
-"""Elements from which one assignment is worth its call."""
+"""The least elements that are worth a separate assignment."""
 
 _ALL = slice(None)
 
 _SHORT_ROW = 128
-"""Elements of a row up to which what happens between rows takes as long as the row."""
+"""The most elements of a row for which the overhead per row is as long as the row's work."""
 
 _TINY = 1 << 12
-"""Multiply-adds below which a product is all overhead."""
+"""The most multiply-adds of a product whose time is all overhead."""
 
 
 def _einsum() -> Callable[..., Any]:
-    """``numpy.einsum`` without the Python around it, which takes longer than a tiny contraction."""
+    """``numpy.einsum`` without its Python wrapper, which takes longer than a tiny contraction."""
     for module in ("numpy._core.multiarray", "numpy.core.multiarray"):
-        try:
-            found: Callable[..., Any] = import_module(module).c_einsum
-        except (ImportError, AttributeError):
-            continue
-        return found
+        with suppress(ImportError, AttributeError):
+            c_einsum: Callable[..., Any] = import_module(module).c_einsum
+            return c_einsum
     return own(np.einsum)
 
 
 _EINSUM = _einsum()
 
 
-# -- cutting --------------------------------------------------------------------------------------------------
+# -- splitting ------------------------------------------------------------------------------------------------
 
 
 def _pieces(seconds: float) -> int:
-    """Into how many pieces to cut this much work: four for every thread, so that the last ones end together."""
+    """The number of pieces to split this much work into: four per thread, so that all threads end at the same time."""
     threads = get_num_threads()
     if threads == 1 or seconds < _LEAST:
         return 1
@@ -102,14 +101,14 @@ def _pieces(seconds: float) -> int:
 
 
 def _ranges(size: int, pieces: int) -> list[slice]:
-    """An axis as ``pieces`` ranges of nearly equal lengths, or as fewer where it is shorter."""
+    """An axis as ``pieces`` ranges of nearly equal lengths, or fewer if the axis is shorter."""
     pieces = max(1, min(pieces, size))
     ends = [size * number // pieces for number in range(pieces + 1)]
     return [slice(*pair) for pair in pairwise(ends)]
 
 
 def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
-    """Boxes that make up ``shape``, at least ``pieces`` where it can be cut so often, from the first axis on."""
+    """Boxes that make up ``shape``, if possible at least ``pieces``, split along the first axes."""
     axes = []
     for size in shape:
         axes.append(_ranges(size, pieces))
@@ -118,7 +117,7 @@ def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
 
 
 def _within(box: Range, shape: Sequence[int]) -> Range:
-    """The part of an operand that broadcasting brings into ``box``."""
+    """The part of an operand that broadcasts to ``box``."""
     return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
 
 
@@ -152,7 +151,7 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
 
 
 def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
-    """Whether ``ndarray.dot`` takes the product: it calls BLAS with half of matmul's overhead."""
+    """Whether to call ``ndarray.dot``, which has half of matmul's overhead."""
     lhs, rhs = shapes
     return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
 
@@ -167,7 +166,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     shape = broadcast(lhs, rhs)
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     pieces = _pieces(touched / _BYTES)
-    # Where one side broadcasts, NumPy goes row by row; its einsum loop has less to do between rows.
+    # If one side broadcasts, NumPy loops over rows; the loop of its einsum has less overhead per row.
     is_by_short_rows = lhs != rhs and shape[-1] <= _SHORT_ROW and prod(shape) > _TINY
     product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
     if pieces == 1:
@@ -188,13 +187,13 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
 def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     """The kernel of the sum over ``axes``, in the array's own dtype: integers wrap, bools are or-ed.
 
-    NumPy's einsum loop sums up to three times as fast as ``add.reduce``.
+    NumPy's einsum sums up to three times as fast as ``add.reduce``.
     """
     labels = [symbol(axis) for axis in range(len(shape))]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
     result = tuple(shape[axis] for axis in kept)
-    pieces, axis = _cut_of_total(shape, axes, dtype)
+    pieces, axis = _split_of_total(shape, axes, dtype)
     if pieces == 1:
         return einsum_into(equation, result, dtype)
     cuts = [(_ALL,) * axis + (cut,) for cut in _ranges(shape[axis], pieces)]
@@ -213,15 +212,15 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
 
     def sum_of_partial_sums(array: Any) -> Any:
         partials = np.empty((len(cuts), *result), dtype)
-        # With an ellipsis, a partial sum without axes is an array that can be written to.
+        # The ellipsis makes a partial sum without axes a writable array.
         run([partial(_EINSUM, equation, array[cut], out=partials[i, ...]) for i, cut in enumerate(cuts)])
         return merge(partials)
 
     return sum_of_partial_sums
 
 
-def _cut_of_total(shape: Shape, axes: tuple[int, ...], dtype: str) -> tuple[int, int]:
-    """Into how many pieces a sum is cut, and along which axis: a summed one only where no other is long enough."""
+def _split_of_total(shape: Shape, axes: tuple[int, ...], dtype: str) -> tuple[int, int]:
+    """The number of pieces of a sum, and the axis to split: a summed one only if no other is long enough."""
     pieces = _pieces(prod(shape) * _itemsize(dtype) / _BYTES) if prod(shape) > _SWEEPS else 1
     kept = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] >= pieces]
     axis = max(kept or axes, key=lambda axis: shape[axis])
@@ -230,14 +229,14 @@ def _cut_of_total(shape: Shape, axes: tuple[int, ...], dtype: str) -> tuple[int,
 
 def total_workspace(shape: Shape, axes: tuple[int, ...], dtype: str) -> int:
     """Bytes of the partial sums of :func:`total`."""
-    pieces, axis = _cut_of_total(shape, axes, dtype)
+    pieces, axis = _split_of_total(shape, axes, dtype)
     if pieces == 1 or axis not in axes:
         return 0
     return pieces * prod(size for axis, size in enumerate(shape) if axis not in axes) * _itemsize(dtype)
 
 
 def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
-    """NumPy's einsum loop with a C-contiguous result; asked for ``order="C"``, it would also go in that order."""
+    """NumPy's einsum with a C-contiguous result; with ``order="C"`` it would also loop in that order."""
     if len(shape) < 2:
         return partial(_EINSUM, equation)
 
@@ -248,14 +247,14 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
 
 
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
-    """The kernel of NumPy's own einsum loop; its time is taken to go with the number of products."""
+    """The kernel of NumPy's own einsum, whose time is assumed to be proportional to the number of products."""
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
     work = prod(sizes.values())
     is_sweep = any(prod(shape) == work for shape in shapes)
     pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
-    # Cut along another than the first axis of the larger operand, the pieces would share its cache lines.
+    # Pieces along any other axis than the first one of the larger operand would share its cache lines.
     longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
     shape = tuple(sizes[label] for label in output)
     if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
@@ -296,8 +295,8 @@ def copy(shape: Shape, dtype: str) -> Kernel:
 
 
 def cast(shape: Shape, source: str, target: str) -> Kernel:
-    """The kernel of a copy in another dtype, which keeps the order of the axes in memory."""
-    # A cast that can fail warns in the thread that meets the number, so the caller meets all of them.
+    """The kernel of a cast, which keeps the memory order of the axes."""
+    # A cast that can fail warns in the thread that executes it, so it is left to the caller's thread.
     quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
     nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
     if not quiet or _pieces(nbytes / _BYTES) == 1:
@@ -323,11 +322,11 @@ def _assign(out: Any, source: Any, boxes: Sequence[Range]) -> None:
 
 @lru_cache(maxsize=256)
 def _copy_jobs(shape: Shape, strides: Shape, threads: int) -> list[list[Range]]:
-    """The boxes that each job copies, so that cache lines are read whole before they are forgotten.
+    """The boxes that each job copies, chosen such that cache lines are read completely before they are evicted.
 
-    NumPy copies in the order of the destination. The axis along which the source lies element by element is one of
-    the outer ones there, so each step of it comes back to the cache lines of the step before: as many lines as the
-    axes inside it span. These are cut until their lines stay in the cache.
+    NumPy copies in the order of the destination. The axis along which the source is contiguous is an outer one there,
+    so each step along it returns to the cache lines of the previous step: as many lines as the inner axes span. These
+    axes are split until their lines fit the cache.
     """
     pieces = 4 * threads
     moving = [axis for axis, size in enumerate(shape) if size > 1 and strides[axis]]

@@ -1,4 +1,4 @@
-"""How NumPy's calls are spelled in code, and those of CuPy and JAX, whose arrays have the same methods."""
+"""Writes ops as calls of NumPy, and of CuPy and JAX, whose arrays have the same methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CupySpelling", "JaxSpelling", "NumpySpelling"]
 
 
 class _MethodSpelling(Spelling):
-    """By the methods of arrays."""
+    """Calls of the methods of arrays."""
 
     def dtype(self, name: str) -> str:
         return name if name in ("bool", "object") else super().dtype(name)
@@ -44,7 +44,7 @@ class _MethodSpelling(Spelling):
             case "O":
                 repeated = f"{np}.broadcast_to({text}, {numbers((count, *array.shape))})"
                 return f"{np}.asarray({np}.add.reduce({repeated}), dtype=object)"
-            case "c":  # the parts apart, as an infinity times a complex number has nan in it
+            case "c":  # separate parts, because an infinity times a complex number contains nan
                 own, real = self.dtype(array.dtype), self.dtype(f"float{4 * itemsize(array.dtype)}")
                 parts = f"{np}.asarray({text}, {own})[..., None].view({real})"
                 return f"({parts} * {real}({count:d})).view({own})[..., 0]"
@@ -54,10 +54,13 @@ class _MethodSpelling(Spelling):
 
 
 class NumpySpelling(_MethodSpelling):
-    """NumPy's calls, without the threads and the ways through floating-point BLAS that einsumx has for them."""
+    """NumPy's calls, without einsumx's threads and integer products."""
 
     def dtype(self, name: str) -> str:
-        platforms = {"float128": "longdouble", "complex256": "clongdouble"}  # on which these have that many bits
+        platforms = {
+            "float128": "longdouble",
+            "complex256": "clongdouble",
+        }  # portable names
         return super().dtype(platforms.get(name, name))
 
     def diagonal_view(self, array: Value, axis1: int, axis2: int) -> str:
@@ -72,7 +75,7 @@ class NumpySpelling(_MethodSpelling):
 
     def first(self, array: Value, axes: tuple[int, ...]) -> str:
         text = super().first(array, axes)
-        return f"{text[:-1]}, ...]" if array.dtype == "object" else text  # an array, and no bare object
+        return f"{text[:-1]}, ...]" if array.dtype == "object" else text  # an array instead of a bare object
 
     def multiply(self, lhs: Value, rhs: Value) -> str:
         return self._array(super().multiply(lhs, rhs), lhs, not (lhs.shape or rhs.shape))
@@ -85,7 +88,7 @@ class NumpySpelling(_MethodSpelling):
         return array.text if is_scalar else f"{array.text}[()]"
 
     def _array(self, text: str, like: Value, is_element: bool) -> str:
-        """What a call gives, as an array also where it would be the bare object of an array of objects."""
+        """A call whose result is an array of objects, if it would otherwise be a bare object."""
         return f"{self.name}.asarray({text}, dtype=object)" if is_element and like.dtype == "object" else text
 
 
@@ -107,6 +110,6 @@ class JaxSpelling(_MethodSpelling):
         return f"{self.name}.matmul({left}, {right}, {wide}).astype({self.dtype(lhs.dtype)})"
 
     def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
-        # No element of an operand, as a compiled program runs on the device of what it reads.
+        # This reads no element of the operand, but puts the compiled program on the operand's device.
         read = f"{self.name}.any({arrays[0].text}[None][:0])"
         return f"{self.name}.broadcast_to({read}.astype({self.dtype(dtype)}), {numbers(shape)})"

@@ -1,4 +1,4 @@
-"""PyTorch, on the CPU and on accelerators: transposes are views, a batched product takes one batch axis."""
+"""PyTorch on CPUs and accelerators: transposes are views, and a batched product has one batch axis."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
-from einsumx.adapters.traits import Traits
+from einsumx.adapters.traits import HALVES, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.torch.choices import (
     INTEGERS,
@@ -32,11 +33,10 @@ from einsumx.runtime.memory import free_host_bytes
 __all__ = ["ADAPTER", "TorchAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
-_HALVES = frozenset({"float16", "bfloat16"})
-_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *_HALVES, *INTEGERS, *SIGNED})
+_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *HALVES, *INTEGERS, *SIGNED})
 
-# Products of half precision are computed in float32 on the CPU: oneDNN accumulates wide, but only where the processor
-# has instructions for it; elsewhere torch's own loop is up to a hundred times slower than the casts with sgemm.
+# Products of half precision are computed in float32 on the CPU. oneDNN would accumulate in float32, but only on
+# processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
 CPU = Traits(
     max_batch_axes=1,
     short_rows=True,
@@ -44,17 +44,17 @@ CPU = Traits(
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
-    wide_sum=_HALVES,
+    wide_sum=HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
-# Accelerators multiply half precision in units that accumulate in float32; whether partial sums are rounded in between
-# is torch's own setting (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They multiply no integers.
+# Accelerators multiply half precision in units that accumulate in float32; a setting of torch decides whether they
+# round partial sums (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They do not multiply integers.
 ACCELERATOR = replace(
     CPU,
-    matmul_dtypes=_FLOATS | _HALVES,
+    matmul_dtypes=_FLOATS | HALVES,
     matmul_through=(("bool", "float32"),),
-    wide_matmul=_HALVES,
+    wide_matmul=HALVES,
     rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 
@@ -70,9 +70,8 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def _names(self) -> dict[Any, str]:
-        """The dtypes that einsum takes, with their names."""
-        known = ((getattr(self.xp, name, None), name) for name in sorted(_DTYPES))
-        return {dtype: name for dtype, name in known if dtype is not None}
+        """The name of each dtype that einsum computes in."""
+        return {getattr(self.xp, name): name for name in sorted(_DTYPES) if hasattr(self.xp, name)}
 
     @cached_property
     def _strided(self) -> Any:
@@ -81,19 +80,19 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def _signed(self) -> dict[Any, Any]:
-        """The unsigned dtypes for which torch has no sum, and the signed ones whose sums have the same bits."""
+        """For the unsigned dtypes that torch cannot sum, the signed ones whose sums have the same bits."""
         return {self.dtype(name): self.dtype(signed) for name, signed in SIGNED.items() if hasattr(self.xp, name)}
 
     @cached_property
     def _kernels(self) -> Any:
-        """Our kernels, in a module that imports torch."""
+        """Einsumx's kernels for torch, in a module that imports torch."""
         return import_module("einsumx.backends.torch.kernels")
 
     # -- which tensors ----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.Tensor):
-            raise BackendError(f"einsum takes tensors, not {kind.__module__}.{kind.__qualname__}")
+            raise wrong_type_error(kind, "tensors")
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
@@ -120,10 +119,10 @@ class TorchAdapter(Adapter):
             shape, strides = array.shape, array.stride()
         except RuntimeError as error:  # nested tensors have no shape
             raise BackendError(f"einsum takes dense tensors: {error}") from error
-        if array._has_symbolic_sizes_strides:  # symbols of torch.compile's, which int() makes torch guard
+        if array._has_symbolic_sizes_strides:  # int() makes torch.compile guard on its symbols
             shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
         if 0 in strides and self._kernels.is_recorded(array):
-            strides = _as_stored(shape, strides)
+            strides = _packed_strides(shape, strides)
         return array.__class__, shape, array.dtype, array.device, strides
 
     def device(self, array: Array) -> str:
@@ -140,28 +139,25 @@ class TorchAdapter(Adapter):
             raise BackendError(f"torch: einsum computes in no dtype {dtype}") from None
 
     def dtype(self, name: str) -> Any:
-        found = getattr(self.xp, name, None) if name in _DTYPES else None
-        if found is None:
+        dtype = getattr(self.xp, name, None) if name in _DTYPES else None
+        if dtype is None:
             raise BackendError(f"torch: einsum computes in no dtype {shown(name)}")
-        return found
+        return dtype
 
     def promote(self, dtypes: Sequence[str]) -> str:
-        first, *others = map(self.dtype, dtypes)
         try:
-            for other in others:
-                first = self.xp.promote_types(first, other)
+            return self.dtype_name(reduce(self.xp.promote_types, map(self.dtype, dtypes)))
         except RuntimeError as error:
             raise BackendError(f"torch does not promote {' and '.join(dtypes)}; pass dtype=") from error
-        return self.dtype_name(first)
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.as_tensor(value)
-        found = self.xp.as_tensor(value, device=like.device)
+        tensor = self.xp.as_tensor(value, device=like.device)
         if isinstance(value, list | tuple):
-            return found
-        # As in torch, a Python scalar widens a tensor only to another kind of number, then to the default of that kind.
-        return found.to(self.xp.result_type(self.xp.empty(1, dtype=self.dtype(dtype)), value))
+            return tensor
+        # As in torch, a Python scalar only changes the result to another kind of number, in its default dtype.
+        return tensor.to(self.xp.result_type(self.xp.empty(1, dtype=self.dtype(dtype)), value))
 
     # -- primitives -------------------------------------------------------------------------------------
 
@@ -184,14 +180,14 @@ class TorchAdapter(Adapter):
         steps = array.stride()
         if 0 not in steps:
             return array.to(self.dtype(dtype))
-        order = memory_order(steps)  # which torch keeps but for expanded axes
+        order = memory_order(steps)  # torch would keep the order, except of expanded axes
         packed = array.permute(order).to(self.dtype(dtype), memory_format=self.xp.contiguous_format)
         return packed.permute([order.index(axis) for axis in range(len(order))])
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         dtype = array.dtype
         if dtype is self.xp.bool:
-            return array.view(self.xp.uint8).amax(axes).view(dtype)  # an or in a seventh of the time that any takes
+            return array.view(self.xp.uint8).amax(axes).view(dtype)  # an or, seven times as fast as any()
         signed = self._signed.get(dtype)
         if signed is not None:
             return array.view(signed).sum(axes, dtype=signed).view(dtype)
@@ -203,26 +199,25 @@ class TorchAdapter(Adapter):
         if signed is not None:
             return self.scale(array.view(signed), count).view(dtype)
         array = array.contiguous()
-        if dtype.is_complex:  # the parts apart, as an infinity times a complex number has nan in it
+        if dtype.is_complex:  # separate parts, because an infinity times a complex number contains nan
             return torch.view_as_complex(torch.view_as_real(array.resolve_conj()) * float(count))
         return array * (float(count) if dtype.is_floating_point else wrapped(count, self._names[dtype]))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         result = arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
-        # What is recorded is a product of sums over nothing, which has derivatives of every order, all of them zero.
+        # Adding a product of empty sums records derivatives of every order, all of them zero.
         recorded = [array for array in arrays if kind(dtype) in "fc" and not self._kernels.is_plain(array)]
         sums = [array[None].narrow(0, 0, 0).sum().to(result.dtype) for array in recorded]
         return result + reduce(self.xp.mul, sums) if sums else result
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.mul(lhs, rhs).contiguous()  # it can come in the memory order of its operands
+        return self.xp.mul(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if isinstance(op, Matmul):
-            lhs, rhs = shapes
-            make = self._kernels.integer_product if dtype in INTEGERS else self._kernels.product
-            product: Callable[..., Array] = make(lhs, rhs, dtype)
-            return product
+            kernels = self._kernels
+            product: Callable[..., Array] = kernels.integer_product if dtype in INTEGERS else kernels.product
+            return product(*shapes, dtype)  # type: ignore[no-any-return]
         return super().kernel(op, shapes, dtype)
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
@@ -231,7 +226,7 @@ class TorchAdapter(Adapter):
                 return product_workspace(operands)
             case Multiply():
                 return multiply_workspace(operands, op.result_shape([operand.shape for operand in operands]))
-            case Sum() if operands[0].dtype in _HALVES:
+            case Sum() if operands[0].dtype in HALVES:
                 return half_sum_workspace(operands[0], op.axes)
             case _:
                 return 0
@@ -261,7 +256,7 @@ class TorchAdapter(Adapter):
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
 
-    # -- einsumx behind torch's own name ------------------------------------------------------------------
+    # -- torch's own einsum -----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
         from einsumx.backends.torch.patch import names
@@ -271,7 +266,7 @@ class TorchAdapter(Adapter):
     # -- blocks -----------------------------------------------------------------------------------------
 
     def check_eager(self, array: Array) -> None:
-        self.signature(array)  # which says what is wrong with a tensor that is not dense
+        self.signature(array)  # raises for a tensor that is not dense
         try:
             array.data_ptr()
             is_traced = self.needs_gradient(array) and self.xp._C._are_functorch_transforms_active()
@@ -279,7 +274,7 @@ class TorchAdapter(Adapter):
             is_traced = True
         if is_traced:
             raise BackendError(
-                "memory_limit= is kept for tensors that have memory, and not where torch.func, torch.export or make_fx "
+                "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
                 f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
             )
         if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
@@ -289,10 +284,10 @@ class TorchAdapter(Adapter):
             )
 
     def is_lazy(self, array: Array) -> bool:
-        return bool(array.is_conj() or array.is_neg())  # kernels make a copy of what is only marked so
+        return bool(array.is_conj() or array.is_neg())  # kernels copy tensors with these flags
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        return array.detach()[box]  # other threads, in which torch records, compute blocks too
+        return array.detach()[box]  # blocks are also computed in other threads, in which autograd is on
 
     def add(self, total: Array, part: Array) -> Array:
         signed = self._signed.get(total.dtype)
@@ -311,7 +306,7 @@ class TorchAdapter(Adapter):
         if kind != "cuda":
             return None
         free, _ = self.xp.cuda.mem_get_info(device)
-        # What torch keeps of what it has freed is free for it, too.
+        # torch can reuse the memory that it caches.
         return int(free + self.xp.cuda.memory_reserved(device) - self.xp.cuda.memory_allocated(device))
 
     def in_place(self, array: Any) -> Array | None:
@@ -319,7 +314,7 @@ class TorchAdapter(Adapter):
             return None
         try:
             return self.xp.as_tensor(array if array.flags.writeable else _Writeable(array).view())
-        except (TypeError, ValueError):  # a dtype that this torch does not have, or strides between elements
+        except (TypeError, ValueError):  # a dtype that this torch lacks, or strides that are not multiples of its size
             return None
 
     def may_overlap(self, out: Array, array: Array) -> bool:
@@ -345,41 +340,41 @@ class TorchAdapter(Adapter):
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
-            self.xp.cuda.current_stream(array.device).synchronize()  # and for no copies to the device on another one
+            self.xp.cuda.current_stream(array.device).synchronize()  # not the stream that copies to the device
 
 
 class _Writeable:
-    """A read-only NumPy array as one that torch takes without a warning, for tensors that are only read."""
+    """Makes torch accept a read-only NumPy array without a warning, for a tensor that is only read."""
 
     def __init__(self, array: Any) -> None:
         pointer, _ = array.__array_interface__["data"]
         self.__array_interface__ = {**array.__array_interface__, "data": (pointer, False)}
-        self._array = array  # whose memory it is
+        self._array = array  # keeps the memory alive
 
     def view(self) -> Any:
         return import_module("numpy").asarray(self)
 
 
-def _as_stored(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor as if its expanded axes were stored, the outermost of all.
+def _packed_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor as if its expanded axes were stored, as the outermost axes.
 
-    Planned with its own strides, one slice stands for all. The result would be right, but a derivative by the expanded
-    tensor would be that of one slice.
+    With strides of 0 the planner would use one slice for all. The result would be right, but the derivative by the
+    expanded tensor would be that of one slice.
     """
-    found = list(strides)
+    packed = list(strides)
     step = 2 + sum((size - 1) * stride for size, stride in zip(shape, strides))
-    for axis in reversed(range(len(found))):
-        if found[axis] == 0:
-            found[axis] = step
+    for axis in reversed(range(len(packed))):
+        if packed[axis] == 0:
+            packed[axis] = step
             step *= max(shape[axis], 1)
-    return tuple(found)
+    return tuple(packed)
 
 
 def _may_share(out: Array, result: Array) -> bool:
-    """Whether ``result`` can be a view of ``out``, where an operand that was only rearranged is ``out`` too."""
+    """Whether ``result`` may share memory with ``out``: a pure rearrangement returns a view of an operand."""
     try:
         return bool(result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr())
-    except RuntimeError:  # what torch.compile traces has no address
+    except RuntimeError:  # torch.compile's tensors have no address
         return True
 
 

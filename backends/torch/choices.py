@@ -1,4 +1,4 @@
-"""Which of PyTorch's kernels runs a matrix product, and what it allocates: from shapes alone, without the framework."""
+"""Which of PyTorch's kernels runs a matrix product, and what it allocates: decided from shapes alone, without torch."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ Shape: TypeAlias = tuple[int, ...]
 
 INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
-"""Unsigned dtypes for which torch has no arithmetic, and the signed ones whose sums have the same bits."""
+"""Unsigned dtypes without arithmetic in torch, and the signed ones whose sums have the same bits."""
 
-# What decides between a loop and copies: seconds that a batched product of a loop takes besides its arithmetic, and
-# bytes a second that are read and written where axes change places.
+# Rates that decide between a loop and copies: overhead in seconds of a batched product in a loop, and bytes per second,
+# read and written, of a copy that permutes axes.
 _STEP = 5e-6
 _MOVED = 10e9
 
-# The work, in multiply-adds, and the least size of any axis that make casts to float64 and back pay; and the largest
-# magnitudes in short integers.
+# The least multiply-adds and the least size of each axis for which casts to float64 and back pay; and the largest
+# magnitudes of short integers.
 _INTEGER_WORK = 300_000
 _INTEGER_SIZE = 16
 LARGEST = {"int8": 1 << 7, "uint8": (1 << 8) - 1, "int16": 1 << 15}
 
 
 def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
-    """Whether a product of integers has work enough for casts to float64 and back."""
+    """Whether a product of integers is large enough for casts to float64 and back."""
     rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
     if min(rows, inner, cols) < _INTEGER_SIZE:
         return False
@@ -49,10 +49,10 @@ def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
 
 
 def loop_axis(lhs: Shape, rhs: Shape, itemsize: int) -> int | None:
-    """Of several batch axes the one that torch's kernel takes, in a loop over the others; None where copies cost less.
+    """The batch axis of each call in a loop over the other batch axes; None if copying the operands is faster.
 
     Args:
-        lhs, rhs: shapes with as many batch axes each.
+        lhs, rhs: shapes with the same number of batch axes.
         itemsize: bytes of an element.
     """
     batch = broadcast(lhs[:-2], rhs[:-2])
@@ -67,10 +67,10 @@ def loop_axis(lhs: Shape, rhs: Shape, itemsize: int) -> int | None:
 
 
 def product_workspace(operands: Sequence[Operand]) -> int:
-    """Bytes that a product takes besides its result, at most.
+    """The most bytes that a product allocates, without its result.
 
     Args:
-        operands: both sides, with as many batch axes each.
+        operands: both sides, with the same number of batch axes.
     """
     lhs, rhs = (operand.shape for operand in operands)
     if min(len(lhs), len(rhs)) == 1:
@@ -94,14 +94,14 @@ def product_workspace(operands: Sequence[Operand]) -> int:
 
 
 def multiply_workspace(operands: Sequence[Operand], shape: Shape) -> int:
-    """Bytes of a product that comes in the memory order of its operands, and is copied to C order."""
+    """Bytes of an elementwise product in the memory order of its operands, if it has to be copied to C order."""
     rank = len(shape)
     steps = []
     for operand in operands:
         missing = rank - len(operand.shape)
         own = (step if size > 1 else 0 for size, step in zip(operand.shape, _steps(operand)))
         steps.append((*[0] * missing, *own))
-    for outer, inner in combinations(range(rank), 2):  # the first operand that has both axes decides their order
+    for outer, inner in combinations(range(rank), 2):  # the first operand with both axes determines their order
         orders = [own[outer] >= own[inner] for own in steps if own[outer] and own[inner]]
         if orders and not orders[0]:
             return prod(shape) * itemsize(operands[0].dtype)
@@ -109,7 +109,7 @@ def multiply_workspace(operands: Sequence[Operand], shape: Shape) -> int:
 
 
 def half_sum_workspace(operand: Operand, axes: Sequence[int]) -> int:
-    """Bytes of a sum of numbers of half precision: where the summed axes are not one, all goes through float32."""
+    """Bytes of a half-precision sum: torch casts the operand to float32 if the summed axes do not merge into one."""
     steps = _steps(operand)
     summed = [axis for axis in memory_order(steps) if axis in axes]
     if merged_stride([operand.shape[axis] for axis in summed], [steps[axis] for axis in summed]) is not None:
@@ -119,19 +119,19 @@ def half_sum_workspace(operand: Operand, axes: Sequence[int]) -> int:
 
 
 def _expanded(operand: Operand, batch: Shape) -> Operand:
-    """An operand of a product with its batch axes of size 1 repeated."""
+    """An operand of a product with its batch axes broadcast."""
     steps = _steps(operand)
     wide = tuple(0 if size != whole else step for size, whole, step in zip(operand.shape, batch, steps))
     return Operand((*batch, *operand.shape[-2:]), operand.dtype, (*wide, *steps[-2:]))
 
 
 def _merges(operand: Operand) -> bool:
-    """Whether the batch axes are one without a copy."""
+    """Whether the batch axes merge into one without a copy."""
     return merged_stride(operand.shape[:-2], _steps(operand)[:-2]) is not None
 
 
 def _is_readable(operand: Operand) -> bool:
-    """Whether BLAS reads the matrix as it lies: one of its axes has unit stride, the other no shorter a stride."""
+    """Whether BLAS can read the matrix: one axis has unit stride, and rows or columns do not overlap."""
     if len(operand.shape) < 2:
         return True
     (rows, cols), (down, along) = operand.shape[-2:], _steps(operand)[-2:]

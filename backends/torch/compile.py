@@ -1,7 +1,7 @@
-"""What ``torch.compile`` records for a call of ``einsumx.einsum``: one call, looked into when the graph is lowered.
+"""Makes ``torch.compile`` record ``einsumx.einsum`` as one node, so that it does not trace planning.
 
-This module imports torch, and is imported while torch.compile traces, which must not look into planning: plans are made
-behind caches, from shapes, by code that no tracer needs to see. The lowering then sees the plan's own calls of torch.
+When torch lowers the graph, it traces the node's function and sees the plan's own calls of torch. This module imports
+torch, and is imported while torch.compile traces.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def einsum(*operands: Any, **options: Any) -> Any:
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
-    """``torch.einsum`` as a node of a graph, where einsumx stands behind it."""
+    """``torch.einsum`` as a node of a graph, while einsumx replaces it."""
     return import_module("torch").einsum(*operands, **options)
 
 
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
 def eager_einsum(*operands: Any, **options: Any) -> Any:
-    """:func:`einsumx.einsum` as it runs outside of graphs, where a memory limit is kept."""
+    """:func:`einsumx.einsum` outside of graphs, for calls with a memory limit."""
     return hooks.einsum(*operands, **options)
 
 

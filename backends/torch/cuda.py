@@ -1,6 +1,6 @@
-"""Copies from the host to a CUDA device by PyTorch. This module imports torch, and is imported at the first of them.
+"""PyTorch's copies from the host to a CUDA device. This module imports torch, and is imported for the first copy.
 
-Written by PyTorch's documentation; ``pytest -m gpu`` is what runs it on a GPU.
+Written from PyTorch's documentation; ``pytest -m gpu`` tests it on a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ torch: Any = import_module("torch")
 
 @lru_cache(maxsize=64)
 def _stream(device: Any) -> Any:
-    """The stream of copies to a device: always the same one, as memory that is freed stays with its stream."""
+    """The stream for copies to a device: always the same one, because freed memory stays with its stream."""
     return torch.cuda.Stream(device)
 
 
@@ -28,8 +28,8 @@ class CudaUploads:
     """Copies to one device; see :class:`einsumx.adapters.staging.Uploads`.
 
     Args:
-        device: to which.
-        dtype: gives torch's dtype of a name.
+        device: the target.
+        dtype: returns torch's dtype of a name.
     """
 
     def __init__(self, device: Any, dtype: Callable[[str], Any]) -> None:
@@ -41,12 +41,12 @@ class CudaUploads:
             _check(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0))
 
     def unregister(self, address: int) -> None:
-        """Let it go."""
+        """Unpin it."""
         with torch.cuda.device(self._device):
             _check(torch.cuda.cudart().cudaHostUnregister(address))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """An array in memory of the stream's own."""
+        """An uninitialized array in memory of the stream."""
         with torch.cuda.stream(_stream(self._device)):
             return torch.empty(shape, dtype=self._dtype(dtype), device=self._device)
 
@@ -54,13 +54,13 @@ class CudaUploads:
         """Queue a copy of a piece."""
         stream = _stream(self._device)
         with torch.cuda.stream(stream):
-            into = target.view(-1).view(torch.uint8)[start : start + piece.nbytes]
-            into.copy_(torch.from_numpy(piece), non_blocking=True)
+            part = target.view(-1).view(torch.uint8)[start : start + piece.nbytes]
+            part.copy_(torch.from_numpy(piece), non_blocking=True)
             event: Event = stream.record_event()
             return event
 
 
 def _check(code: Any) -> None:
-    """Raise for an error of CUDA's."""
+    """Raise for an error code of CUDA."""
     if int(code):
         raise RuntimeError(f"CUDA does not pin memory of the host: {code}")

@@ -1,6 +1,6 @@
 """Gradients of contractions under a memory limit, as a function of PyTorch's autograd.
 
-This module imports torch, and is imported when the first such contraction is differentiated.
+This module imports torch, and is imported when autograd records the first such contraction.
 """
 
 from __future__ import annotations
@@ -17,89 +17,87 @@ torch: Any = import_module("torch")
 
 
 def within(call: Recorded, run: Callable[[], Array], operands: Sequence[Any]) -> Array:
-    """The result of ``run``, whose derivatives of every order are those that ``call`` gives."""
+    """The result of ``run``, with derivatives of every order computed by ``call``."""
     plain = (False,) * call.places
     return Within.apply(call, run, call.places - 1, plain, 0, *operands, None)
 
 
 class Within(torch.autograd.Function):  # type: ignore[misc]
-    """What belongs in one place of a contraction: the result, or a gradient, which can be differentiated again."""
+    """The array in one place of a contraction: the result, or a gradient, which can be differentiated again."""
 
     @staticmethod
     def forward(
         ctx: Any, call: Recorded, run: Any, place: int, conjugated: Sequence[bool], beside: int, *arrays: Any
     ) -> Array:
-        """Keep what derivatives need, and nothing else.
+        """Compute the array, and save only the arrays that derivatives need.
 
         Args:
-            call: gives what belongs in each place.
-            run: gives it in this one; None for ``call``.
-            place: that is left open.
-            conjugated: of the array in each place, whether it is taken as its complex conjugate.
-            beside: bytes of the gradients that are there already.
-            arrays: in all places; None in the one that is left open.
+            call: computes the array in each place.
+            run: computes the array in this place; None for ``call``.
+            place: the place to compute.
+            conjugated: for each place, whether to use the complex conjugate of its array.
+            beside: bytes of the gradients that are computed already.
+            arrays: the arrays in all places; None in ``place``.
         """
         needed = ctx.needs_input_grad[5:]
         ctx.call, ctx.place, ctx.conjugated, ctx.is_first = call, place, conjugated, run is not None
-        ctx.given = list(arrays)
-        ctx.kept = []
+        ctx.arrays = list(arrays)  # without the tensors, which torch saves
+        ctx.saved_places = []
         for other, array in enumerate(arrays):
             if isinstance(array, torch.Tensor):
-                ctx.given[other] = None
+                ctx.arrays[other] = None
                 if any(needed[:other] + needed[other + 1 :]):
-                    ctx.kept.append(other)
-        ctx.save_for_backward(*(arrays[other] for other in ctx.kept))
+                    ctx.saved_places.append(other)
+        ctx.save_for_backward(*(arrays[other] for other in ctx.saved_places))
         return run() if run is not None else _value(call, place, conjugated, beside, arrays)
 
     @staticmethod
     def backward(ctx: Any, cotangent: Array) -> Sequence[Array | None]:
-        """The gradient by what is in each place, where it asks for one.
+        """The gradients by the arrays that need one.
 
-        With the cotangent in the place that was left open, it is what belongs in the other: by the rule of complex
-        derivatives with everything else conjugated, or, where what is there was taken as its conjugate, with the
-        cotangent conjugated instead.
+        With the cotangent in ``ctx.place``, the gradient is the array in the other place. By the rule of complex
+        derivatives all other arrays are conjugated; or the cotangent instead, if the array itself was conjugated.
         """
-        arrays = list(ctx.given)
-        for place, tensor in zip(ctx.kept, ctx.saved_tensors):
+        arrays = list(ctx.arrays)
+        for place, tensor in zip(ctx.saved_places, ctx.saved_tensors):
             arrays[place] = tensor
         arrays[ctx.place] = cotangent
-        found: list[Array | None] = []
+        gradients: list[Array | None] = [None] * len(arrays)
         beside = 0
         for place, needed in enumerate(ctx.needs_input_grad[5:]):
             if not needed:
-                found.append(None)
                 continue
-            was = ctx.conjugated[place]
-            conjugated = [flag == was for flag in ctx.conjugated]
-            conjugated[ctx.place] = was
-            given = [*arrays[:place], None, *arrays[place + 1 :]]
-            gradient = Within.apply(ctx.call, None, place, conjugated, beside, *given)
-            if ctx.is_first:  # of gradients of gradients, each has the limit to itself
+            was_conjugated = ctx.conjugated[place]
+            conjugated = [flag == was_conjugated for flag in ctx.conjugated]
+            conjugated[ctx.place] = was_conjugated
+            others = [*arrays[:place], None, *arrays[place + 1 :]]
+            gradients[place] = gradient = Within.apply(ctx.call, None, place, conjugated, beside, *others)
+            if ctx.is_first:  # each gradient of a gradient has the whole limit
                 beside += gradient.numel() * gradient.element_size()
-            found.append(gradient)
-        return (None,) * 5 + tuple(found)
+        return (None,) * 5 + tuple(gradients)
 
 
 def _value(call: Recorded, place: int, conjugated: Sequence[bool], beside: int, arrays: Sequence[Any]) -> Array:
-    """What belongs in a place, in its dtype, where some of the others are taken as their complex conjugates.
+    """The array in a place, in its dtype, computed from the others or their complex conjugates.
 
-    The whole is conjugated in the place of most of them, or of arrays that are no tensors, which all are or none is.
+    If most of the others are conjugated, this conjugates the result instead, and only the rest of the operands. It also
+    does so for stored operands, which are either all conjugated or none.
     """
     others = [other for other in range(len(arrays)) if other != place]
     stored = [conjugated[other] for other in others if not isinstance(arrays[other], torch.Tensor)]
     flags = [conjugated[other] for other in others if _is_complex(arrays[other])]
-    as_whole = stored[0] if stored else sum(flags) > max(1, len(flags) - sum(flags))
-    given = list(arrays)
+    conjugates_result = stored[0] if stored else sum(flags) > max(1, len(flags) - sum(flags))
+    operands = list(arrays)
     for other in others:
-        if _is_complex(arrays[other]) and conjugated[other] != as_whole:
-            given[other] = arrays[other].conj()
-    found = call.value(place, given, beside)
-    if as_whole and found.is_complex():
-        found.conj_physical_()  # it is new, as more than one array was multiplied
+        if _is_complex(arrays[other]) and conjugated[other] != conjugates_result:
+            operands[other] = arrays[other].conj()
+    value = call.value(place, operands, beside)
+    if conjugates_result and value.is_complex():
+        value.conj_physical_()  # no other reference exists, because it is a product of several arrays
     dtype = call.dtype(place)
-    if found.is_complex() and not dtype.is_complex:
-        return found.real.to(dtype, copy=True)
-    return found.to(dtype)
+    if value.is_complex() and not dtype.is_complex:
+        return value.real.to(dtype, copy=True)
+    return value.to(dtype)
 
 
 def _is_complex(array: Any) -> bool:

@@ -1,6 +1,6 @@
-"""How PyTorch runs a plan's matrix products: for the shapes at hand, the quickest of its kernels.
+"""Runs a plan's matrix products with the fastest of PyTorch's kernels for their shapes.
 
-This module imports torch, and is imported when the first product of a plan is made ready to run.
+This module imports torch; the adapter imports it when it prepares the first product.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _bmm: Kernel = torch.bmm
 _matmul: Kernel = torch.matmul
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-# How many cache lines a copy reads from before it comes back to the first: what the cache holds, and what the processor
-# remembers the pages of; and how many elements make a part of a copy worth its call.
+# The most cache lines that a copy reads before it returns to the first: limited by the cache, and by the processor's
+# table of pages. And the least elements of a separate part of a copy.
 _LINES = 4096
 _LINES_OF_PAGES = 256
 _PAGE = 4096
@@ -39,7 +39,7 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
 
     Args:
         lhs, rhs: the shapes; a batch axis of size 1 broadcasts.
-        dtype: of both.
+        dtype: the dtype of both.
     """
     if min(len(lhs), len(rhs)) == 1:
         return _by_vector(len(lhs), len(rhs))
@@ -52,9 +52,10 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
 
 
 def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
-    """The same for integers, for which torch has plain loops: where there is work enough, a product in float64.
+    """The same for integers: a large product is computed in float64, because torch only has plain loops for integers.
 
-    It is exact while no sum can reach 2**53, which the dtype tells for short integers, and the operands for long ones.
+    This is exact if no sum exceeds 2**53. Short integers guarantee that by their dtype; for long ones the kernel checks
+    the operands.
     """
     narrow = product(lhs, rhs, dtype)
     inner = lhs[-1]
@@ -69,7 +70,7 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         bound = known**2 if known is not None else _largest(lhs) * _largest(rhs)
         if bound * inner > 2**53:
             return narrow(lhs, rhs)
-        # By way of int64, as only from there a cast wraps.
+        # Casts from int64 wrap; those from float64 do not.
         return wide(lhs.double(), rhs.double()).long().to(lhs.dtype)
 
     return run
@@ -81,14 +82,14 @@ def _largest(array: Array) -> int:
 
 
 def _by_vector(lhs: int, rhs: int) -> Kernel:
-    """A product with a vector, from the number of axes of each side."""
+    """A product with a vector, for sides with ``lhs`` and ``rhs`` axes."""
     if lhs == rhs == 1:
         return torch.dot  # type: ignore[no-any-return]
     return torch.mv if rhs == 1 else lambda vector, matrix: matrix.mT.mv(vector)
 
 
 def _single(rows: int, cols: int) -> Kernel:
-    """One product; with a vector the kernels that read a matrix in either order at the speed of memory."""
+    """One product; with a vector, the kernels that read a matrix in any order at the speed of memory."""
     if rows == 1 and cols == 1:
         return lambda lhs, rhs: lhs.squeeze(0).dot(rhs.squeeze(1)).view(1, 1)
     if cols == 1:
@@ -98,17 +99,17 @@ def _single(rows: int, cols: int) -> Kernel:
     return _mm
 
 
-def _batched(count: int, alike: bool) -> Kernel:
-    """One batch axis, which one of the operands may lack."""
-    if alike:
+def _batched(count: int, same_batch: bool) -> Kernel:
+    """Products along one batch axis, which may broadcast."""
+    if same_batch:
         return _bmm
     return lambda lhs, rhs: lhs.expand(count, -1, -1).bmm(rhs.expand(count, -1, -1))
 
 
 def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
-    """A batch of products with vectors: MKL is quickest with rows on the left, each as long as its stride says.
+    """A batch of products with vectors as contiguous rows on the left, for which MKL is fastest.
 
-    The same numbers on the right, or with a stride of 1 along the axis of size 1, take it up to five times as long.
+    With the vectors on the right, or with a stride of 1 along the axis of size 1, it takes up to five times as long.
     """
 
     def row(array: Array, axis: int) -> Array:
@@ -122,10 +123,9 @@ def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
 
 
 def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
-    """Several batch axes, of which torch's kernels take one: a loop over the others, where copies would cost more.
+    """Products along several batch axes: a loop over all but one, if that is faster than torch.matmul, which copies.
 
-    The operands are read where they lie and the result is written in place, which nothing that records or transforms
-    the calls may see; there torch.matmul copies, and has derivatives that copy nothing.
+    The loop writes the result in place, which autograd and transforms must not see; they get torch.matmul instead.
     """
     axis = loop_axis(lhs, rhs, itemsize)
     if axis is None:
@@ -145,7 +145,7 @@ def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
 
 
 def _items(array: Array) -> Iterator[Array]:
-    """The views of three axes that make up an array of more, in C order."""
+    """Views with three axes that make up an array with more, in C order."""
     if array.ndim == 3:
         yield array
     else:
@@ -154,10 +154,10 @@ def _items(array: Array) -> Iterator[Array]:
 
 
 def copied(array: Array) -> Array:
-    """A C-contiguous copy, block by block where the axes change places.
+    """A C-contiguous copy, in blocks if it permutes axes.
 
-    torch walks along the rows of the result. Where each of their elements is in another cache line, or another page,
-    a line must still be in the cache when the next row wants the rest of it.
+    torch iterates along the rows of the result. If each element of a row is in a different cache line of the source,
+    these lines must stay in the cache until the next row reads from them.
     """
     if array.numel() < 2 * _BLOCK or not is_plain(array):
         return array.clone(memory_format=torch.contiguous_format)
@@ -171,7 +171,7 @@ def copied(array: Array) -> Array:
 
 
 def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
-    """Copy so that the axes from ``axis`` on span ``limit`` elements at most at a time."""
+    """Copy in blocks in which the axes from ``axis`` on have at most ``limit`` elements."""
     span = prod(source.shape[axis:])
     if span <= limit:
         target.copy_(source)
@@ -183,20 +183,20 @@ def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
 
 
 def is_plain(array: Array) -> bool:
-    """Whether the tensor is memory of the CPU, and nothing records or transforms what is done with it."""
+    """Whether this is a CPU tensor and no autograd or transform observes operations on it."""
     if type(array) not in _PLAIN or not array.is_cpu or is_recorded(array):
         return False
     return torch.autograd.forward_ad.unpack_dual(array).tangent is None
 
 
 def is_recorded(array: Array) -> bool:
-    """Whether what is done with the tensor is recorded for derivatives; taken for granted of torch.func's wrappers."""
+    """Whether operations on the tensor are recorded for derivatives; torch.func's wrappers count as recorded."""
     if array.requires_grad and torch.is_grad_enabled():
         return True
-    if type(array) not in _PLAIN:  # what torch.compile traces with
+    if type(array) not in _PLAIN:  # torch.compile's tensors
         return False
     try:
-        array.data_ptr()  # wrappers have no address
-    except RuntimeError:
+        array.data_ptr()
+    except RuntimeError:  # torch.func's wrappers have no address
         return True
     return False

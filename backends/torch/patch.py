@@ -1,4 +1,4 @@
-"""What :func:`einsumx.patch` puts behind ``torch.einsum``: einsumx, by torch's ways of calling it and of tracing it."""
+"""Replaces ``torch.einsum`` for :func:`einsumx.patch`, with torch's calling conventions and support for its tracers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["names"]
 torch: Any = import_module("torch")
 
 _scripted: list[Function] = []
-"""Functions that TorchScript knows by their address, which must not become another one's."""
+"""Functions that TorchScript knows by ``id()``; they are kept alive so that no other object gets the same id."""
 
 
 def names() -> Iterator[Name]:
-    """The names under which torch's einsum is called."""
+    """The names of torch's einsum."""
     for owner in (torch, torch.functional):
         yield Name(owner, "einsum", tell=_tell, around=_around)
 
 
 def _around(native: Function, eager: Function) -> Function:
-    """What is put behind the names: ``eager``, but where what is traced is not for it."""
+    """The replacement: calls ``eager``, or ``native`` for operands that einsumx cannot trace."""
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
@@ -34,10 +34,10 @@ def _around(native: Function, eager: Function) -> Function:
                 say_native("torch.einsum", operands, "an operand has functions of its own")
                 return torch.overrides.handle_torch_function(native, operands, *operands, **options)
             if any(map(_is_symbolic, operands)):
-                say_native("torch.einsum", operands, "what is traced is for other sizes too")
+                say_native("torch.einsum", operands, "the trace has symbolic sizes")
                 return native(*operands, **options)
         if torch.jit.is_tracing():
-            say_native("torch.einsum", operands, "what torch.jit.trace records is for other sizes too")
+            say_native("torch.einsum", operands, "torch.jit.trace records code for other sizes too")
             return native(*operands, **options)
         return eager(*operands, **options)
 
@@ -45,46 +45,45 @@ def _around(native: Function, eager: Function) -> Function:
 
 
 def _one_by_one(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands as einsumx takes them, where torch takes a list of all of them."""
-    if len(operands) == 2 and isinstance(operands[0], str) and isinstance(operands[1], list | tuple):
-        equation, given = operands
-        if any(isinstance(operand, torch.Tensor) for operand in given):
-            return equation, *given
+    """The operands as separate arguments, because torch also accepts a list of them."""
+    match operands:
+        case str() as equation, list() | tuple() as tensors if any(isinstance(each, torch.Tensor) for each in tensors):
+            return equation, *tensors
     return operands
 
 
 @lru_cache(maxsize=1024)
 def _is_plain(kind: type) -> bool:
-    """Whether a type is of tensors that have memory and no functions of their own, or of no tensors."""
+    """Whether a type is torch's own tensor type, or no tensor type at all."""
     return kind in (torch.Tensor, torch.nn.Parameter) or not issubclass(kind, torch.Tensor)
 
 
 def _is_symbolic(operand: Any) -> bool:
-    """Whether a tensor is traced for any of several sizes."""
+    """Whether a tensor is traced with symbolic sizes."""
     return isinstance(operand, torch.Tensor) and any(type(size) is not int for size in operand.shape)
 
 
 def _overrides(kind: type) -> bool:
-    """Whether a type answers for itself when torch's functions are called with it."""
-    found = getattr(kind, "__torch_function__", None)
-    usual = torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl
-    return found is not None and getattr(found, "__func__", found) not in usual
+    """Whether a type overrides torch's functions."""
+    method = getattr(kind, "__torch_function__", None)
+    defaults = torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl
+    return method is not None and getattr(method, "__func__", method) not in defaults
 
 
 def _compiled(*operands: Any, **options: Any) -> Any:
-    """What torch.compile traces in the place of what stands under the names: a node that calls it."""
+    """The function that torch.compile traces instead of the replacement: a node that calls it."""
     from einsumx.backends.torch.compile import patched_einsum
 
     return patched_einsum(*operands, **options)
 
 
 def _tell(function: Function) -> None:
-    """Have torch's compilers know a function that is going to stand under one of the names.
+    """Register a replacement with torch's compilers.
 
-    TorchScript writes its own einsum where it finds one that it has listed.
+    TorchScript compiles a call of a registered function to its own einsum.
     """
     function.__dict__["_torchdynamo_inline"] = _compiled
     builtins = torch.jit._builtins
-    builtins._get_builtin_table()  # which is made at first use, of what stands under each name then
+    builtins._get_builtin_table()  # creates the table at the first call, from the functions that then have each name
     builtins._register_builtin(function, "aten::einsum")
     _scripted.append(function)

@@ -1,4 +1,4 @@
-"""How PyTorch's calls are spelled in code."""
+"""Writes ops as calls of PyTorch, for :meth:`einsumx.Plan.source`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TorchSpelling"]
 
 
 class TorchSpelling(Spelling):
-    """PyTorch's calls, of which ``torch.matmul`` chooses among the kernels."""
+    """PyTorch's calls; ``torch.matmul`` chooses the kernels."""
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class TorchSpelling(Spelling):
         dims = [f"dim={numbers(axes)}"] if len(axes) < len(array.shape) else []
         if kind(array.dtype) == "b":
             return self._any(array, axes)
-        if array.dtype in SIGNED:  # for which torch has no sum; the signed one has the same bits
+        if array.dtype in SIGNED:  # torch cannot sum these; the signed sum has the same bits
             signed = self.dtype(SIGNED[array.dtype])
             arguments = ", ".join((*dims, f"dtype={signed}"))
             return f"{array.text}.view({signed}).sum({arguments}).view({self.dtype(array.dtype)})"
@@ -52,7 +52,7 @@ class TorchSpelling(Spelling):
     def scale(self, array: Value, count: int) -> str:
         text = array.text
         match kind(array.dtype):
-            case "c":  # the parts apart, as an infinity times a complex number has nan in it
+            case "c":  # separate parts, because an infinity times a complex number contains nan
                 parts = f"{self.name}.view_as_real({text}.resolve_conj())"
                 return f"{self.name}.view_as_complex({self.name}.mul({parts}, {float(count)!r}))"
             case "f":
@@ -67,13 +67,13 @@ class TorchSpelling(Spelling):
         text = f"{arrays[0].text}.new_zeros({numbers(shape)}, dtype={self.dtype(dtype)})"
         if kind(dtype) not in "fc":
             return text
-        # A product of sums over nothing, by which each operand has its derivatives, all of them zero.
+        # A product of empty sums, which records derivatives of zero for each operand.
         parts = "".join(f"{array.text}[None][:0].sum(), " for array in arrays)
         product = f"{self.name}.prod({self.name}.stack(({parts[:-1]})), dtype={self.dtype(dtype)})"
         return f"{self.name}.add({text}, {product})"
 
     def _any(self, array: Value, axes: tuple[int, ...]) -> str:
-        """One axis after the other, from the last: older versions take no more at once."""
+        """One axis after the other, from the last: older versions of torch accept one at a time."""
         if len(axes) == len(array.shape):
             return f"{array.text}.any()"
         return array.text + "".join(f".any({axis:d})" for axis in sorted(axes, reverse=True))

@@ -1,1 +1,1 @@
-"""What einsumx asks of a framework, and how a framework is found by the type of an array."""
+"""The interface of backends, and the registry that finds the backend for an array's type."""

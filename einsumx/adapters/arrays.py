@@ -1,4 +1,4 @@
-"""What every adapter says: whose arrays they are, how they are described, and how they come from Python and NumPy."""
+"""The part of an adapter that describes arrays and dtypes, and converts arrays from and to Python and NumPy."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class Arrays:
     """The arrays of a framework, as the planner and the caches see them."""
 
     name: str
-    """What users call the backend: ``einsumx.plan(..., backend=name)``."""
+    """The name for users: ``einsumx.plan(..., backend=name)``."""
 
     module: str
-    """What ``import`` calls it, and the first part of the module name of its array types."""
+    """The framework's module; its array types are defined in the same top-level package."""
 
     install: str
-    """How a person installs it, for messages: ``pip install numpy``."""
+    """The command that installs it, for messages: ``pip install numpy``."""
 
     cpu: Traits
-    """The traits on the CPU, and wherever :meth:`traits` says nothing else."""
+    """The traits on the CPU, and on every device for which :meth:`traits` returns no others."""
 
     device_kinds: tuple[str, ...] = ()
-    """The kinds of device that its arrays can be on, ``("cpu", "cuda")``; empty where the framework alone knows."""
+    """The kinds of device for its arrays, such as ``("cpu", "cuda")``; empty if only the framework knows."""
 
     verified: bool = True
-    """Whether the test suite has run on the real framework, and not only on a stand-in."""
+    """Whether the test suite has run on the framework itself, not only on a stand-in."""
 
     @cached_property
     def xp(self) -> Any:
@@ -48,47 +48,50 @@ class Arrays:
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
-        """Raise BackendError for an array type of the framework that einsum would treat wrongly."""
+        """Raise BackendError for a type of the framework that einsum cannot handle."""
 
     def is_plain(self, kind: type) -> bool:
-        """Whether arrays of this type are worked on as they are; others go through :meth:`plain` first."""
+        """Whether einsum can use arrays of this type directly; others go through :meth:`plain` first."""
         return True
 
     def plain(self, array: Array) -> Array:
-        """An array of a subclass, or a scalar of the framework's, as the framework's plain array type."""
+        """An array of a subclass or a scalar of the framework, as the framework's plain array type."""
         return array
 
     # -- describing arrays ------------------------------------------------------------------------------
 
     def traits(self, device: str) -> Traits:
-        """The traits on ``device`` (``"cpu"``, ``"cuda:0"``; ``""`` where it is not known yet)."""
+        """The traits on ``device`` (``"cpu"``, ``"cuda:0"``; ``""`` if not known yet)."""
         return self.cpu
 
     def signature(self, array: Array) -> Signature:
-        """Type, shape, dtype and what else tells arrays apart; the key of every cache, and so taken at every call.
+        """Type, shape, dtype and whatever else plans depend on. It is the key of every cache, so every call takes it.
 
-        It may fail, with AttributeError or TypeError, for what is no array of the framework.
+        It may raise AttributeError or TypeError for an object that is not an array of the framework.
         """
         return type(array), tuple(array.shape), array.dtype, self.device(array)
 
     def signatures(self, written: Any, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         """The signatures of a contraction's operands.
 
-        Overridden where arrays do not show all that they are planned by, and the equation, which ``written`` is as
-        text or sublists, tells more.
+        Override it if arrays do not know their shapes and the equation helps to infer them.
+
+        Args:
+            written: the equation, as text or sublists.
+            arrays: the operands.
         """
         return tuple(map(self.signature, arrays))
 
     def device(self, array: Array) -> str:
-        """The device that holds ``array``, by name."""
+        """The name of the device that holds ``array``."""
         return "cpu"
 
     def device_of(self, signature: Signature) -> str:
-        """The device of a signature by name; empty where the array, such as a traced one, goes to any."""
+        """The name of a signature's device; empty if the array, such as a traced one, is not bound to a device."""
         return str(signature[3])
 
     def operand(self, signature: Signature) -> Operand:
-        """The planner's view of a signature: strides in elements (None: C-contiguous), dtype by name."""
+        """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name."""
         _, shape, dtype, *_ = signature
         return Operand(shape, self.dtype_name(dtype))
 
@@ -96,7 +99,7 @@ class Arrays:
         """NumPy's name of one of the framework's dtypes.
 
         Raises:
-            BackendError: einsum makes no sense for it.
+            BackendError: einsum does not compute in it.
         """
         return str(getattr(dtype, "name", dtype))
 
@@ -106,17 +109,20 @@ class Arrays:
         Raises:
             BackendError: the framework has no such dtype.
         """
-        found = getattr(self.xp, name, None)
-        if found is None:
+        dtype = getattr(self.xp, name, None)
+        if dtype is None:
             raise BackendError(f"{self.name} has no dtype {shown(name)}")
-        return found
+        return dtype
 
     def promote(self, dtypes: Sequence[str]) -> str:
-        """The dtype of a product of arrays of ``dtypes``, by the framework's own rules."""
+        """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
-        """The same, where arrays of dtypes ``weak`` yield to the others (:attr:`~einsumx.ir.program.Operand.weak`)."""
+        """The same with further arrays of weak dtypes, which yield to the others.
+
+        See :attr:`~einsumx.ir.program.Operand.weak`.
+        """
         return self.promote([*dtypes, *weak])
 
     def can_cast(self, source: str, target: str, casting: Casting) -> bool:
@@ -128,13 +134,13 @@ class Arrays:
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         """A Python scalar or nested list as an array on the device of ``like``, the first array of the call.
 
-        Its dtype follows ``dtype``, the promotion of the arrays of the call, where the framework's own promotion has
-        Python scalars follow arrays. Where the call has none, ``like`` is None and ``dtype`` is empty.
+        A scalar adopts ``dtype``, the promotion of the arrays of the call, if the framework's promotion does so. In a
+        call without arrays, ``like`` is None and ``dtype`` is empty.
         """
         return self.xp.asarray(value)
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        """A NumPy array as an array of the framework, on ``device`` (its default one where empty)."""
+        """A NumPy array as an array of the framework, on ``device`` (the default device if empty)."""
         return self.xp.asarray(array)
 
     def to_numpy(self, array: Array) -> Any:

@@ -1,8 +1,8 @@
-"""What einsumx asks of a framework: twelve primitives, the framework's traits, and what else it can.
+"""The base class of backends: twelve primitives, the framework's traits, and its optional features.
 
-A new backend is one file with one subclass of :class:`Adapter`; see ``backends/`` for examples and the
-README for how to register it. Constructing an adapter imports nothing: ``self.xp`` is the framework,
-imported when it is first touched, so that plans for a framework can be made where it is not installed.
+A backend is one subclass of :class:`Adapter`; see ``backends/`` for examples and the README for how to register one.
+Constructing an adapter imports nothing. ``self.xp`` imports the framework on first access, so einsumx can plan for a
+framework that is not installed.
 """
 
 from __future__ import annotations
@@ -13,100 +13,87 @@ from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.facets import BlockAccess, Gradients, Replaced, Results, Transfers
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.typing import Array, Run, Signature
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
+from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
 class Adapter(Replaced, Gradients, Transfers, BlockAccess, Results, Primitives):
-    """A framework as einsumx sees it. Subclass, set the class attributes, override the primitives.
+    """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
-    Every primitive is written against the names that NumPy and the array API standard share, so that
-    a subclass overrides only where its framework differs. What else a framework can is in classes beside them:
-    results, blocks, transfers, gradients, and the names of its own einsum.
+    The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
+    its framework differs. The other base classes hold optional features: results, blocks, transfers, gradients, and
+    the names of the framework's own einsum.
     """
 
     def serving(self, kind: type) -> Adapter:
-        """The adapter for arrays of this type: this one, but for a backend that is one for several kinds of them."""
+        """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
         return self
 
-    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        """The function that executes ``op`` on its sources, an argument each: here, the primitive of its name.
+    def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        """The function that executes ``op``, with its sources as arguments. By default it calls the op's primitive.
 
-        Overridden where the sizes decide how an op runs best: it is asked once a plan, and called at every run.
+        Override it if the best way to run an op depends on its sizes: it is called once per plan, and the function it
+        returns at every run.
 
         Args:
-            op: what to execute.
-            shapes: of its sources.
-            dtype: of its first source, which is that of all.
+            op: the op to execute.
+            shapes: the shapes of its sources.
+            dtype: the dtype of its sources.
         """
         match op:
-            case Transpose():
+            case ops.Transpose():
                 transpose, axes = self.transpose, op.axes
                 return lambda source: transpose(source, axes)
-            case Reshape():
+            case ops.Reshape():
                 reshape, shape = self.reshape, op.shape
                 return lambda source: reshape(source, shape)
-            case Expand():
+            case ops.Expand():
                 return lambda source: self.expand(source, op.shape)
-            case First():
+            case ops.First():
                 ranks = range(len(shapes[0]))
-                index = (*(0 if axis in op.axes else slice(None) for axis in ranks), ...)  # an array, even without axes
+                # The ellipsis makes the result an array even without axes.
+                index = (*(0 if axis in op.axes else slice(None) for axis in ranks), ...)
                 return lambda source: source[index]
-            case Diagonal():
+            case ops.Diagonal():
                 return lambda source: self.diagonal(source, op.axis1, op.axis2)
-            case Copy():
+            case ops.Copy():
                 return self.copy
-            case Cast():
+            case ops.Cast():
                 return lambda source: self.cast(source, op.dtype)
-            case Sum():
+            case ops.Sum():
                 return lambda source: self.sum(source, op.axes)
-            case Scale():
+            case ops.Scale():
                 return lambda source: self.scale(source, op.count)
-            case Multiply():
+            case ops.Multiply():
                 return self.multiply
-            case Matmul():
+            case ops.Matmul():
                 matmul, transpose_lhs, transpose_rhs = self.matmul, op.transpose_lhs, op.transpose_rhs
                 return lambda lhs, rhs: matmul(lhs, rhs, transpose_lhs, transpose_rhs)
-            case Native():
+            case ops.Native():
                 return lambda *arrays: self.native(op.equation, arrays)
-            case Zeros():
+            case ops.Zeros():
                 return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
-        """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result.
+    def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
+        """The most bytes that the kernel of ``op`` allocates while it runs, without its result.
 
-        It is asked of plans for frameworks that are not installed, too.
+        The framework need not be installed.
 
         Args:
-            op: what is executed.
-            operands: its sources; strides are those of their layout class.
+            op: the op.
+            operands: its sources; their strides are those of their layout class.
         """
         return 0
 
     def prepare(self, run: Run, plan: Program) -> Run:
-        """A last chance to wrap what executes a plan, or a part of it: to jit it, or to set a mode around it."""
+        """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
 
     def spelling(self) -> Spelling:
-        """How the framework's calls are spelled in code, for :meth:`einsumx.Plan.source`.
+        """How to write the framework's calls as code, for :meth:`einsumx.Plan.source`.
 
-        The default spells the defaults of the primitives here; where a primitive is overridden, its spelling is, too.
+        The default spells the default primitives; a subclass that overrides a primitive overrides its spelling too.
         """
         return Spelling(self.module)

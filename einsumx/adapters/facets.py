@@ -1,6 +1,6 @@
-"""What a backend may have beside its primitives: each class is for one thing that is asked of a contraction.
+"""The optional features of a backend, one class each.
 
-Their defaults do for a library whose arrays are sliced, added and assigned to as NumPy's are, or say that it has none.
+The defaults suit a library whose arrays slice, add and assign as NumPy's do, or report that the feature is missing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = ["BlockAccess", "Gradients", "Replaced", "Results", "Transfers"]
 
 
 class Results(Arrays):
-    """Results in the form, the memory order and the place that are asked for."""
+    """The form and memory order of results, and ``out=``."""
 
     def element(self, array: Array) -> Array:
-        """A result without axes in the form in which the framework's own einsum gives it."""
+        """A result without axes, in the form that the framework's own einsum returns."""
         return array
 
     def boxed(self, result: Any, dtype: str) -> Array:
-        """The result of a plan of ``dtype`` as a plain array again, where :meth:`element` gave something else."""
+        """The inverse of :meth:`element`: the result of a plan of ``dtype`` as a plain array."""
         return self.plain(result)
 
     def arrange(self, array: Array, order: str) -> Array:
-        """``array`` in memory order ``"C"`` or ``"F"``; asked only where the traits have memory order."""
+        """``array`` in memory order ``"C"`` or ``"F"``; called only if the traits have memory order."""
         raise NotImplementedError
 
     def is_fortran(self, array: Array) -> bool:
-        """Whether ``array`` is F-contiguous, as one of at most one axis is too; ``order="A"`` asks."""
+        """Whether ``array`` is F-contiguous, for ``order="A"``; an array of at most one axis is."""
         return False
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        """Raise BackendError where ``out`` cannot be written, before any work is done."""
+        """Raise BackendError if ``out`` cannot be written, before any work is done."""
         raise BackendError(f"{self.name} arrays cannot be written to; leave out= away and use the result")
 
     def write(self, out: Array, result: Array) -> None:
@@ -48,53 +48,53 @@ class Results(Arrays):
 
 
 class BlockAccess(Arrays):
-    """Blocks of arrays, as contractions under a memory limit are computed."""
+    """Blocks of arrays, for contractions under a memory limit."""
 
     out_of_memory: tuple[str, ...] = ("out of memory",)
-    """What is in the messages of RuntimeErrors that say that memory ran out, beside MemoryError, which says it too."""
+    """Parts of the messages of RuntimeErrors that mean the framework ran out of memory."""
 
     def check_eager(self, array: Array) -> None:
-        """Raise BackendError for an operand that has no memory, but is traced: no limit can be kept for it."""
+        """Raise BackendError for an operand that is being traced: it has no memory to limit."""
 
     def is_lazy(self, array: Array) -> bool:
-        """Whether its elements are computed where it is read, so that blocks of it are copied to be views of memory."""
+        """Whether reading ``array`` computes its elements; its blocks are then copied instead of viewed."""
         return False
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        """What lies in ``box``, a range of each axis: a view, where there are views."""
+        """The elements in ``box``, a range of each axis; a view if the framework has views."""
         return array[box]
 
     def add(self, total: Array, part: Array) -> Array:
-        """``total + part`` of arrays that nothing else sees: in the memory of ``total``, where the framework can.
+        """``total + part`` of arrays that nothing else refers to, in the memory of ``total`` if possible.
 
-        Bools are or-ed, integers wrap. Where the framework works asynchronously, it is waited for: so it is with
-        :meth:`put`, as what is only queued holds on to its blocks.
+        Bools are or-ed, integers wrap. An asynchronous framework waits for the sum, as it does in :meth:`put`, because
+        queued work keeps its blocks alive.
         """
         return total + part
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        """An array whose blocks are all going to be written."""
+        """An uninitialized array; all its blocks will be written."""
         return self.xp.empty(shape, dtype=self.dtype(dtype))
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        """``out`` with a block written into the part that lies in ``box``: itself, where arrays can be written to."""
+        """``out`` with ``block`` written into ``box``: the same array if arrays are writable, otherwise a new one."""
         out[box] = block
         return out
 
     def in_place(self, array: Any) -> Array | None:
-        """The memory of a plain NumPy array as an array of the framework, to be read alone; None where it is copied."""
+        """A NumPy array as a read-only array of the framework that shares its memory; None if that takes a copy."""
         return None
 
     def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` as another thread is to call it: with the settings that hold in this thread alone."""
+        """``function`` for another thread to call, with the settings that are local to this thread."""
         return function
 
     def may_overlap(self, out: Array, array: Array) -> bool:
-        """Whether what is written to ``out`` can change ``array``, both arrays of the framework; True if unknown."""
+        """Whether writing to ``out`` can change ``array``; True if unknown."""
         return True
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an error says that there was not enough memory for an array of the framework, or of the host."""
+        """Whether an error means that the host or the framework's device ran out of memory."""
         if isinstance(error, EinsumxError):
             return False
         return isinstance(error, MemoryError) or (
@@ -102,67 +102,67 @@ class BlockAccess(Arrays):
         )
 
     def find_device(self, name: str) -> str:
-        """A device that a user named, by the name that its arrays give it.
+        """The name that arrays give the device that a user named.
 
         Raises:
-            BackendError: there is none of that name.
+            BackendError: there is no such device.
         """
         try:
-            found = self.device(self.empty((0,), "float32", name))
+            device = self.device(self.empty((0,), "float32", name))
         except Exception as error:
             raise BackendError(f"{self.name} finds no device {shown(name)}: {error}") from error
-        if found.partition(":")[0] != name.partition(":")[0]:
-            raise BackendError(f"{self.name} finds no device {shown(name)}; there is {found}")
-        return found
+        if device.partition(":")[0] != name.partition(":")[0]:
+            raise BackendError(f"{self.name} finds no device {shown(name)}; there is {device}")
+        return device
 
     def free_bytes(self, device: str) -> int | None:
-        """Bytes of memory that are free on the device; None where that is not known."""
+        """Bytes of free memory on the device; None if unknown."""
         return None
 
 
 class Transfers(Arrays):
-    """Arrays on their way between the host and devices."""
+    """Arrays moving between the host and devices."""
 
     def move(self, array: Array, device: str) -> Array:
-        """``array`` on ``device``: itself, where it lies there, or where the name is empty."""
+        """``array`` on ``device``; the same array if it is there already or the name is empty."""
         if device in ("", self.device(array)):
             return array
         return self.from_numpy(self.to_numpy(array), device)
 
     def ring(self, device: str) -> Ring | None:
-        """The pinned buffers through which NumPy arrays reach ``device``; None where :meth:`from_numpy` brings them."""
+        """The pinned buffers for copies from NumPy to ``device``; None to use :meth:`from_numpy`."""
         return None
 
     def synchronize(self, array: Array) -> None:
-        """Wait until ``array`` is computed, where the framework works asynchronously."""
+        """Wait until ``array`` is computed, if the framework works asynchronously."""
 
 
 class Gradients(Arrays):
-    """What is asked where a derivative must be known of; elsewhere frameworks differentiate plans by themselves."""
+    """Calls for contractions whose derivatives einsumx supplies; elsewhere the framework differentiates plans."""
 
     def needs_gradient(self, array: Array) -> bool:
-        """Whether the framework is recording what is done with ``array``, to differentiate it."""
+        """Whether the framework is recording operations on ``array`` to differentiate them."""
         return False
 
     def records(self, array: Array) -> bool:
-        """Whether a derivative by ``array`` may be asked for of what is computed of it now."""
+        """Whether somebody may ask for a derivative by ``array`` of a result computed from it now."""
         return self.needs_gradient(array)
 
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        """The result of ``run``, whose gradients by the operands ``numbers`` are those that ``call`` gives."""
+        """The result of ``run``, recorded such that ``call`` supplies the gradients by the operands ``numbers``."""
         raise NotImplementedError
 
     def embed_diagonal(self, array: Array) -> Array:
-        """The last axis becomes two, of which the array is the diagonal; all else is zero."""
+        """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
         raise NotImplementedError
 
 
 class Replaced(Arrays):
-    """einsumx behind the framework's own name."""
+    """The names of the framework's own einsum."""
 
     def names(self) -> Iterable[Name]:
-        """The names under which people call the framework's einsum, for :func:`einsumx.patch`; none if it has none."""
+        """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""
         if hasattr(self.xp, "einsum"):
             yield Name(self.xp, "einsum")

@@ -1,6 +1,6 @@
-"""What backends call of the public functions, which lie above them: :mod:`einsumx.api` fills it in.
+"""Lets backends call the public API, which is above them: :mod:`einsumx.api` assigns the function on import.
 
-It is there whenever a backend computes or traces, as any module of einsumx is imported after the package itself.
+It is always set when a backend needs it, because importing any module of einsumx imports the package first.
 """
 
 from __future__ import annotations

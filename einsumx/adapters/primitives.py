@@ -13,10 +13,9 @@ __all__ = ["Primitives"]
 
 
 class Primitives(Arrays):
-    """Twelve array calls, which every backend has: ``copy`` and ``sum`` are its own, the others have defaults.
+    """Twelve array calls. Every backend implements ``copy`` and ``sum``; the others have defaults.
 
-    A default is written against the names that NumPy and the array API standard share, so that a subclass overrides
-    only where its framework differs.
+    The defaults use names that NumPy and the array API standard share.
     """
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -24,15 +23,15 @@ class Primitives(Arrays):
         return self.xp.transpose(array, axes)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
-        """The same elements in C order; never asked to copy by the planner."""
+        """The same elements in C order; the planner only asks for reshapes that need no copy."""
         return self.xp.reshape(array, shape)
 
     def expand(self, array: Array, shape: tuple[int, ...]) -> Array:
-        """A read-only view in which axes of size 1 have the sizes of ``shape``; asked only where there are strides."""
+        """A read-only view with axes of size 1 broadcast to ``shape``; called only if the traits have strides."""
         return self.xp.broadcast_to(array, shape)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        """Two axes become one, in the last place."""
+        """The diagonal of two axes, as the last axis."""
         return self.xp.diagonal(array, 0, axis1, axis2)
 
     def copy(self, array: Array) -> Array:
@@ -40,7 +39,7 @@ class Primitives(Arrays):
         raise NotImplementedError
 
     def cast(self, array: Array, dtype: str) -> Array:
-        """``array`` in another dtype; to bool: whether not zero."""
+        """``array`` in another dtype; a cast to bool gives True for all but zero."""
         return array.astype(self.dtype(dtype))
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -48,10 +47,10 @@ class Primitives(Arrays):
         raise NotImplementedError
 
     def scale(self, array: Array, count: int) -> Array:
-        """The sum of ``count`` arrays that are all equal to ``array``; asked only where there are strides.
+        """The sum of ``count`` arrays that are equal to ``array``; called only if the traits have strides.
 
-        It is summed by doubling. Overridden where a product with the count gives the same: of complex numbers it is to
-        be taken of each part, as an infinity times a complex count would be nan.
+        This sums by doubling. Override it if multiplying by ``count`` gives the same result; for complex numbers,
+        multiply the real and imaginary parts separately, because an infinity times a complex count contains nan.
         """
         total = None
         while True:
@@ -63,23 +62,18 @@ class Primitives(Arrays):
             array = array + array
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        """Zeros on the device of ``arrays``, whose gradients are zeros: the result where a label has size 0."""
-        numpy = import_module("numpy")
-        try:
-            known = numpy.dtype(dtype)
-        except TypeError:  # NumPy has no such dtype
-            known = numpy.dtype("float32")
-        array = self.from_numpy(numpy.zeros(shape, known), self.device(arrays[0]))
-        return array if known.name == dtype else self.cast(array, dtype)
+        """Zeros on the device of ``arrays``, with zeros as gradients: the result if a summed label has size 0."""
+        array = self.from_numpy(import_module("numpy").zeros(shape, "float32"), self.device(arrays[0]))
+        return self.cast(array, dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         """The elementwise product, broadcasting."""
         return self.xp.multiply(lhs, rhs)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        """The matrix product over the last two axes; the flags are set only where the traits say so."""
+        """The matrix product over the last two axes; the flags are set only if the traits allow them."""
         return self.xp.matmul(lhs, rhs)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        """The framework's own einsum: a primitive where the traits ask for it, else only compared against."""
+        """The framework's own einsum: plans use it if the traits allow it, benchmarks always."""
         return own(self.xp.einsum)(equation, *arrays)

@@ -1,6 +1,7 @@
-"""How fast a framework is on one kind of device, as its adapter declares it; and what a measurement holds for.
+"""The speed of a framework on one kind of device, and the key under which a calibration stores it.
 
-``einsumx calibrate`` measures (:mod:`einsumx.cli.calibrate`); :mod:`einsumx.runtime.calibration` keeps the files.
+Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.calibrate`) measures the rates, and
+:mod:`einsumx.runtime.calibration` stores them.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ __all__ = ["Key", "Rates", "is_rate"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds, and amounts a second, by which the planner compares two ways of computing the same.
+    """The rates that the planner uses to estimate the time of a plan.
 
-    Adapters declare defaults. What decides between two plans are ratios of these numbers, so that defaults taken on
-    one machine choose well on most; ``einsumx calibrate`` measures them on this one.
+    Only ratios of these numbers decide between two plans, so defaults from one machine work well on most others.
 
     Attributes:
-        call: seconds that a call takes before it does any work.
-        view: seconds that a reshape takes that is free otherwise.
-        matrix: seconds that each matrix of a batched product takes before any arithmetic.
-        gemm: multiply-adds a second of a large float32 product.
-        stream: bytes a second that products, sums and elementwise ops read and write.
-        copy: bytes a second, read and written, of a copy in long contiguous runs.
-        permute: the same, of a copy that moves the innermost axis.
-        run: seconds that each contiguous run of a copy takes besides its bytes.
-        native: multiply-adds a second of the framework's own einsum kernel; 0 where the planner must not use it.
-        sweep: the same where it sweeps once through the larger operand as it lies; 0 where that is no faster.
+        call: overhead of a call, in seconds.
+        view: overhead of a reshape that copies nothing, in seconds.
+        matrix: overhead of each matrix of a batched product, in seconds.
+        gemm: multiply-adds per second of a large float32 product.
+        stream: bytes per second that products, sums and elementwise ops read and write.
+        copy: bytes per second, read and written, of a copy in long contiguous runs.
+        permute: the same for a copy that moves the innermost axis.
+        run: overhead of each contiguous run of a copy, in seconds.
+        native: multiply-adds per second of the framework's own einsum kernel; 0 if the planner must not use it.
+        sweep: the same if it reads the larger operand once in memory order; 0 if that is no faster.
     """
 
     call: float = 1e-6
@@ -45,13 +45,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a calibration holds for.
+    """The conditions under which a calibration is valid.
 
     Attributes:
-        backend: by its name in einsumx.
-        device: its kind, such as ``cuda``; ``default`` where the framework does not say which it is.
+        backend: the backend's name.
+        device: the kind of device, such as ``cuda``; ``default`` if the framework does not name it.
         framework: the framework's version.
-        threads: how many einsumx uses in this process, and frameworks by default.
+        threads: the number of threads of einsumx in this process, and of frameworks by default.
     """
 
     backend: str
@@ -61,7 +61,7 @@ class Key:
 
 
 def is_rate(value: Any) -> bool:
-    """Whether a number can be a rate of some machine: finite and more than 0.
+    """Whether a value is a plausible rate: a finite number above 0.
 
     >>> is_rate(2e-6), is_rate(0.0), is_rate(float("nan")), is_rate("fast")
     (True, False, False, False)
@@ -70,4 +70,4 @@ def is_rate(value: Any) -> bool:
 
 
 _LEAST, _MOST = 1e-30, 1e30
-"""The bounds of rates of any machine, so that no cost is beyond a float."""
+"""Bounds of a rate, so that no cost overflows a float."""

@@ -1,7 +1,4 @@
-"""What an adapter says of its framework's own einsum: under which names it is called, and what belongs in its place.
-
-:func:`einsumx.patch` puts it there (:mod:`einsumx.patching`).
-"""
+"""Names of a framework's own einsum, as adapters declare them for :func:`einsumx.patch` (:mod:`einsumx.patching`)."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ __all__ = ["OWN", "Function", "Name", "own", "say_anew", "say_native"]
 Function: TypeAlias = Callable[..., Any]
 
 OWN = "_einsumx_own"
-"""The attribute of what is put under a name, by which :func:`own` finds what was there."""
+"""The attribute of a replacement that holds the framework's own function."""
 
 
 class Name(NamedTuple):
-    """A name under which a framework's function is called, and what is put there: einsumx, if nothing else is said.
+    """A name of a framework's function, and its replacement: einsumx by default.
 
     Attributes:
-        owner, name: the module or class, and the attribute of it.
-        ours: makes what is put there of what is there, where that is not einsumx.
-        tell: called with each function that is going to stand there.
-        around: makes what is put there of what is there and of einsumx as it would stand there.
+        owner, name: the module or class, and the name of the attribute.
+        ours: makes the replacement from the framework's function, if it is not einsumx.
+        tell: called with each function before it becomes the attribute's value.
+        around: makes the replacement from the framework's function and einsumx's default replacement.
     """
 
     owner: Any
@@ -37,29 +34,29 @@ class Name(NamedTuple):
 
 
 def own(function: Function) -> Function:
-    """The framework's own function, whether or not einsumx stands in its place."""
-    found: Function = getattr(function, OWN, function)
-    return found
+    """The framework's own function, even if einsumx has replaced it."""
+    original: Function = getattr(function, OWN, function)
+    return original
 
 
-_said: set[tuple[str, str, str]] = set()
-"""What was logged of calls since a replacement last began, so that it is said once in a loop."""
+_logged: set[tuple[str, str, str]] = set()
+"""The calls logged since a replacement last began, so that a loop logs a call once."""
 
-_REMEMBERED = 1000
+_MAX_LOGGED = 1000
 
 
 def say_native(called: str, operands: Sequence[Any], why: str) -> None:
-    """Log that a call goes on to the framework's own function; once for each equation and reason."""
+    """Log that a call falls back to the framework's own function, once for each equation and reason."""
     if log.isEnabledFor(INFO):
-        what = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
-        if (called, what, why) in _said:
+        equation = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
+        if (called, equation, why) in _logged:
             return
-        if len(_said) >= _REMEMBERED:
-            _said.clear()
-        _said.add((called, what, why))
-        log.info("%s of %s is left to the framework: %s", called, what, why)
+        if len(_logged) >= _MAX_LOGGED:
+            _logged.clear()
+        _logged.add((called, equation, why))
+        log.info("%s of %s is left to the framework: %s", called, equation, why)
 
 
 def say_anew() -> None:
-    """Log again what was logged before, as when a replacement begins."""
-    _said.clear()
+    """Log every fallback again, because a new replacement begins."""
+    _logged.clear()

@@ -1,4 +1,4 @@
-"""Names for what adapters take and give, which know no adapter themselves."""
+"""Types of the arguments and results of adapters, independent of any adapter."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from typing import Any, Protocol, TypeAlias
 __all__ = ["Array", "Recorded", "Run", "Signature"]
 
 Array: TypeAlias = Any
-"""An array of some framework. What einsumx knows of it, it knows through the adapter."""
+"""An array of some framework; einsumx inspects it only through the adapter."""
 
 Signature: TypeAlias = tuple[Any, ...]
-"""``(type, shape, dtype, ...)`` of an array and whatever else its plan depends on (strides, device), in the framework's
-own terms: cheap to take, and hashable."""
+"""``(type, shape, dtype, ...)`` of an array and whatever else its plan depends on (strides, device): hashable, quick to
+take, and in the framework's own terms."""
 
 Run: TypeAlias = Callable[..., Array]
-"""A plan made ready to run: takes the operands, an argument each, and gives the result."""
+"""A compiled plan: takes the operands as arguments and returns the result."""
 
 
 class Recorded(Protocol):
-    """A contraction under a memory limit, as a framework records it to differentiate it; it holds no arrays."""
+    """A contraction under a memory limit, as a framework's autograd records it; it holds no arrays.
+
+    The operands, and last the cotangent, have numbered places.
+    """
 
     @property
     def places(self) -> int:
-        """How many arrays there are in all: the operands, and last the cotangent."""
+        """The number of places: the operands and the cotangent."""
 
     def dtype(self, place: int) -> Any:
-        """The framework's dtype of what belongs in a place."""
+        """The framework's dtype of the array in a place."""
 
     def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
-        """What belongs in one place: the gradient by an operand, in the dtype of the result.
+        """The gradient by the operand in ``place``, in the dtype of the result; in the last place, the result.
 
         Args:
-            place: the number of the operand; or the last place, for the result of such operands.
-            arrays: in all places; what is in that one is not looked at.
-            beside: bytes of the gradients that are there already.
+            place: the place to compute.
+            arrays: the arrays in all places; the one in ``place`` is ignored.
+            beside: bytes of the gradients that are computed already.
 
         Raises:
-            MemoryLimitError: it does not fit, which was seen to before the contraction ran.
+            MemoryLimitError: the computation does not fit; the forward call checks this in advance.
         """

@@ -1,4 +1,4 @@
-"""MXNet: beside any NumPy by :func:`load`, and with einsumx in the place of its einsum by :func:`replace_einsum`."""
+"""For MXNet users: :func:`load` imports MXNet with any NumPy, :func:`replace_einsum` replaces its einsum."""
 
 from einsumx.backends.mxnet.importing import load
 from einsumx.mxnet.replacing import Replacement, replace_einsum

@@ -1,4 +1,4 @@
-"""``python -m einsumx.mxnet script.py …``: code that stays as it is, with einsumx in the place of ``mx.np.einsum``."""
+"""``python -m einsumx.mxnet script.py …``: runs a script with einsumx in place of ``mx.np.einsum``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _USAGE = """\
 usage: python -m einsumx.mxnet script.py [argument ...]
        python -m einsumx.mxnet -m module [argument ...]
 
-Runs a script or a module as Python runs it, but mx.np.einsum is einsumx in it.
-MXNet 1.9.1 and 2.0.0b1 are imported beside any version of NumPy.
+Runs a script or a module as Python does, with einsumx in place of mx.np.einsum.
+MXNet 1.9.1 and 2.0.0b1 work with any version of NumPy.
 """
 
 
 def main() -> None:
-    """Run what the command line says."""
+    """Run the script or module that the command line names."""
     match sys.argv[1:]:
         case ["-h" | "--help", *_]:
             print(_USAGE, end="")  # noqa: T201
@@ -37,7 +37,7 @@ def main() -> None:
                 sys.exit(2)
             if not getattr(sys.flags, "safe_path", sys.flags.isolated):
                 sys.path[0] = str(Path(path).resolve().parent)
-            # As Python names it: absolute, and not normalized.
+            # Python passes an absolute path that is not normalized.
             _replaced([path, *arguments], partial(_run_script, os.path.join(Path.cwd(), path)))  # noqa: PTH118
         case _:
             print(_USAGE, end="", file=sys.stderr)  # noqa: T201
@@ -55,7 +55,7 @@ def _run_script(path: str) -> None:
 
 
 def _replaced(argv: list[str], run: Callable[[], object]) -> None:
-    """Run the main program under the replacement; its tracebacks begin with its own frames."""
+    """Run the main program under the replacement; tracebacks begin with its own frames."""
     sys.argv = argv
     try:
         replace_einsum()

@@ -1,4 +1,4 @@
-"""``replace_einsum``: :func:`einsumx.patch` for MXNet, under a name of its own."""
+"""``replace_einsum``: :func:`einsumx.patch` for MXNet."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Replacement", "replace_einsum"]
 
 
 def replace_einsum() -> Replacement:
-    """From now on ``mx.np.einsum`` is einsumx, in code that stays as it is.
+    """Make existing calls to ``mx.np.einsum`` run einsumx.
 
-    So is all that ends there: names bound earlier (``from mxnet.np import einsum``), and ``numpy.einsum`` of MXNet's
-    arrays. It takes what ``mx.np.einsum`` takes, and what :func:`einsumx.einsum` takes beyond that. ``optimize=`` True
-    and False both mean ``"auto"``, as they only tell MXNet whether it may use tensordot. Errors are einsumx's, and
-    ``mx.base.MXNetError`` too.
+    This includes calls that end there: names bound earlier (``from mxnet.np import einsum``), and ``numpy.einsum`` of
+    MXNet's arrays. The replacement accepts all arguments of ``mx.np.einsum`` and of :func:`einsumx.einsum`.
+    ``optimize=`` True and False both mean ``"auto"``, because they only tell MXNet whether it may use tensordot. Errors
+    are einsumx's, and also ``mx.base.MXNetError``.
 
-    The plain call holds in all threads until ``undo()`` of what it returns. ``with replace_einsum():`` holds in that
-    block, for the thread that entered it; other threads never see it. Replacements nest, in any order; when the last
-    has ended, MXNet has the very functions back that it had.
+    A plain call takes effect in all threads until ``undo()`` of its result. ``with replace_einsum():`` takes effect in
+    its block, in the thread that entered it. Replacements nest in any order. When the last one ends, MXNet has its
+    original functions again.
 
     Raises:
         BackendError: MXNet cannot be imported.

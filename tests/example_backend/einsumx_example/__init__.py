@@ -13,7 +13,7 @@ class ExampleArray:
     """An array that only the functions of this module can work on; NumPy cannot read it."""
 
     __slots__ = ("_values",)
-    __array__ = None  # numpy.asarray would make an array of one object of it
+    __array__ = None  # otherwise numpy.asarray makes an array that holds the object
 
     def __init__(self, values: Any, dtype: str | None = None) -> None:
         self._values = np.array(values, dtype, order="C")
@@ -80,6 +80,6 @@ def zeros(shape: tuple[int, ...], dtype: str) -> ExampleArray:
 
 
 def replaced(array: ExampleArray, box: tuple[slice, ...], values: ExampleArray) -> ExampleArray:
-    found = ExampleArray(array._values)
-    found._values[box] = values._values
-    return found
+    result = ExampleArray(array._values)
+    result._values[box] = values._values
+    return result

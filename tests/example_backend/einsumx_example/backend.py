@@ -1,4 +1,4 @@
-"""All that einsumx needs to run on this library: what its arrays are like, and where its functions differ."""
+"""The backend for this library: the traits of its arrays, and the functions that differ from NumPy's."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class ExampleAdapter(Adapter):
 
     def scalar(self, value: Any, like: Any, dtype: str) -> Any:
         array = self.xp.asarray(value)
-        # A Python number takes the dtype of the arrays beside it, where that can hold its kind of number.
-        follows = dtype and not isinstance(value, list | tuple) and np.can_cast(array.dtype, dtype, "same_kind")
-        return array.astype(dtype) if follows else array
+        # A Python number adopts the dtype of the other operands, if that can hold its kind of number.
+        adopts = dtype and not isinstance(value, list | tuple) and np.can_cast(array.dtype, dtype, "same_kind")
+        return array.astype(dtype) if adopts else array
 
-    # What memory_limit= takes: blocks of arrays, their sum, and a result that they are put into.
+    # memory_limit= needs blocks of arrays, their sum, and a result to put them into.
 
     def part(self, array: Any, box: tuple[slice, ...]) -> Any:
         return self.xp.part(array, box)

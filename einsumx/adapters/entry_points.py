@@ -1,0 +1,49 @@
+"""Backends that other packages declare: entry points of the group ``einsumx.backends``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from einsumx.adapters.operand_types import top_package
+from einsumx.errors import BackendError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from einsumx.adapters.base import Adapter
+
+__all__ = ["declared_backends", "load_backend"]
+
+
+@lru_cache(maxsize=1)
+def declared_backends() -> dict[str, EntryPoint]:
+    """The installed entry points by name."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="einsumx.backends")}
+
+
+def load_backend(entry: EntryPoint) -> Adapter:
+    """The adapter that an entry point names.
+
+    Raises:
+        BackendError: it cannot be imported, is not an adapter, or has another name than the entry point.
+    """
+    from einsumx.adapters.base import Adapter
+
+    try:
+        adapter = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise BackendError(f"the backend {entry.name!r} cannot be loaded from {entry.value!r}: {error}") from error
+    if not isinstance(adapter, Adapter):
+        raise BackendError(
+            f"the backend {entry.name!r} at {entry.value!r} is not an instance of einsumx.Adapter but {adapter!r}"
+        )
+    package = top_package(adapter.module)
+    if adapter.name != entry.name or package != entry.name:
+        raise BackendError(
+            f"the entry point {entry.name!r} must have the name of its backend, {adapter.name!r}, and of the "
+            f"package that defines its arrays, {package!r}"
+        )
+    return adapter

@@ -1,0 +1,107 @@
+"""Operand types that no framework defines, and the errors that say what to pass instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from types import BuiltinFunctionType, FunctionType
+
+from einsumx.errors import BackendError
+
+__all__ = [
+    "extends_arrays",
+    "extension_error",
+    "is_sparse",
+    "lazy_module",
+    "top_package",
+    "type_name",
+    "unknown_type_error",
+    "wrong_type_error",
+]
+
+_LAZY = {("dask", "Array"): "einsumx.backends.dask", ("autoray", "LazyArray"): "einsumx.backends.autoray"}
+"""The package and the class of lazy arrays, and the module whose ``einsum`` contracts them."""
+
+_CONVERSIONS = {
+    "filled": "x.filled(0)",
+    "magnitude": "x.magnitude",
+    "to_numpy": "x.to_numpy()",
+    "value": "x.value",
+    "__array__": "numpy.asarray(x)",
+}
+"""How to get a plain array from one with extensions, by an attribute that its type has."""
+
+
+def type_name(kind: type) -> str:
+    """A type's module and name.
+
+    >>> import collections
+    >>> type_name(collections.deque)
+    'collections.deque'
+    """
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def top_package(module: str) -> str:
+    """The top-level package of a module."""
+    return module.partition(".")[0]
+
+
+@lru_cache(maxsize=1024)
+def lazy_module(kind: type) -> str | None:
+    """The module whose ``einsum`` contracts lazy arrays of this type; None for other types."""
+    modules = (_LAZY.get((top_package(base.__module__), base.__name__)) for base in kind.__mro__)
+    return next(filter(None, modules), None)
+
+
+def is_sparse(kind: type) -> bool:
+    """Whether a type is a sparse matrix like SciPy's; slicing one does not make it dense."""
+    return hasattr(kind, "toarray") and hasattr(kind, "nnz")
+
+
+def extends_arrays(kind: type) -> bool:
+    """Whether a type overrides NumPy's functions, as quantities with units do."""
+    return hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
+
+
+def extension_error(kind: type) -> BackendError:
+    """The error for an array type with masks, units or labels, which einsum would lose."""
+    conversion = next(
+        (call for attribute, call in _CONVERSIONS.items() if hasattr(kind, attribute)), "make one of its values"
+    )
+    return BackendError(
+        f"einsum would drop what {type_name(kind)} adds to an array (masks, units, labels); pass the plain array: "
+        f"{conversion}"
+    )
+
+
+def wrong_type_error(kind: type, expected: str) -> BackendError:
+    """The error for a type that a framework defines but that is not its array type."""
+    return BackendError(f"einsum takes {expected}, not {type_name(kind)}")
+
+
+def unknown_type_error(kind: type) -> BackendError:
+    """The error for a type that belongs to no framework."""
+    if lazy_module(kind) is not None:
+        return BackendError(
+            f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
+            "expressions, pass shapes"
+        )
+    if extends_arrays(kind):
+        return extension_error(kind)
+    return BackendError(f"einsumx knows no framework for operands of type {type_name(kind)}; {_advice(kind)}")
+
+
+def _advice(kind: type) -> str:
+    if kind is type(None):
+        return "None is not an array: check the call that returned it"
+    if issubclass(kind, str | bytes):
+        return "a string is not an array: pass one equation first, with all subscripts, einsum('ij,jk->ik', a, b)"
+    if issubclass(kind, type | FunctionType | BuiltinFunctionType):
+        return "a function or a class is not an array: call it, and pass the result"
+    if is_sparse(kind):
+        return "it is sparse, and einsum takes dense arrays: x.toarray() makes one, with memory for all its zeros"
+    if issubclass(kind, AbstractSet | Iterator):
+        return "make a list of it, or an array, which has an order and a length"
+    return "convert them to arrays first (numpy.asarray), or register a backend for them"
