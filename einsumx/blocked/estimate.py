@@ -6,13 +6,13 @@ was lowered for those sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import Traits
 from einsumx.dtypes import itemsize
 from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
 from einsumx.ir.ops import Expand, Op, Reshape, Zeros
@@ -38,20 +38,16 @@ class Amounts:
         operands: those of the contraction that its result depends on.
         made: the labels of the array that it makes, and bytes an element; None where it gives a view.
         workspace: labels of an array, and bytes an element of it, that its kernel allocates.
-        fixed: seconds whatever the sizes.
-        work: the labels whose sizes give its multiply-adds, and seconds for each.
-        touched: the labels of each array that it reads and writes, and seconds an element; beside the work.
-        matrices: the labels of its batch axes, and seconds for each matrix.
+        time: seconds, from a number for each of ``priced``.
+        priced: labels whose sizes are multiplied for such a number.
     """
 
     op: Op
     operands: frozenset[int]
     made: tuple[Labels, int] | None
     workspace: tuple[Labels, float]
-    fixed: float
-    work: tuple[Labels, float]
-    touched: tuple[tuple[Labels, float], ...]
-    matrices: tuple[Labels, float]
+    time: Callable[..., float]
+    priced: tuple[Labels, ...]
 
 
 class Estimate(NamedTuple):
@@ -69,7 +65,7 @@ class Estimate(NamedTuple):
 
 
 def amounts(
-    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+    plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, traits: Traits
 ) -> list[Amounts]:
     """What each op of a plan takes.
 
@@ -78,7 +74,7 @@ def amounts(
         terms, output: the labels of the operands' axes, and of the result's.
         sizes: of the labels.
         adapter: of the framework that the plan is for.
-        rates: its speeds.
+        traits: of that framework, with the rates that predict times.
     """
     axes = _axes(plan, terms, output, sizes)
     labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
@@ -91,19 +87,15 @@ def amounts(
         depends[op.out] = frozenset().union(*(depends[slot] for slot in read))
         cost = op_cost(op, axes, types[op.out], adapter.workspace(op, [lies[slot] for slot in read]))
         largest = max((*read, op.out), key=lambda slot: prod(axes[slot]))
-        nbytes = [(slot, itemsize(types[slot])) for slot in (*read, op.out)]
-        price = op_price(op, types[op.out], rates)
-        looped = op.loops([axes[slot] for slot in read], axes[op.out]) if price.loop else ()
+        price = op_price(op, [lies[slot] for slot in read], lies[op.out], traits)
         found.append(
             Amounts(
                 op,
                 depends[op.out],
                 (labels[op.out], itemsize(types[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
-                price.fixed,
-                (_labels_of(looped or ()), price.loop),
-                tuple((labels[slot], size / price.speed) for slot, size in nbytes) if price.speed else (),
-                (_labels_of(axes[op.out][:-2]), price.matrix),
+                price.time,
+                tuple(_labels_of(amount) for amount in price.amounts),
             )
         )
     return found
@@ -154,8 +146,8 @@ def _axes(plan: Program, terms: Sequence[Labels], output: Labels, sizes: Sequenc
     return found
 
 
-def _labels_of(axes: Sequence[_Axis]) -> Labels:
-    return tuple(sorted(label for axis in axes for label in axis.labels))
+def _labels_of(axes: Sequence[int]) -> Labels:
+    return tuple(sorted([label for axis in axes if isinstance(axis, _Axis) for label in axis.labels]))
 
 
 def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:
@@ -184,13 +176,8 @@ class Sketch:
         def number(labels: Labels) -> int:
             return numbers.setdefault(labels, len(numbers))
 
-        self._fixed = sum(part.fixed for part in parts)
-        self._times = [
-            (number(part.work[0]), part.work[1], [(number(labels), rate) for labels, rate in part.touched])
-            for part in parts
-            if part.work[1] or part.touched
-        ]
-        self._matrices = [(number(part.matrices[0]), part.matrices[1]) for part in parts if part.matrices[1]]
+        self._fixed = sum(part.time() for part in parts if not part.priced)
+        self._times = [(part.time, [number(labels) for labels in part.priced]) for part in parts if part.priced]
         self._parts = parts
         self._freed: list[list[int]] = []
         if parts:
@@ -214,13 +201,8 @@ class Sketch:
         """What the ops take where labels have these sizes."""
         amount = [prod([sizes[label] for label in labels]) for labels in self._products]
         seconds = self._fixed
-        for work, rate, touched in self._times:
-            traffic = 0.0
-            for number, pace in touched:
-                traffic += amount[number] * pace
-            seconds += max(amount[work] * rate, traffic)
-        for number, pace in self._matrices:
-            seconds += amount[number] * pace
+        for time, factors in self._times:
+            seconds += time(*[amount[number] for number in factors])
         held, peak, when = 0, 0, -1
         for place, (own, size), space, rate, gone in self._moments:
             held += amount[own] * size

@@ -82,7 +82,7 @@ class StageCostModel:
     ) -> tuple[Program, list[Amounts]]:
         """The plan of a stage, and what each of its ops takes."""
         plan = self.lowered(stage, sizes, traits, values)
-        return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits.rates)
+        return plan, amounts(plan, stage.terms, stage.output, sizes, self.adapter, traits)
 
 
 class Outline:

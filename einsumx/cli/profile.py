@@ -14,6 +14,7 @@ from time import perf_counter
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.traits import Traits
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
@@ -169,7 +170,7 @@ def profile(
         traits.rates,
         traits.rates != adapter.traits(plan.device).rates,
         whole,
-        tuple(_op_profiles(plan, adapter, traits.rates, times)),
+        tuple(_op_profiles(plan, adapter, traits, times)),
     )
 
 
@@ -239,13 +240,14 @@ class _OpTimer:
         return median(times), result
 
 
-def _op_profiles(plan: Program, adapter: Adapter, rates: Rates, times: Sequence[float]) -> Iterator[OpProfile]:
+def _op_profiles(plan: Program, adapter: Adapter, traits: Traits, times: Sequence[float]) -> Iterator[OpProfile]:
+    rates = traits.rates
     costs = program_cost(plan, adapter).ops
     shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
     types = slot_dtypes(plan)
     lies = layouts(plan, shapes, types)
     for op, cost, seconds in zip(plan.ops, costs, times):
-        predicted = op_seconds(op, [lies[slot] for slot in op.sources], rates)
+        predicted = op_seconds(op, [lies[slot] for slot in op.sources], traits)
         slots = {*op.sources, op.out} if cost.allocated else ()
         nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in slots)
         traffic = nbytes / max(rates.stream, rates.copy)

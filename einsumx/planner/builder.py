@@ -44,7 +44,8 @@ class Term:
 
     def in_memory_order(self, labels: Sequence[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
-        return tuple(sorted(labels, key=lambda label: (-abs(self.stride(label)), self.labels.index(label))))
+        places = {label: (-abs(stride), axis) for axis, (label, stride) in enumerate(zip(self.labels, self.strides))}
+        return tuple(sorted(labels, key=places.__getitem__))
 
 
 _LARGEST_COUNT = 2**63 - 1
@@ -67,11 +68,11 @@ class Builder:
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""
-        return prod(self.sizes[label] for label in labels)
+        return prod([self.sizes[label] for label in labels])
 
     def shape(self, labels: Sequence[int]) -> tuple[int, ...]:
         """The sizes of ``labels``."""
-        return tuple(self.sizes[label] for label in labels)
+        return tuple([self.sizes[label] for label in labels])
 
     def new_slot(self) -> int:
         """The number of the next slot to be written."""

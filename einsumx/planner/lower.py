@@ -7,8 +7,8 @@ from math import prod
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import op_price
-from einsumx.ir.layout import contiguous
+from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.ops import (
     Copy,
     Matmul,
@@ -94,10 +94,6 @@ def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
     return True
 
 
-_NATIVE_CALLS = 1.3
-"""What a call that reads an equation costs, in calls."""
-
-
 def _native_is_cheaper(
     equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
 ) -> bool:
@@ -111,9 +107,10 @@ def _native_is_cheaper(
         return False
     if traits.views and all(op.kind == "view" for op in ops):  # a rearrangement gives a view, and not this copy
         return False
-    rates = traits.rates
-    saved = sum(op_price(op, dtype, rates).fixed for op in ops) - _NATIVE_CALLS * rates.call
-    if not prod(equation.sizes) < rates.native * saved:
+    model = CostModel(traits, dtype)
+    overhead = sum(map(model.overhead, ops))
+    sweeps = len(operands) == 2 and is_sweep(*map(_in_memory_order, equation.inputs, operands))
+    if not model.einsum(prod(equation.sizes), len(operands), sweeps) < overhead:
         return False
     if not traits.native_any_labels and not equation.sizes:
         return False
@@ -123,6 +120,10 @@ def _native_is_cheaper(
         and (traits.native_any_labels or len(set(labels)) == len(labels))
         for operand, labels in zip(operands, equation.inputs)
     )
+
+
+def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
+    return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
 
 
 def _lower_in(

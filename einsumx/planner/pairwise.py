@@ -8,12 +8,11 @@ kernel where that is cheaper: few elements, or many products too small for a mat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf, prod
 
-from einsumx.dtypes import arithmetic, itemsize
+from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Choice, Classes, ResultUse, choose, matmul
+from einsumx.planner.matmul import Classes, ResultUse, choose, matmul
 
 __all__ = ["contract", "native_equation"]
 
@@ -42,7 +41,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.matmul_dtypes:
         return _product(builder, lhs, rhs, classes, dtype, use)
     if through is not None:
-        if traits.rates.sweep and dtype in traits.native_dtypes and _is_sweep(lhs, rhs, classes):
+        if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(lhs, rhs):
             return _native(builder, lhs, rhs, classes, dtype, use)
         lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
         return builder.cast(_product(builder, lhs, rhs, classes, through, use), dtype)
@@ -62,32 +61,29 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 
 
 def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """A matrix product, or the framework's own kernel where the products are too small to pay for their calls."""
+    """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
     choice = choose(builder, lhs, rhs, classes, dtype, use)
-    if _native_is_cheaper(builder, lhs, rhs, choice, classes, dtype):
-        return _native(builder, lhs, rhs, classes, dtype, use)
-    if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
-        return _multiply_sum(builder, lhs, rhs, classes, use)
+    model = CostModel(builder.traits, dtype)
+    if _may_be_native(builder, classes, dtype):
+        steps = builder.size((*classes.kept, *classes.contracted))
+        if model.einsum(steps, 2, _sweeps(lhs, rhs)) < choice.cost:
+            return _native(builder, lhs, rhs, classes, dtype, use)
+    if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
+        steps = builder.size(lhs.labels)
+        seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
+        if seconds < choice.cost:
+            return _multiply_sum(builder, lhs, rhs, classes, use)
     return matmul(builder, lhs, rhs, choice)
 
 
-def _native_is_cheaper(builder: Builder, lhs: Term, rhs: Term, choice: Choice, classes: Classes, dtype: str) -> bool:
-    traits = builder.traits
-    labels = (*classes.kept, *classes.contracted)
-    if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
-        return False
-    work = prod(builder.sizes[label] for label in labels)
-    seconds = work * arithmetic(dtype) / traits.rates.native
-    if traits.rates.sweep and _is_sweep(lhs, rhs, classes):  # as fast as memory
-        seconds = work * itemsize(dtype) / itemsize("float32") / traits.rates.sweep
-    # Reading an equation takes such a kernel as long as another call does.
-    return 2 * traits.rates.call + seconds < choice.cost
+def _may_be_native(builder: Builder, classes: Classes, dtype: str) -> bool:
+    """Whether the framework's own kernel may compute a product that matmul computes too."""
+    traits, count = builder.traits, len(classes.kept) + len(classes.contracted)
+    return bool(traits.rates.native) and dtype in traits.native_dtypes and count <= traits.native_max_labels
 
 
-def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:
-    """Whether one sweep through an operand as it lies is all: the other has no more labels, nor in another order."""
-    shared = (*classes.batch, *classes.contracted)
-    return not (classes.lhs_free and classes.rhs_free) and lhs.in_memory_order(shared) == rhs.in_memory_order(shared)
+def _sweeps(lhs: Term, rhs: Term) -> bool:
+    return is_sweep(lhs.in_memory_order(lhs.labels), rhs.in_memory_order(rhs.labels))
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
@@ -163,14 +159,6 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
         builder.reshape(second.slot, (batch, 1, builder.size(cols))),
     )
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
-
-
-def _multiply_sum_seconds(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str) -> float:
-    """The cost of a product in full and its sum, where that is not much more than the operands themselves."""
-    if not builder.traits.strided or not classes.batch or classes.lhs_free or classes.rhs_free:
-        return inf
-    elements = 3 * builder.size(lhs.labels) + builder.size(rhs.labels)
-    return 2 * builder.traits.rates.call + elements * itemsize(dtype) / builder.traits.rates.stream
 
 
 def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Term:
