@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from einsumx.adapters.rates import Rates
@@ -86,9 +86,9 @@ def arrays(*shapes, dtype="float32"):
             [Operand((8, 100), "float32", (1, 8)), Operand((100, 8), "float32", (1, 100))],
             2 + 1.1 * (0.25 + 8 * 8 * 100 / 100 + (800 + 800 + 128) * 4 / 40),
         ),
-        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.3 * 2 + 3 * 10 * 5 / 16),
-        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.3 * 2 + 3 * 10 / 8),
-        (ops.Native(3, (0, 1, 2), "ij,jk,k->i"), arrays((3, 10), (10, 5), (5,)), 1.3 * 2 + 3 * 10 * 5 * 2 / 16),
+        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.4 * 2 + 3 * 10 * 5 / 16),
+        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.4 * 2 + 3 * 10 / 8),
+        (ops.Native(3, (0, 1, 2), "ij,jk,k->i"), arrays((3, 10), (10, 5), (5,)), 1.4 * 2 + 3 * 10 * 5 * 2 / 16),
     ],
     ids=str,
 )
@@ -188,6 +188,9 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
         shapes = [lies[slot].shape for slot in range(2)]
         total = 0.0
         made, _ = simplify(builder.ops, shapes, term.slot)
+        if declared.strided:  # a copy of an operand that turns out to lie in order is left out
+            copies = [op for op in made if isinstance(op, ops.Copy)]
+            assume(len(copies) == choice.lhs.copied + choice.rhs.copied)
         (product,) = (op.out for op in made if isinstance(op, ops.Matmul))
         for op in made:
             read = [lies[slot] for slot in op.sources]
@@ -211,7 +214,7 @@ def test_lowering_takes_the_frameworks_own_kernel_by_the_same_price_of_a_call():
 
     calls = lowered(0.0)
     assert [type(op) for op in calls[:1]] == [ops.Diagonal]
-    # Calls and views of these ops, less the 1.3 calls that one which reads an equation takes for ten elements.
-    saved = sum(map(CostModel(Traits(rates=Rates(call=1.0, view=0.1)), "float32").overhead, calls)) - 1.3
+    # Calls and views of these ops, less the 1.4 calls that one which reads an equation takes for ten elements.
+    saved = sum(map(CostModel(Traits(rates=Rates(call=1.0, view=0.1)), "float32").overhead, calls)) - 1.4
     assert lowered(0.99 * 10 / saved) == calls
     assert lowered(1.01 * 10 / saved) == (ops.Native(1, (0,), "aab->a"),)

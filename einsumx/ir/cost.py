@@ -1,4 +1,4 @@
-"""What a plan costs: arithmetic, bytes copied, the most memory alive at once, and seconds. All from shapes alone."""
+"""The cost of a program, from its data alone: arithmetic, bytes copied, peak memory, and seconds."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class OpCost:
 
     Attributes:
         multiply_adds: multiplications with their additions; a sum counts its additions.
-        copied: bytes written by an op that only moves or casts data, 0 for a view and for arithmetic.
-        allocated: bytes of the array that the op makes, 0 for a view.
-        workspace: bytes that it takes besides while it runs.
+        copied: bytes written by an op that only moves or casts data, otherwise 0.
+        allocated: bytes of the result, 0 for a view.
+        workspace: further bytes that it takes while it runs.
         shape: of the op's result.
         dtype: of the op's result.
     """
@@ -65,13 +65,13 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """The cost of a plan.
+    """The cost of a program.
 
     Attributes:
-        ops: an entry an op.
+        ops: an entry for each op.
         multiply_adds: of all ops; a multiply-add is two floating-point operations.
         copied: bytes written by copies and casts.
-        input_bytes: of all operands; what repeats itself along an axis (stride 0) is stored once.
+        input_bytes: of all operands; along an axis of stride 0, data is counted once.
         output_bytes: of the result.
         peak_bytes: the most bytes alive at once, as :attr:`einsumx.Plan.peak_bytes` says.
     """
@@ -85,34 +85,34 @@ class PlanCost:
 
 
 class Kernels(Protocol):
-    """What costing a program asks of its framework; each adapter is one."""
+    """The part of an adapter that the cost of a program depends on."""
 
     def workspace(self, op: Op, operands: Sequence[Operand], /) -> int:
-        """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result."""
+        """An upper bound on the bytes that the kernel of ``op`` allocates besides its result."""
 
 
-def program_cost(plan: Program, kernels: Kernels | None) -> PlanCost:
+def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     """The cost of a program.
 
     Args:
-        plan: lowered for a framework.
-        kernels: of that framework; None where they are not known, and are taken to need no memory of their own.
+        program: lowered for a framework.
+        kernels: of that framework; None to assume that they need no workspace.
     """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    types = slot_dtypes(plan)
-    lies = layouts(plan, shapes, types)
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    types = slot_dtypes(program)
+    slots = layouts(program, shapes, types)
     costs = []
-    for op in plan.ops:
-        workspace = kernels.workspace(op, [lies[slot] for slot in op.sources]) if kernels else 0
+    for op in program.ops:
+        workspace = kernels.workspace(op, [slots[slot] for slot in op.sources]) if kernels else 0
         costs.append(op_cost(op, shapes, types[op.out], workspace))
-    inputs = sum(_stored_bytes(operand) for operand in plan.operands)
+    inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        prod(plan.shape) * itemsize(plan.dtype),
-        inputs + _peak(plan, costs),
+        prod(program.shape) * itemsize(program.dtype),
+        inputs + _peak(program, costs),
     )
 
 
@@ -121,31 +121,31 @@ def _stored_bytes(operand: Operand) -> int:
     return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
 
 
-def slot_dtypes(plan: Program) -> dict[int, str]:
+def slot_dtypes(program: Program) -> dict[int, str]:
     """The dtype of every slot."""
-    types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+    types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         types[op.out] = op.result_dtype(types[op.sources[0]])
     return types
 
 
-def last_uses(plan: Program) -> dict[int, list[int]]:
-    """By the slot that an op writes, the slots that nothing reads after that op (never the result's)."""
+def last_uses(program: Program) -> dict[int, list[int]]:
+    """For each op, by the slot that it writes, the slots that no later op reads, without that of the result."""
     last: dict[int, int] = {}
-    for op in plan.ops:
+    for op in program.ops:
         for slot in (*op.sources, op.out):
             last[slot] = op.out
-    found: dict[int, list[int]] = {}
+    dead: dict[int, list[int]] = {}
     for slot, out in last.items():
-        if slot != plan.result:
-            found.setdefault(out, []).append(slot)
-    return found
+        if slot != program.result:
+            dead.setdefault(out, []).append(slot)
+    return dead
 
 
-def returns_view(plan: Program) -> bool:
-    """Whether the result may be a view of an operand: nothing on the way to it makes a new array for sure."""
-    slot = plan.result
-    for op in reversed(plan.ops):
+def returns_view(program: Program) -> bool:
+    """Whether the result may be a view of an operand."""
+    slot = program.result
+    for op in reversed(program.ops):
         if op.out == slot:
             if op.kind == "work" or isinstance(op, ops.Copy):
                 return False
@@ -153,19 +153,19 @@ def returns_view(plan: Program) -> bool:
     return True
 
 
-def layouts(plan: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
-    strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+def layouts(program: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
+    """Shape, dtype and strides of every slot; computed results are C-contiguous."""
+    strides = {slot: operand.strides for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         first = op.sources[0]
         strides[op.out] = op.result_strides(shapes[first], strides[first])
     return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
 
 
-def result_strides(plan: Program) -> tuple[int, ...]:
-    """Where the elements of a plan's result lie."""
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    return layouts(plan, shapes, slot_dtypes(plan))[plan.result].strides or contiguous(plan.shape)
+def result_strides(program: Program) -> tuple[int, ...]:
+    """The strides of a program's result."""
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    return layouts(program, shapes, slot_dtypes(program))[program.result].strides or contiguous(program.shape)
 
 
 def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
@@ -230,7 +230,7 @@ _LONG_SUM = 8
 _BOTH_TURNED, _TALL = 0.1, 0.25
 """The shares by which a long sum takes longer if both matrices are turned, and if there are many more rows."""
 
-_EINSUM_CALLS = 1.3
+_EINSUM_CALLS = 1.4
 """The time of a call that reads an equation, in calls."""
 
 
@@ -431,28 +431,28 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: Framework) -> flo
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def in_use(plan: Program, costs: Sequence[OpCost]) -> Iterator[int]:
-    """When each op has run, the bytes of memory that ops have made and that is in use."""
-    there: dict[int, int] = {}
+def in_use(program: Program, costs: Sequence[OpCost]) -> Iterator[int]:
+    """After each op, the bytes that the ops have allocated and that are still in use."""
+    held: dict[int, int] = {}
     total = 0
-    for op, cost, gone in zip(plan.ops, costs, freed(plan, [cost.allocated > 0 for cost in costs])):
-        there[op.out] = cost.allocated
+    for op, cost, gone in zip(program.ops, costs, freed(program, [cost.allocated > 0 for cost in costs])):
+        held[op.out] = cost.allocated
         total += cost.allocated
         yield total
-        total -= sum(there.pop(slot, 0) for slot in gone)
+        total -= sum(held.pop(slot, 0) for slot in gone)
 
 
-def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
-    """After each op, the slots whose memory is let go; a view keeps alive what it looks at.
+def freed(program: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
+    """After each op, the slots whose memory is freed; a view keeps its source alive.
 
     Args:
-        plan: its ops are looked at, and which slot has the result.
-        makes: of each op, whether it makes an array of its own.
+        program: of which only ops and result matter.
+        makes: whether each op allocates an array.
     """
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
-    dead = last_uses(plan)
-    for op, is_own in zip(plan.ops, makes):
+    dead = last_uses(program)
+    for op, is_own in zip(program.ops, makes):
         home = op.out if is_own else owner.get(op.sources[0], op.sources[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
@@ -465,6 +465,6 @@ def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
         yield gone
 
 
-def _peak(plan: Program, costs: list[OpCost]) -> int:
-    """The most bytes of memory made by ops that are alive at once."""
-    return max((there + cost.workspace for there, cost in zip(in_use(plan, costs), costs)), default=0)
+def _peak(program: Program, costs: list[OpCost]) -> int:
+    """The most bytes allocated by the ops at once."""
+    return max((held + cost.workspace for held, cost in zip(in_use(program, costs), costs)), default=0)

@@ -1,8 +1,8 @@
-"""The matrix product of two terms: which labels are batch axes, rows, columns and summed, and what is copied for it.
+"""The matrix product of two terms: which labels become batch axes, rows and columns, and which operands are copied.
 
-Each operand is either read where it lies or copied into order first. Read where they lie, free axes that do not merge
-into one become batch axes that the other operand lacks, and summed axes that do not merge become batch axes that are
-summed afterwards. All the ways are costed, and the cheapest is taken.
+Each operand is read in place or copied into order first. In place, free axes that do not merge into one become batch
+axes that the other operand lacks, and contracted axes that do not merge become batch axes that are summed afterwards.
+The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import product as combinations
 from math import prod
 
 from einsumx.dtypes import kind
+from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, run_counters
 from einsumx.planner.builder import Builder, Labels, Term, cut
 
@@ -21,7 +22,7 @@ __all__ = ["Choice", "Classes", "ResultUse", "choose", "matmul"]
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The labels of a pairwise contraction, by what becomes of them."""
+    """The labels of a pairwise contraction, in four classes."""
 
     batch: Labels
     contracted: Labels
@@ -35,10 +36,10 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class ResultUse:
-    """What a result is needed for, which decides between axis orders.
+    """How a result is used, which decides between axis orders.
 
     Attributes:
-        order: the axis order that the caller asked for; None for the result of an inner step.
+        order: the requested axis order; None for the result of an inner step.
         contracted: the labels that the next step sums, in the order in which its other term has them.
         batch: the labels that the next step has in both terms and keeps.
     """
@@ -48,20 +49,20 @@ class ResultUse:
     batch: Labels = ()
 
     def target(self, labels: Labels) -> Labels | None:
-        """``labels`` in the order asked for."""
+        """``labels`` in the requested order."""
         return None if self.order is None else tuple(label for label in self.order if label in labels)
 
 
 @dataclass(frozen=True, slots=True)
 class OperandAccess:
-    """How a product gets one operand.
+    """How a product reads one operand.
 
     Attributes:
         cost: seconds spent on a copy.
         rows: the free labels along its matrices.
         loops: the free labels that become batch axes.
         copied: whether it is copied first.
-        transposed: its matrices, copied or not, lie as ``[contracted, rows]``.
+        transposed: its matrices are stored as ``[contracted, rows]``.
     """
 
     cost: float
@@ -73,7 +74,7 @@ class OperandAccess:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Everything that is chosen for one product.
+    """One candidate for a product.
 
     Attributes:
         batch: the batch axes that come first, in order, each a run of labels.
@@ -82,8 +83,8 @@ class Choice:
         summed: batch labels that are summed afterwards.
         lhs, rhs: how each operand is read.
         swapped: the right term is the product's left operand.
-        by_vector: an operand without rows goes into the product as a vector, with no axis of size 1 for them.
-        result: the order in which the product is born.
+        by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
+        result: the axis order of the product.
         cost: seconds.
     """
 
@@ -100,16 +101,16 @@ class Choice:
 
 
 def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
-    """Write the product that was chosen."""
+    """Append the ops of the chosen product."""
     sides = ((lhs, choice.lhs), (rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
     lhs_slot = _operand(builder, first, left, choice, turned=False)
     rhs_slot = _operand(builder, second, right, choice, turned=True)
-    # Without strides, each comes as it lies packed, and a flag says so where that is not how the product wants it.
+    # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.matmul(lhs_slot, rhs_slot, *flags, bool(choice.inner))
-    found = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
-    return builder.sum(found, choice.summed)
+    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner))
+    term = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
+    return builder.sum(term, choice.summed)
 
 
 def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice, turned: bool) -> int:
@@ -134,7 +135,7 @@ def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice
 
 
 def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> str:
-    """Why an operand is not read where it lies."""
+    """Why an operand is not read in place."""
     if not builder.traits.strided:
         return "its axes in the order of the matmul"
     if builder.merged(term, contracted) is None:
@@ -385,14 +386,12 @@ def _views(
 
 
 def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> OperandAccess | None:
-    """A strided operand read where it lies: the largest run of free axes along its matrices, the others looped over."""
+    """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes."""
     if builder.merged(term, contracted) is None:
         return None
-    if shared and not builder.traits.batch_strides:
-        batch, rows = term.in_memory_order(shared), term.in_memory_order(free)
-        packed = ((*batch, *rows, *contracted), (*batch, *contracted, *rows))
-        if not any(builder.is_packed(term, labels) for labels in packed):
-            return None
+    packed = (*term.in_memory_order(shared), *term.in_memory_order(free), *contracted)
+    if shared and not builder.traits.batch_strides and not builder.is_packed(term, packed):
+        return None
     runs = builder.runs(term, free)
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
     if not readable:
@@ -405,7 +404,7 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
-    """Whether BLAS reads the matrices of a strided operand where they lie."""
+    """Whether BLAS can read the matrices of a strided operand in place."""
     row_stride, col_stride = builder.merged(term, rows), builder.merged(term, cols)
     if row_stride is None or col_stride is None:
         return False
@@ -422,11 +421,11 @@ def _ordered(labels: Labels, term: Term) -> Labels:
 
 
 _MANY = 8
-"""Batch axes from which fusing them pays, and keeps clear of the most axes that an array may have."""
+"""The number of batch axes from which fusing pays, and keeps below the frameworks' limits on axes."""
 
 
 def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool], ...]) -> tuple[Labels, ...]:
-    """Batch labels as axes; fused where few of them go into one product, as each fusion is a view more."""
+    """Batch labels as axes, fused only if the product takes few of them, as each fusion costs a view."""
     if builder.traits.max_batch_axes is None and len(order) < _MANY:
         return tuple((label,) for label in order)
     return tuple(
@@ -435,7 +434,7 @@ def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool],
 
 
 def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: int) -> bool:
-    """Whether a label after a run of batch labels is still the same axis of one operand."""
+    """Whether a label can join a run of batch labels as one axis of an operand."""
     own = [other for other in run if other in term.labels]
     if not own or label not in term.labels:
         return not own and label not in term.labels
@@ -443,7 +442,7 @@ def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: i
 
 
 def _is_ready(builder: Builder, result: Labels, use: ResultUse) -> bool:
-    """Whether the next step reads a packed result where it lies."""
+    """Whether the next step can read a packed result in place."""
     result = tuple(label for label in result if builder.sizes[label] != 1)
     contracted = tuple(label for label in result if label in use.contracted)
     if not contracted:
@@ -461,7 +460,7 @@ def _is_ready(builder: Builder, result: Labels, use: ResultUse) -> bool:
 
 
 def _grouped(labels: Labels, use: ResultUse) -> Labels:
-    """``labels`` with those that the next step keeps in both terms first, then its free ones, then what it sums."""
+    """``labels`` in three groups: the batch labels of the next step, its free labels, and its contracted labels."""
     free = tuple(label for label in labels if label not in use.contracted and label not in use.batch)
     batch = tuple(label for label in use.batch if label in labels)
     return (*batch, *free, *(label for label in use.contracted if label in labels))

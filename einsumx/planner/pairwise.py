@@ -1,14 +1,15 @@
-"""One pairwise contraction: which kernel computes it, and for the elementwise ones, in which axis order.
+"""One pairwise contraction: which kernel computes it, and in which axis order if it is elementwise.
 
-Labels that only one term has and nothing else needs are summed first. What is left is a matrix product
-(:mod:`einsumx.planner.matmul`), an elementwise product where nothing is summed, or a call of the framework's own einsum
-kernel where that is cheaper: few elements, or many products too small for a matmul each.
+Labels that only one term has and nothing else needs are summed first. The rest is a matrix product
+(:mod:`einsumx.planner.matmul`), an elementwise product if no label is contracted, or a call of the framework's own
+einsum kernel if that is cheaper, for few elements or many tiny products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
@@ -18,14 +19,14 @@ __all__ = ["contract", "native_equation"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
-    """Contract two terms into one that has the labels of ``keep`` which they have.
+    """Contract two terms, summing over the labels that are not in ``keep``.
 
     Args:
-        builder: takes the ops.
-        lhs, rhs: no label stands twice in either.
+        builder: the ops are appended to it.
+        lhs, rhs: terms without repeated labels.
         keep: the labels that other terms or the output still need.
-        dtype: what is computed in.
-        use: what the result is needed for.
+        dtype: of the computation.
+        use: how the result is used.
     """
     lhs = builder.sum(lhs, [label for label in lhs.labels if label not in rhs.labels and label not in keep])
     rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
@@ -90,18 +91,19 @@ def _sweeps(lhs: Term, rhs: Term) -> bool:
 
 
 def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """Nothing is summed: a broadcasting product."""
+    """A broadcasting product, which sums nothing."""
     if not builder.traits.strided:
         return _fused_multiply(builder, lhs, rhs, classes, dtype, use)
     order = _product_order(builder, lhs, rhs, classes, use)
-    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.packed(out, order)
 
 
 def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Labels:
-    """An operand that has all the labels gives the order in which it lies.
+    """The axis order of an elementwise product.
 
-    Else the order that is wanted, if its last axis is long in an operand; else the longest free run comes last.
+    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
+    the requested one.
     """
     if not classes.rhs_free:
         return lhs.in_memory_order(lhs.labels)
@@ -117,11 +119,11 @@ def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use
 
 
 _LONG_RUN = 256
-"""Elements in a row beyond which a longer run makes a product no faster."""
+"""Runs of more elements make a product no faster."""
 
 
 def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
-    """The elements of the last axes of ``order`` that both operands, or one alone, have as one axis of unit stride."""
+    """The length of the contiguous run at the end of ``order``, in each operand that has its labels."""
     run: Labels = ()
     for label in reversed(order):
         longer = (label, *run)
@@ -134,7 +136,7 @@ def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
 
 
 def _aligned(builder: Builder, term: Term, order: Labels) -> int:
-    """The slot of ``term`` with its axes in ``order``, and axes of size 1 for the labels it lacks."""
+    """The slot of ``term`` with its axes in ``order`` and axes of size 1 for missing labels."""
     reason = "its axes in the order of the product"
     term = builder.permute(term, tuple(label for label in order if label in term.labels), reason)
     if term.labels == order:
@@ -145,7 +147,7 @@ def _aligned(builder: Builder, term: Term, order: Labels) -> int:
 
 
 def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast few axes only."""
+    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast only few axes."""
     choice = choose(builder, lhs, rhs, classes, dtype, use)
     labels = tuple(label for run in choice.batch for label in run)
     first, second = (rhs, lhs) if choice.swapped else (lhs, rhs)
@@ -154,7 +156,8 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
     reason = "its axes in the order of the product"
     first = builder.permute(first, (*labels, *rows), reason)
     second = builder.permute(second, (*labels, *cols), reason)
-    out = builder.multiply(
+    out = builder.add(
+        ops.Multiply,
         builder.reshape(first.slot, (batch, builder.size(rows), 1)),
         builder.reshape(second.slot, (batch, 1, builder.size(cols))),
     )
@@ -162,9 +165,9 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
 
 
 def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Term:
-    """A product in full and then its sum: for dtypes that no kernel of the framework contracts."""
+    """An elementwise product and its sum."""
     order = (*(use.target(classes.kept) or classes.kept), *classes.contracted)
-    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.sum(builder.packed(out, order), classes.contracted)
 
 
@@ -172,7 +175,7 @@ def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use:
 
 
 def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """A product by the framework's own einsum; with its axes fused where it has too many labels."""
+    """A product by the framework's own einsum, with fused axes if there are too many labels."""
     labels = (*classes.kept, *classes.contracted)
     if len(labels) > builder.traits.native_max_labels:
         choice = choose(builder, lhs, rhs, classes, dtype, use)
@@ -186,15 +189,15 @@ def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str
             builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
         )
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
-        out = builder.native(operands, "abd,acd->abc")
+        out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
     result = use.target(classes.kept) or classes.kept
-    out = builder.native((lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
+    out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
 
 def native_equation(inputs: Iterable[Labels], output: Labels) -> str:
-    """An equation in letters from a, in order of appearance.
+    """An equation in text form, with letters from a in order of appearance.
 
     >>> native_equation([(7, 3), (3, 5)], (5, 7))
     'ab,bc->ca'
