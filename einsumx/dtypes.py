@@ -30,6 +30,7 @@ _KNOWN: dict[str, tuple[str, int]] = {
 NAMED = tuple(_KNOWN)
 """The names of all dtypes with numbers."""
 
+# Bits, which decide what fits without loss.
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
 _KIND_ORDER = "biufc"
