@@ -105,18 +105,9 @@ def quantity(number: float, unit: str = "") -> str:
     >>> quantity(655_360_000), quantity(26_214_400, "B"), quantity(24), quantity(8e21, "B")
     ('655 M', '26.2 MB', '24', '8 ZB')
     """
-    for scale, prefix in (
-        (1e24, "Y"),
-        (1e21, "Z"),
-        (1e18, "E"),
-        (1e15, "P"),
-        (1e12, "T"),
-        (1e9, "G"),
-        (1e6, "M"),
-        (1e3, "k"),
-    ):
-        if number >= scale:
-            return f"{number / scale:.3g} {prefix}{unit}"
+    for power, prefix in zip(range(8, 0, -1), "YZEPTGMk"):
+        if number >= 1000**power:
+            return f"{number / 1000**power:.3g} {prefix}{unit}"
     return f"{number:.3g} {unit}".rstrip()
 
 
