@@ -23,6 +23,7 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     Returns:
         The remaining ops, with slots numbered without gaps, and the slot of the result.
 
+    >>> from einsumx.ir.ops import Reshape, Transpose
     >>> ops = [Reshape(1, 0, (2, 3)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))]
     >>> simplify(ops, [(6,)], 3)
     ((Reshape(out=1, src=0, shape=(2, 3)),), 1)
