@@ -1,4 +1,4 @@
-"""Dtypes by name: kind, size, and which casts NumPy's rules allow. No framework is imported."""
+"""Dtypes by name: kind, size, and the casts that NumPy's rules allow, without importing a framework."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ __all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "items
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
 
-# kind: b bool, u unsigned, i signed, f float, c complex; size in bytes; for floats the bits of the
-# significand and of the exponent decide what fits without loss.
+# Kind (b bool, u unsigned, i signed, f float, c complex) and size in bytes.
 _KNOWN: dict[str, tuple[str, int]] = {
     "bool": ("b", 1),
     **{f"uint{bits}": ("u", bits // 8) for bits in (8, 16, 32, 64)},
@@ -29,8 +28,9 @@ _KNOWN: dict[str, tuple[str, int]] = {
     "complex256": ("c", 32),
 }
 NAMED = tuple(_KNOWN)
-"""The dtypes of numbers that every module knows, by name."""
+"""The names of all dtypes with numbers."""
 
+# Bits, which decide what fits without loss.
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
 _KIND_ORDER = "biufc"
@@ -38,7 +38,7 @@ _KIND_ORDER = "biufc"
 
 @lru_cache(maxsize=256)
 def name_of(dtype: Any) -> str:
-    """The name of a dtype of NumPy's; kept, as NumPy imports a module to make it, which fails at the interpreter's end.
+    """The name of a NumPy dtype; cached, because NumPy imports a module for it, which fails at interpreter shutdown.
 
     >>> import numpy
     >>> name_of(numpy.dtype("f4"))
@@ -48,7 +48,7 @@ def name_of(dtype: Any) -> str:
 
 
 def kind(dtype: str) -> str:
-    """The kind of a dtype: ``b`` bool, ``u``, ``i``, ``f``, ``c``, or ``O`` for one that is not a number type.
+    """The kind of a dtype: ``b`` bool, ``u`` unsigned, ``i`` signed, ``f`` float, ``c`` complex, ``O`` anything else.
 
     >>> kind("bfloat16"), kind("object")
     ('f', 'O')
@@ -95,7 +95,7 @@ def _is_safe(source: str, target: str) -> bool:
 
 
 def can_cast(source: str, target: str, casting: Casting = "safe") -> bool:
-    """Whether NumPy's rule ``casting`` allows a cast between dtypes given by name.
+    """Whether NumPy's rule ``casting`` allows a cast.
 
     >>> can_cast("int32", "float32"), can_cast("float64", "float32", "same_kind")
     (False, True)
@@ -115,7 +115,7 @@ def can_cast(source: str, target: str, casting: Casting = "safe") -> bool:
 
 
 def wrapped(count: int, dtype: str) -> int:
-    """A whole number as an integer dtype holds it, which wraps.
+    """The value of an integer in an integer dtype, whose overflow wraps.
 
     >>> wrapped(300, "uint8"), wrapped(200, "int8"), wrapped(10**30, "int64")
     (44, -56, 5076944270305263616)
@@ -126,7 +126,7 @@ def wrapped(count: int, dtype: str) -> int:
 
 
 def check_casting(casting: Any) -> Casting:
-    """The rule that is given for ``casting=``, ``"safe"`` for None; ValueError unless it is one of NumPy's."""
+    """The rule for ``casting=``, ``"safe"`` for None; raises ValueError unless it is one of NumPy's."""
     if casting is None:
         return "safe"
     for rule in _RULES:

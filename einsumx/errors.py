@@ -45,7 +45,7 @@ class SizeError(EinsumxError, ValueError):
 
 
 class PathError(EinsumxError, ValueError, RuntimeError):
-    """The path given, or the name of an optimizer, makes no sense for the operands.
+    """The path or the name of an optimizer does not fit the operands.
 
     NumPy raises RuntimeError for such a path, opt_einsum ValueError.
     """
@@ -56,7 +56,7 @@ class BackendError(EinsumxError, TypeError):
 
 
 class BlockError(EinsumxError, RuntimeError):
-    """A block that a worker of an executor could not compute; its cause is what the worker raised."""
+    """A worker of an executor failed to compute a block; its exception is the cause."""
 
 
 class JournalError(EinsumxError, ValueError):
@@ -64,36 +64,35 @@ class JournalError(EinsumxError, ValueError):
 
 
 class MemoryLimitError(EinsumxError, MemoryError):
-    """A contraction that fits in no way under the memory limit.
+    """A contraction that cannot be made to fit the memory limit.
 
     Attributes:
-        smallest: the smallest ``memory_limit=`` under which the call works, in bytes; None where there is none to name.
+        smallest: the smallest ``memory_limit=`` under which the call works, in bytes; None if unknown.
     """
 
     smallest: int | None = None
 
     def __new__(cls, *args: object) -> Self:
-        """As for any error; MemoryError's own makes none of a derived class, which tblib asks for when it unpickles."""
+        """As for any error; ``MemoryError.__new__`` returns no subclass, which tblib needs when it unpickles."""
         return Exception.__new__(cls, *args)
 
 
 _LONGEST = 200
-"""Characters of one thing in a message: of what a user passed, or of an equation."""
+"""The most characters of a user's value or of an equation in a message."""
 
 _AROUND = 60
-"""Characters on either side of the place that a caret points to, in an equation that is longer."""
+"""Characters shown on either side of a caret if the equation is too long."""
 
 _CUT = "[...]"
 
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Characters that count as printable, and show nothing."""
+"""Characters that are printable but invisible."""
 
 
 def visible(text: str) -> str:
-    r"""Text in which every character can be seen by itself; the others are escaped.
+    r"""Text with invisible characters escaped.
 
-    Escaped are control characters and blanks other than the usual one, those that turn text around (bidi), surrogates,
-    and marks that combine with the character before.
+    These are control characters, blanks other than the space, bidirectional marks, surrogates, and combining marks.
 
     >>> visible("ij\n\u202e\u0301é")
     'ij\\n\\u202e\\u0301é'
@@ -108,7 +107,7 @@ def _is_visible(letter: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """What a user passed, for a message: its repr in one line, shortened where it is long.
+    """The repr of a user's value for a message, in one line and shortened if it is long.
 
     >>> shown("ij"), shown([7] * 1000)[-20:]
     ("'ij'", '7, 7, 7, 7, 7, 7, 7]')
@@ -121,7 +120,7 @@ def shown(value: object) -> str:
 
 
 def excerpt(text: str) -> str:
-    """An equation for a line of its own, shortened where it is long."""
+    """An equation for a message, shortened if it is long."""
     return visible(_shortened(text))
 
 
@@ -133,9 +132,9 @@ def _shortened(text: str) -> str:
 
 
 def caret(text: str, start: int, length: int = 1) -> str:
-    """Two lines: ``text`` indented, and carets under ``length`` places from ``start``.
+    """Two lines: ``text`` indented, and carets under ``length`` characters from ``start``.
 
-    Of a long text there is what stands around that place.
+    A long text is cut to the surroundings of that place.
 
     >>> print(caret("ij,j!->i", 4))
       ij,j!->i

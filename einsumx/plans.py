@@ -208,7 +208,7 @@ class BlockedPlan(BlockedProgram):
           operand 1    5.76 MB, read 1 time
           read in all  28.8 MB
           peak memory  8.98 MB of the limit of 9 MB
-          time         15.4 ms expected
+          time         18.4 ms expected
         """
         from einsumx.blocked.text import blocked_text
 

@@ -9,21 +9,6 @@ import pytest
 
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
 
 
 def lies(*shape, order=None, dtype="float32"):
@@ -37,49 +22,54 @@ def matrices(lhs, rhs):
 
 
 CASES = {
-    "transpose": (Transpose(1, 0, (2, 0, 1)), [lies(2, 3, 4)], lambda a: a.transpose(2, 0, 1), 0),
-    "transpose of turned axes": (Transpose(1, 0, (1, 0)), [lies(2, 3, order=(1, 0))], lambda a: a.T, 0),
-    "reshape": (Reshape(1, 0, (6, 4)), [lies(2, 3, 4)], lambda a: a.reshape(6, 4), 0),
-    "reshape of turned axes": (Reshape(1, 0, (6, 2, 2)), [lies(6, 4, order=(1, 0))], lambda a: a.reshape(6, 2, 2), 0),
-    "expand": (Expand(1, 0, (5, 3)), [lies(1, 3)], lambda a: np.broadcast_to(a, (5, 3)), 0),
-    "first": (First(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a[0, :, 0], 0),
-    "diagonal": (Diagonal(1, 0, 2, 0), [lies(3, 2, 3)], lambda a: a.diagonal(0, 2, 0), 0),
-    "copy": (Copy(1, 0, "why"), [lies(2, 3, order=(1, 0))], lambda a: a.copy("C"), 0),
-    "cast": (Cast(1, 0, "int8"), [lies(2, 3, 4, order=(1, 2, 0))], lambda a: a.astype("int8"), 0),
-    "sum": (Sum(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a.sum((0, 2)), 24),
-    "scale": (Scale(1, 0, 7), [lies(2, 3)], lambda a: np.multiply(a, a.dtype.type(7)), 6),
-    "multiply": (Multiply(2, 0, 1), [lies(4, 1, 3), lies(2, 1)], np.multiply, 24),
-    "matmul": (Matmul(2, 0, 1), [lies(7, 2, 3), lies(7, 3, 4)], matrices, 168),
-    "matmul of a vector": (Matmul(2, 0, 1), [lies(3), lies(3, 4)], matrices, 12),
-    "matmul with a vector": (Matmul(2, 0, 1), [lies(2, 3), lies(3)], matrices, 6),
-    "matmul of vectors": (Matmul(2, 0, 1), [lies(3), lies(3)], lambda a, b: np.asarray(a @ b), 3),
-    "matmul of one for all": (Matmul(2, 0, 1), [lies(1, 2, 3), lies(7, 3, 4)], matrices, 168),
+    "transpose": (ops.Transpose(1, 0, (2, 0, 1)), [lies(2, 3, 4)], lambda a: a.transpose(2, 0, 1), 0),
+    "transpose of turned axes": (ops.Transpose(1, 0, (1, 0)), [lies(2, 3, order=(1, 0))], lambda a: a.T, 0),
+    "reshape": (ops.Reshape(1, 0, (6, 4)), [lies(2, 3, 4)], lambda a: a.reshape(6, 4), 0),
+    "reshape of turned axes": (
+        ops.Reshape(1, 0, (6, 2, 2)),
+        [lies(6, 4, order=(1, 0))],
+        lambda a: a.reshape(6, 2, 2),
+        0,
+    ),
+    "expand": (ops.Expand(1, 0, (5, 3)), [lies(1, 3)], lambda a: np.broadcast_to(a, (5, 3)), 0),
+    "first": (ops.First(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a[0, :, 0], 0),
+    "diagonal": (ops.Diagonal(1, 0, 2, 0), [lies(3, 2, 3)], lambda a: a.diagonal(0, 2, 0), 0),
+    "copy": (ops.Copy(1, 0, "why"), [lies(2, 3, order=(1, 0))], lambda a: a.copy("C"), 0),
+    "cast": (ops.Cast(1, 0, "int8"), [lies(2, 3, 4, order=(1, 2, 0))], lambda a: a.astype("int8"), 0),
+    "sum": (ops.Sum(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a.sum((0, 2)), 24),
+    "scale": (ops.Scale(1, 0, 7), [lies(2, 3)], lambda a: np.multiply(a, a.dtype.type(7)), 6),
+    "multiply": (ops.Multiply(2, 0, 1), [lies(4, 1, 3), lies(2, 1)], np.multiply, 24),
+    "matmul": (ops.Matmul(2, 0, 1), [lies(7, 2, 3), lies(7, 3, 4)], matrices, 168),
+    "matmul of a vector": (ops.Matmul(2, 0, 1), [lies(3), lies(3, 4)], matrices, 12),
+    "matmul with a vector": (ops.Matmul(2, 0, 1), [lies(2, 3), lies(3)], matrices, 6),
+    "matmul of vectors": (ops.Matmul(2, 0, 1), [lies(3), lies(3)], lambda a, b: np.asarray(a @ b), 3),
+    "matmul of one for all": (ops.Matmul(2, 0, 1), [lies(1, 2, 3), lies(7, 3, 4)], matrices, 168),
     "matmul, both swapped": (
-        Matmul(2, 0, 1, True, True),
+        ops.Matmul(2, 0, 1, True, True),
         [lies(7, 3, 2), lies(7, 4, 3)],
         lambda a, b: np.einsum("bki,bjk->bij", a, b, order="C"),
         168,
     ),
     "matmul with a batch axis inside": (
-        Matmul(2, 0, 1, inner_batch=True),
+        ops.Matmul(2, 0, 1, inner_batch=True),
         [lies(5, 2, 7, 3), lies(5, 3, 7, 4)],
         lambda a, b: np.einsum("aibk,akbj->aibj", a, b, order="C"),
         840,
     ),
     "the same, both swapped": (
-        Matmul(2, 0, 1, True, True, True),
+        ops.Matmul(2, 0, 1, True, True, True),
         [lies(3, 7, 2), lies(4, 7, 3)],
         lambda a, b: np.einsum("kbi,jbk->ibj", a, b, order="C"),
         168,
     ),
     "native": (
-        Native(3, (0, 1, 2), "ii,ij,j->i"),
+        ops.Native(3, (0, 1, 2), "ii,ij,j->i"),
         [lies(2, 2), lies(2, 3), lies(3)],
         lambda *arrays: np.einsum("ii,ij,j->i", *arrays),
         12,
     ),
-    "native of one": (Native(1, (0,), "ij->j"), [lies(2, 3)], lambda a: np.einsum("ij->j", a), 6),
-    "zeros": (Zeros(1, (0,), (2, 3), "int64"), [lies(0, 3)], lambda a: np.zeros((2, 3), "int64"), 0),
+    "native of one": (ops.Native(1, (0,), "ij->j"), [lies(2, 3)], lambda a: np.einsum("ij->j", a), 6),
+    "zeros": (ops.Zeros(1, (0,), (2, 3), "int64"), [lies(0, 3)], lambda a: np.zeros((2, 3), "int64"), 0),
 }
 
 
@@ -131,7 +121,7 @@ def test_an_op_is_data(case):
     assert not hasattr(op, "__dict__")
 
 
-@pytest.mark.parametrize("op", [Transpose(1, 0, (1, 0), "why"), Diagonal(1, 0, 0, 1, "why")], ids=repr)
+@pytest.mark.parametrize("op", [ops.Transpose(1, 0, (1, 0), "why"), ops.Diagonal(1, 0, 0, 1, "why")], ids=repr)
 def test_what_has_a_reason_copies_and_lies_in_c_order(op):
     assert op.kind == "copy"
     assert op.result_strides((3, 3), None) is None
@@ -140,37 +130,37 @@ def test_what_has_a_reason_copies_and_lies_in_c_order(op):
 @pytest.mark.parametrize(
     ("op", "shapes"),
     [
-        (Transpose(1, 0, (0, 0)), [(2, 3)]),
-        (Transpose(1, 0, (0,)), [(2, 3)]),
-        (Reshape(1, 0, (5,)), [(2, 3)]),
-        (Expand(1, 0, (4, 3)), [(2, 3)]),
-        (Expand(1, 0, (4, 2, 3)), [(2, 3)]),
-        (First(1, 0, (2,)), [(2, 3)]),
-        (First(1, 0, (0,)), [(0, 3)]),
-        (Diagonal(1, 0, 0, 0), [(3, 3)]),
-        (Diagonal(1, 0, 0, 2), [(3, 3)]),
-        (Diagonal(1, 0, 0, 1), [(2, 3)]),
-        (Sum(1, 0, (0, 0)), [(2, 3)]),
-        (Sum(1, 0, (2,)), [(2, 3)]),
-        (Scale(1, 0, 0), [(2, 3)]),
-        (Multiply(2, 0, 1), [(2, 3), (4, 3)]),
-        (Matmul(2, 0, 1), [(2, 3), (4, 3)]),
-        (Matmul(2, 0, 1), [(5, 2, 3), (3, 4)]),
-        (Matmul(2, 0, 1), [(5, 2, 3), (6, 3, 4)]),
-        (Matmul(2, 0, 1), [(3,), (5, 3, 4)]),
-        (Matmul(2, 0, 1), [(), (3,)]),
-        (Matmul(2, 0, 1, transpose_rhs=True), [(3,), (4, 3)]),
-        (Matmul(2, 0, 1, inner_batch=True), [(2, 3), (3, 4)]),
-        (Matmul(2, 0, 1, inner_batch=True), [(3,), (3,)]),
-        (Matmul(2, 0, 1, inner_batch=True), [(2, 7, 3), (3, 6, 4)]),
-        (Matmul(2, 0, 1, inner_batch=True), [(5, 2, 7, 3), (6, 3, 7, 4)]),
-        (Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (4, 5)]),
-        (Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (3,)]),
-        (Native(2, (0, 1), "ij->i"), [(2, 3), (3,)]),
-        (Native(1, (0,), "ij->ii"), [(2, 3)]),
-        (Native(1, (0,), "ij->k"), [(2, 3)]),
-        (Native(1, (0,), "i.->i"), [(2, 3)]),
-        (Zeros(1, (0,), (2,), "float32"), [(2, 3)]),
+        (ops.Transpose(1, 0, (0, 0)), [(2, 3)]),
+        (ops.Transpose(1, 0, (0,)), [(2, 3)]),
+        (ops.Reshape(1, 0, (5,)), [(2, 3)]),
+        (ops.Expand(1, 0, (4, 3)), [(2, 3)]),
+        (ops.Expand(1, 0, (4, 2, 3)), [(2, 3)]),
+        (ops.First(1, 0, (2,)), [(2, 3)]),
+        (ops.First(1, 0, (0,)), [(0, 3)]),
+        (ops.Diagonal(1, 0, 0, 0), [(3, 3)]),
+        (ops.Diagonal(1, 0, 0, 2), [(3, 3)]),
+        (ops.Diagonal(1, 0, 0, 1), [(2, 3)]),
+        (ops.Sum(1, 0, (0, 0)), [(2, 3)]),
+        (ops.Sum(1, 0, (2,)), [(2, 3)]),
+        (ops.Scale(1, 0, 0), [(2, 3)]),
+        (ops.Multiply(2, 0, 1), [(2, 3), (4, 3)]),
+        (ops.Matmul(2, 0, 1), [(2, 3), (4, 3)]),
+        (ops.Matmul(2, 0, 1), [(5, 2, 3), (3, 4)]),
+        (ops.Matmul(2, 0, 1), [(5, 2, 3), (6, 3, 4)]),
+        (ops.Matmul(2, 0, 1), [(3,), (5, 3, 4)]),
+        (ops.Matmul(2, 0, 1), [(), (3,)]),
+        (ops.Matmul(2, 0, 1, transpose_rhs=True), [(3,), (4, 3)]),
+        (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 3), (3, 4)]),
+        (ops.Matmul(2, 0, 1, inner_batch=True), [(3,), (3,)]),
+        (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 7, 3), (3, 6, 4)]),
+        (ops.Matmul(2, 0, 1, inner_batch=True), [(5, 2, 7, 3), (6, 3, 7, 4)]),
+        (ops.Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (4, 5)]),
+        (ops.Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (3,)]),
+        (ops.Native(2, (0, 1), "ij->i"), [(2, 3), (3,)]),
+        (ops.Native(1, (0,), "ij->ii"), [(2, 3)]),
+        (ops.Native(1, (0,), "ij->k"), [(2, 3)]),
+        (ops.Native(1, (0,), "i.->i"), [(2, 3)]),
+        (ops.Zeros(1, (0,), (2,), "float32"), [(2, 3)]),
     ],
     ids=str,
 )
@@ -180,18 +170,18 @@ def test_an_op_does_not_take_shapes_that_do_not_fit_it(op, shapes):
 
 
 def test_views_of_views_are_joined_and_nothing_else():
-    turn, turned = Transpose(1, 0, (2, 0, 1)), Transpose(2, 1, (2, 0, 1))
+    turn, turned = ops.Transpose(1, 0, (2, 0, 1)), ops.Transpose(2, 1, (2, 0, 1))
     array = np.empty((2, 3, 4))
     joined = turned.joined(turn)
-    assert joined == Transpose(2, 0, (1, 2, 0))
+    assert joined == ops.Transpose(2, 0, (1, 2, 0))
     assert array.transpose(joined.axes).shape == array.transpose(turn.axes).transpose(turned.axes).shape
-    assert Reshape(2, 1, (6,)).joined(Reshape(1, 0, (3, 2))) == Reshape(2, 0, (6,))
+    assert ops.Reshape(2, 1, (6,)).joined(ops.Reshape(1, 0, (3, 2))) == ops.Reshape(2, 0, (6,))
     for op, before in [
         (turned, None),
-        (turned, Reshape(1, 0, (2, 3, 4))),
-        (turned, Transpose(1, 0, (2, 0, 1), "why")),
-        (Transpose(2, 1, (2, 0, 1), "why"), turn),
-        (Reshape(2, 1, (24,)), turn),
-        (Copy(2, 1, "why"), Copy(1, 0, "why")),
+        (turned, ops.Reshape(1, 0, (2, 3, 4))),
+        (turned, ops.Transpose(1, 0, (2, 0, 1), "why")),
+        (ops.Transpose(2, 1, (2, 0, 1), "why"), turn),
+        (ops.Reshape(2, 1, (24,)), turn),
+        (ops.Copy(2, 1, "why"), ops.Copy(1, 0, "why")),
     ]:
         assert op.joined(before) is None

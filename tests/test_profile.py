@@ -92,9 +92,9 @@ def test_predictions_are_those_of_the_rates():
     transposed, _, product = found.ops
     assert transposed.predicted == rates.view
     arithmetic = product.multiply_adds / rates.gemm
-    matrices = 4 * 8 * rates.matrix
-    traffic = product.nbytes / rates.stream
-    assert product.predicted == pytest.approx(rates.call + max(arithmetic, traffic) + matrices)
+    # 32 matrices, [10, 16] @ [16, 5]: fewer than 8 columns count as 8, and each result is read and written.
+    each = rates.matrix + 10 * 8 * 16 / rates.gemm + 4 * (10 * 16 + 16 * 5 + 2 * 10 * 5) / rates.stream
+    assert product.predicted == pytest.approx(rates.call + 32 * each)
     assert (product.arithmetic, product.traffic) == pytest.approx(
         (arithmetic, product.nbytes / max(rates.stream, rates.copy))
     )

@@ -6,13 +6,13 @@ from a plan that is lowered for those sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import Traits
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
@@ -38,20 +38,16 @@ class Amounts:
         operands: the operands of the contraction that its result depends on.
         allocated: the labels of the array that it allocates, and bytes an element; None for a view.
         workspace: the labels of an array, and the bytes an element of it that the kernel allocates besides.
-        fixed: seconds whatever the sizes.
-        work: the labels whose sizes multiply to its multiply-adds, and seconds for each of them.
-        touched: for each array that it reads or writes, its labels and seconds an element; these overlap with the work.
-        matrices: the labels of its batch axes, and seconds for each matrix.
+        time: seconds, as a function of one number per entry of ``priced``.
+        priced: the labels whose sizes multiply to each of these numbers.
     """
 
     op: Op
     operands: frozenset[int]
     allocated: tuple[Labels, int] | None
     workspace: tuple[Labels, float]
-    fixed: float
-    work: tuple[Labels, float]
-    touched: tuple[tuple[Labels, float], ...]
-    matrices: tuple[Labels, float]
+    time: Callable[..., float]
+    priced: tuple[Labels, ...]
 
 
 class Estimate(NamedTuple):
@@ -69,7 +65,7 @@ class Estimate(NamedTuple):
 
 
 def amounts(
-    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, rates: Rates
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, traits: Traits
 ) -> list[Amounts]:
     """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
     axes = _axes(program, terms, output, sizes)
@@ -79,23 +75,19 @@ def amounts(
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
     parts = []
     for op in program.ops:
+        sources = [slot_layouts[slot] for slot in op.sources]
         depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
-        workspace = adapter.workspace(op, [slot_layouts[slot] for slot in op.sources])
-        cost = op_cost(op, axes, dtypes[op.out], workspace)
-        slots = (*op.sources, op.out)
-        largest = max(slots, key=lambda slot: prod(axes[slot]))
-        price = op_price(op, dtypes[op.out], rates)
-        looped = op.loops([axes[slot] for slot in op.sources], axes[op.out]) if price.loop else ()
+        cost = op_cost(op, axes, dtypes[op.out], adapter.workspace(op, sources))
+        largest = max((*op.sources, op.out), key=lambda slot: prod(axes[slot]))
+        price = op_price(op, sources, slot_layouts[op.out], traits)
         parts.append(
             Amounts(
                 op,
                 depends[op.out],
                 (labels[op.out], itemsize(dtypes[op.out])) if cost.allocated else None,
                 (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
-                price.fixed,
-                (_labels_of(looped or ()), price.loop),
-                tuple((labels[slot], itemsize(dtypes[slot]) / price.speed) for slot in slots) if price.speed else (),
-                (_labels_of(axes[op.out][:-2]), price.matrix),
+                price.time,
+                tuple(_labels_of(amount) for amount in price.amounts),
             )
         )
     return parts
@@ -147,8 +139,8 @@ def _axes(
     return axes
 
 
-def _labels_of(axes: Sequence[_Axis]) -> Labels:
-    return tuple(sorted(label for axis in axes for label in axis.labels))
+def _labels_of(axes: Sequence[int]) -> Labels:
+    return tuple(sorted([label for axis in axes if isinstance(axis, _Axis) for label in axis.labels]))
 
 
 def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:
@@ -175,13 +167,8 @@ class Sketch:
         def number(labels: Labels) -> int:
             return numbers.setdefault(labels, len(numbers))
 
-        self._fixed = sum(part.fixed for part in parts)
-        self._times = [
-            (number(part.work[0]), part.work[1], [(number(labels), rate) for labels, rate in part.touched])
-            for part in parts
-            if part.work[1] or part.touched
-        ]
-        self._matrices = [(number(part.matrices[0]), part.matrices[1]) for part in parts if part.matrices[1]]
+        self._fixed = sum(part.time() for part in parts if not part.priced)
+        self._times = [(part.time, [number(labels) for labels in part.priced]) for part in parts if part.priced]
         self._parts = parts
         self._freed: list[list[int]] = []
         if parts:
@@ -204,13 +191,8 @@ class Sketch:
         """The estimate for labels of these sizes."""
         amount = [prod([sizes[label] for label in labels]) for labels in self._products]
         seconds = self._fixed
-        for work, rate, touched in self._times:
-            traffic = 0.0
-            for number, pace in touched:
-                traffic += amount[number] * pace
-            seconds += max(amount[work] * rate, traffic)
-        for number, pace in self._matrices:
-            seconds += amount[number] * pace
+        for time, factors in self._times:
+            seconds += time(*[amount[number] for number in factors])
         held, peak, when = 0, 0, -1
         for step, ((own, size), space, rate, gone) in enumerate(self._moments):
             held += amount[own] * size

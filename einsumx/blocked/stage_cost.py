@@ -82,7 +82,7 @@ class StageCostModel:
     ) -> tuple[Program, list[Amounts]]:
         """The program of a stage, and the work and memory of each of its ops."""
         program = self.lowered(stage, sizes, traits, values)
-        return program, amounts(program, stage.terms, stage.output, sizes, self.adapter, traits.rates)
+        return program, amounts(program, stage.terms, stage.output, sizes, self.adapter, traits)
 
 
 class Outline:

@@ -13,6 +13,7 @@ from time import perf_counter
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.traits import Traits
 from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
 from einsumx.cli.stopwatch import Stopwatch
 from einsumx.dtypes import arithmetic, itemsize, kind
@@ -174,7 +175,7 @@ def profile(
         rates=traits.rates,
         is_calibrated=traits.rates != adapter.traits(program.device).rates,
         seconds=whole,
-        ops=tuple(_op_profiles(program, arrays, stopwatch, traits.rates, announce)),
+        ops=tuple(_op_profiles(program, arrays, stopwatch, traits, announce)),
     )
 
 
@@ -187,7 +188,7 @@ def _operands(adapter: Adapter, problem: Problem, device: str) -> Iterator[Array
 
 
 def _op_profiles(
-    program: Program, arrays: Sequence[Array], stopwatch: Stopwatch, rates: Rates, announce: Callable[[str], None]
+    program: Program, arrays: Sequence[Array], stopwatch: Stopwatch, traits: Traits, announce: Callable[[str], None]
 ) -> Iterator[OpProfile]:
     """Time each op, with the results of the earlier ops as operands."""
     adapter = stopwatch.adapter
@@ -222,9 +223,9 @@ def _op_profiles(
             shape=cost.shape,
             dtype=cost.dtype,
             seconds=seconds,
-            predicted=op_seconds(op, [operands[slot] for slot in op.sources], rates),
+            predicted=op_seconds(op, [operands[slot] for slot in op.sources], traits),
             multiply_adds=cost.multiply_adds,
             nbytes=nbytes,
-            arithmetic=multiplied * arithmetic(cost.dtype) / rates.gemm,
-            traffic=nbytes / max(rates.stream, rates.copy),
+            arithmetic=multiplied * arithmetic(cost.dtype) / traits.rates.gemm,
+            traffic=nbytes / max(traits.rates.stream, traits.rates.copy),
         )

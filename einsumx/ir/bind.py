@@ -1,4 +1,4 @@
-"""``bind``: an equation meets shapes; labels get numbers and sizes, and what does not fit is an error."""
+"""``bind``: number the labels of an equation and find their sizes in the operands' shapes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names"
 
 @dataclass(frozen=True, slots=True)
 class EllipsisAxis:
-    """The label of an axis that an ellipsis stands for, of a class of its own: no label of a user's is equal to it.
+    """The label of one axis of an ellipsis, which equals no label of a user.
 
     Attributes:
-        place: from the left among the axes of the longest ellipsis.
+        place: its position among the axes of the longest ellipsis, from the left.
     """
 
     place: int
@@ -27,11 +27,11 @@ class EllipsisAxis:
 
 @dataclass(frozen=True, slots=True)
 class SizedEquation:
-    """An equation whose labels are numbers with sizes, an ellipsis written out as labels of its own.
+    """An equation whose labels are numbers with sizes; the axes of an ellipsis have labels too.
 
     Attributes:
-        text: the equation as :class:`~einsumx.ir.parse.Equation` has it.
-        inputs: label numbers of each operand, one an axis.
+        text: that of :class:`~einsumx.ir.parse.Equation`.
+        inputs: label numbers of each operand, one for each axis.
         output: label numbers of the result.
         sizes: the size of each label. An operand's axis of size 1 broadcasts to it.
         shapes: the operands' shapes.
@@ -49,16 +49,16 @@ class SizedEquation:
         return tuple(self.sizes[label] for label in self.output)
 
     def carried(self, operand: int) -> tuple[int, ...]:
-        """The labels that an operand really has, one an axis: an axis of size 1 that broadcasts is no axis."""
+        """The labels of an operand's axes, without those of size 1 that broadcast."""
         axes = zip(self.inputs[operand], self.shapes[operand])
         return tuple([label for label, size in axes if size == self.sizes[label]])
 
 
 def known_sizes(shape: Sequence[Any]) -> tuple[int, ...]:
-    """The sizes of an array that may be symbolic, where all are numbers.
+    """The sizes of an array whose shape may be symbolic.
 
     Raises:
-        SizeError: that of an axis is not; the text goes on from the name of the array.
+        SizeError: a size is unknown; the message continues the name of the array.
 
     >>> known_sizes((2, 3))
     (2, 3)
@@ -79,7 +79,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     """Number the labels in order of appearance and find their sizes.
 
     Raises:
-        SizeError: a rank that does not fit its subscript, or two sizes of one label.
+        SizeError: a rank does not fit its subscript, or a label has two sizes.
 
     >>> from einsumx.ir.parse import parse_text
     >>> sized = bind(parse_text("...i,ij->...j", 2), [(7, 2), (2, 3)])
@@ -97,14 +97,14 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
         return numbers.setdefault(label, len(numbers))
 
     def expanded(term: tuple[Label, ...], axes: int) -> tuple[int, ...]:
-        # Ellipsis axes line up at the right, as in broadcasting.
-        found: list[int] = []
+        # Ellipsis axes are aligned at the right, as in broadcasting.
+        labels: list[int] = []
         for label in term:
             if label is ...:
-                found.extend(number(EllipsisAxis(k)) for k in range(span - axes, span))
+                labels.extend(number(EllipsisAxis(k)) for k in range(span - axes, span))
             else:
-                found.append(number(label))
-        return tuple(found)
+                labels.append(number(label))
+        return tuple(labels)
 
     inputs = tuple(expanded(term, axes) for term, axes in zip(equation.inputs, spans))
     output = expanded(equation.output, span)
@@ -114,7 +114,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
 
 
 def label_names(equation: SizedEquation) -> tuple[str, ...]:
-    """The letter that each label has in the equation; axes of an ellipsis get letters that it has not.
+    """The letter of each label in the equation; axes of an ellipsis get unused letters.
 
     >>> from einsumx.ir.parse import parse_text
     >>> label_names(bind(parse_text("...i,ij->...j", 2), [(7, 2), (2, 3)]))
@@ -134,7 +134,7 @@ def label_names(equation: SizedEquation) -> tuple[str, ...]:
 
 
 def _ellipsis_span(equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]) -> int:
-    """How many axes the ellipsis of one operand stands for."""
+    """The number of axes of one operand's ellipsis."""
     named = len(term) - (... in term)
     if len(shape) < named or (len(shape) > named and ... not in term):
         axes = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
@@ -153,7 +153,7 @@ def _sizes(
     names: dict[int, Label],
 ) -> tuple[int, ...]:
     sizes = [1] * len(names)
-    seen: dict[int, tuple[int, int]] = {}  # where a label got its size: operand, axis
+    seen: dict[int, tuple[int, int]] = {}  # the operand and axis that a label's size comes from
     for operand, (term, shape) in enumerate(zip(inputs, shapes)):
         first: dict[int, int] = {}
         for axis, (label, size) in enumerate(zip(term, shape)):

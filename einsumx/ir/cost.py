@@ -1,19 +1,23 @@
-"""What a plan costs: arithmetic, bytes copied, the most memory alive at once, and seconds. All from shapes alone."""
+"""The cost of a program, from its data alone: arithmetic, bytes copied, peak memory, and seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from einsumx.dtypes import arithmetic, itemsize
-from einsumx.ir.layout import contiguous
-from einsumx.ir.ops import Copy, Diagonal, Matmul, Native, Op
+from einsumx.ir import ops
+from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 
 __all__ = [
+    "CostModel",
+    "Framework",
     "Kernels",
     "OpCost",
     "PlanCost",
@@ -21,6 +25,7 @@ __all__ = [
     "Speeds",
     "freed",
     "in_use",
+    "is_sweep",
     "last_uses",
     "layouts",
     "op_cost",
@@ -29,8 +34,12 @@ __all__ = [
     "program_cost",
     "result_strides",
     "returns_view",
+    "run_counters",
     "slot_dtypes",
 ]
+
+
+_Label = TypeVar("_Label")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +48,9 @@ class OpCost:
 
     Attributes:
         multiply_adds: multiplications with their additions; a sum counts its additions.
-        copied: bytes written by an op that only moves or casts data, 0 for a view and for arithmetic.
-        allocated: bytes of the array that the op makes, 0 for a view.
-        workspace: bytes that it takes besides while it runs.
+        copied: bytes written by an op that only moves or casts data, otherwise 0.
+        allocated: bytes of the result, 0 for a view.
+        workspace: further bytes that it takes while it runs.
         shape: of the op's result.
         dtype: of the op's result.
     """
@@ -56,13 +65,13 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """The cost of a plan.
+    """The cost of a program.
 
     Attributes:
-        ops: an entry an op.
+        ops: an entry for each op.
         multiply_adds: of all ops; a multiply-add is two floating-point operations.
         copied: bytes written by copies and casts.
-        input_bytes: of all operands; what repeats itself along an axis (stride 0) is stored once.
+        input_bytes: of all operands; along an axis of stride 0, data is counted once.
         output_bytes: of the result.
         peak_bytes: the most bytes alive at once, as :attr:`einsumx.Plan.peak_bytes` says.
     """
@@ -76,34 +85,34 @@ class PlanCost:
 
 
 class Kernels(Protocol):
-    """What costing a program asks of its framework; each adapter is one."""
+    """The part of an adapter that the cost of a program depends on."""
 
     def workspace(self, op: Op, operands: Sequence[Operand], /) -> int:
-        """Bytes that the kernel of ``op`` allocates while it runs, at most, besides its result."""
+        """An upper bound on the bytes that the kernel of ``op`` allocates besides its result."""
 
 
-def program_cost(plan: Program, kernels: Kernels | None) -> PlanCost:
+def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     """The cost of a program.
 
     Args:
-        plan: lowered for a framework.
-        kernels: of that framework; None where they are not known, and are taken to need no memory of their own.
+        program: lowered for a framework.
+        kernels: of that framework; None to assume that they need no workspace.
     """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    types = slot_dtypes(plan)
-    lies = layouts(plan, shapes, types)
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    types = slot_dtypes(program)
+    slots = layouts(program, shapes, types)
     costs = []
-    for op in plan.ops:
-        workspace = kernels.workspace(op, [lies[slot] for slot in op.sources]) if kernels else 0
+    for op in program.ops:
+        workspace = kernels.workspace(op, [slots[slot] for slot in op.sources]) if kernels else 0
         costs.append(op_cost(op, shapes, types[op.out], workspace))
-    inputs = sum(_stored_bytes(operand) for operand in plan.operands)
+    inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        prod(plan.shape) * itemsize(plan.dtype),
-        inputs + _peak(plan, costs),
+        prod(program.shape) * itemsize(program.dtype),
+        inputs + _peak(program, costs),
     )
 
 
@@ -112,51 +121,51 @@ def _stored_bytes(operand: Operand) -> int:
     return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
 
 
-def slot_dtypes(plan: Program) -> dict[int, str]:
+def slot_dtypes(program: Program) -> dict[int, str]:
     """The dtype of every slot."""
-    types = {slot: operand.dtype for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+    types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         types[op.out] = op.result_dtype(types[op.sources[0]])
     return types
 
 
-def last_uses(plan: Program) -> dict[int, list[int]]:
-    """By the slot that an op writes, the slots that nothing reads after that op (never the result's)."""
+def last_uses(program: Program) -> dict[int, list[int]]:
+    """For each op, by the slot that it writes, the slots that no later op reads, without that of the result."""
     last: dict[int, int] = {}
-    for op in plan.ops:
+    for op in program.ops:
         for slot in (*op.sources, op.out):
             last[slot] = op.out
-    found: dict[int, list[int]] = {}
+    dead: dict[int, list[int]] = {}
     for slot, out in last.items():
-        if slot != plan.result:
-            found.setdefault(out, []).append(slot)
-    return found
+        if slot != program.result:
+            dead.setdefault(out, []).append(slot)
+    return dead
 
 
-def returns_view(plan: Program) -> bool:
-    """Whether the result may be a view of an operand: nothing on the way to it makes a new array for sure."""
-    slot = plan.result
-    for op in reversed(plan.ops):
+def returns_view(program: Program) -> bool:
+    """Whether the result may be a view of an operand."""
+    slot = program.result
+    for op in reversed(program.ops):
         if op.out == slot:
-            if op.kind == "work" or isinstance(op, Copy):
+            if op.kind == "work" or isinstance(op, ops.Copy):
                 return False
             (slot,) = op.sources
     return True
 
 
-def layouts(plan: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; what an op computes is C-contiguous."""
-    strides = {slot: operand.strides for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+def layouts(program: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
+    """Shape, dtype and strides of every slot; computed results are C-contiguous."""
+    strides = {slot: operand.strides for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         first = op.sources[0]
         strides[op.out] = op.result_strides(shapes[first], strides[first])
     return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
 
 
-def result_strides(plan: Program) -> tuple[int, ...]:
-    """Where the elements of a plan's result lie."""
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    return layouts(plan, shapes, slot_dtypes(plan))[plan.result].strides or contiguous(plan.shape)
+def result_strides(program: Program) -> tuple[int, ...]:
+    """The strides of a program's result."""
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    return layouts(program, shapes, slot_dtypes(program))[program.result].strides or contiguous(program.shape)
 
 
 def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
@@ -172,7 +181,7 @@ def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace
 
 
 class Speeds(Protocol):
-    """How fast a framework is; :class:`einsumx.adapters.rates.Rates` says what each is, and is one."""
+    """How fast a framework is; :class:`einsumx.adapters.rates.Rates` documents each attribute."""
 
     @property
     def call(self) -> float: ...
@@ -185,88 +194,265 @@ class Speeds(Protocol):
     @property
     def stream(self) -> float: ...
     @property
+    def copy(self) -> float: ...
+    @property
     def permute(self) -> float: ...
     @property
+    def run(self) -> float: ...
+    @property
     def native(self) -> float: ...
+    @property
+    def sweep(self) -> float: ...
+
+
+class Framework(Protocol):
+    """The traits that the time of an op depends on; :class:`einsumx.adapters.traits.Traits` documents them."""
+
+    @property
+    def strided(self) -> bool: ...
+    @property
+    def short_rows(self) -> bool: ...
+    @property
+    def max_batch_axes(self) -> int | None: ...
+    @property
+    def rates(self) -> Speeds: ...
+
+
+_LEAST_SIDE = 8
+"""Rows or columns of a matrix product; fewer leave a part of the arithmetic units idle."""
+
+_INNER_BATCH = 1.3
+"""The time of a product with a batch axis between rows and columns, relative to one of packed matrices."""
+
+_LONG_SUM = 8
+"""A product's sum is long if it has more terms than this many times its rows and columns."""
+
+_BOTH_TURNED, _TALL = 0.1, 0.25
+"""The shares by which a long sum takes longer if both matrices are turned, and if there are many more rows."""
+
+_EINSUM_CALLS = 1.4
+"""The time of a call that reads an equation, in calls."""
+
+
+class CostModel:
+    """How long an array call takes, in seconds.
+
+    Lowering compares candidates with it before it writes their ops; blocking and ``einsumx profile`` price ops with it
+    (:func:`op_price`). docs/layouts.md explains the formulas.
+
+    Args:
+        framework: its traits.
+        dtype: of the operands and the result.
+    """
+
+    def __init__(self, framework: Framework, dtype: str) -> None:
+        self._rates = rates = framework.rates
+        self._is_strided, self._has_short_rows = framework.strided, framework.short_rows
+        self._size = itemsize(dtype)
+        self._byte = 1 / rates.stream
+        self._multiply_add = arithmetic(dtype) / rates.gemm
+        self._einsum_multiply_add = arithmetic(dtype) / (rates.native or rates.stream)
+
+    def overhead(self, op: Op) -> float:
+        """The part of an op's time that does not depend on sizes."""
+        if op.kind == "view" and not isinstance(op, ops.Diagonal):
+            return self._rates.view
+        return self._rates.call * (_EINSUM_CALLS if isinstance(op, ops.Native) else 1)
+
+    def matmul(
+        self, calls: int, matrices: int, rows: int, cols: int, inner: int, turned: bool = False, apart: bool = False
+    ) -> float:
+        """A batch of matrix products.
+
+        Args:
+            calls: as many as the framework needs for all batch axes.
+            matrices: in the batch.
+            rows, cols, inner: ``[rows, inner] @ [inner, cols]``.
+            turned: both operands lie in memory with the last two axes swapped.
+            apart: a batch axis is between rows and columns.
+        """
+        work = max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE) * inner * self._multiply_add
+        traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
+        seconds = matrices * (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
+        if self._is_strided and inner > _LONG_SUM * max(rows, cols):
+            seconds *= 1 + _BOTH_TURNED * turned + _TALL * (self._has_short_rows and rows > 2 * cols)
+        return calls * self._rates.call + seconds
+
+    def elementwise(self, *elements: int) -> float:
+        """A multiplication or a sum that reads and writes arrays of so many elements."""
+        return self._rates.call + sum(elements) * self._size * self._byte
+
+    def copy(self, elements: int, runs: int | None = None, source_size: int | None = None) -> float:
+        """A copy.
+
+        Args:
+            elements: that it copies.
+            runs: contiguous runs that it moves as a whole; None if it moves the innermost axis.
+            source_size: bytes of an element of the source, if the copy casts.
+        """
+        rates = self._rates
+        moved = elements * (self._size + (source_size or self._size))
+        seconds = moved / rates.permute
+        if runs is not None:
+            seconds = min(seconds, moved / rates.copy + runs * rates.run)
+        return rates.call + seconds
+
+    def einsum(self, steps: int, operands: int, sweeps: bool) -> float:
+        """A call of the framework's own einsum.
+
+        Args:
+            steps: of its loop over all labels.
+            operands: how many it takes.
+            sweeps: as :func:`is_sweep` says.
+        """
+        rates = self._rates
+        if sweeps and rates.sweep:
+            return _EINSUM_CALLS * rates.call + steps * self._size / itemsize("float32") / rates.sweep
+        return _EINSUM_CALLS * rates.call + steps * max(operands - 1, 1) * self._einsum_multiply_add
+
+
+def is_sweep(lhs: Sequence[Hashable], rhs: Sequence[Hashable]) -> bool:
+    """Whether a contraction is one pass through the larger operand, from the labels of both in memory order.
+
+    It is if the smaller operand has a part of these labels, in the same order.
+
+    >>> is_sweep("abc", "ac"), is_sweep("abc", "ca"), is_sweep("ab", "bc")
+    (True, False, False)
+    """
+    fewer, more = sorted((lhs, rhs), key=len)
+    return [label for label in more if label in fewer] == list(fewer)
+
+
+def run_counters(source: Sequence[_Label], target: Sequence[_Label]) -> list[_Label] | None:
+    """The axes that count the runs which a permuting copy moves as a whole; None if it moves the innermost axis.
+
+    Args:
+        source, target: the axes in memory order before and after, without those of size 1.
+
+    >>> run_counters("abcd", "bacd"), run_counters("abcd", "abcd"), run_counters("ab", "ba")
+    (['a', 'b'], [], None)
+    """
+    outer = len(source)
+    while outer and source[outer - 1] == target[outer - 1]:
+        outer -= 1
+    return None if source and outer == len(source) else list(source[:outer])
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What an op takes whatever its sizes, and for each unit of what it does.
+    """The time of an op as a function of the sizes of axes.
 
     Attributes:
-        fixed: seconds.
-        loop: seconds for each step of the loops of its arithmetic; 0 where memory alone counts.
-        speed: bytes that it reads and writes a second, while it computes; 0 where it touches none.
-        matrix: seconds for each matrix of a batch.
+        time: seconds, from a number for each of ``amounts``.
+        amounts: axes whose sizes are to be multiplied, as the operands' shapes have them.
     """
 
-    fixed: float
-    loop: float = 0.0
-    speed: float = 0.0
-    matrix: float = 0.0
+    time: Callable[..., float]
+    amounts: tuple[Sequence[int], ...]
+
+    @property
+    def seconds(self) -> float:
+        """The time for these sizes."""
+        return self.time(*map(prod, self.amounts))
 
 
-def op_price(op: Op, dtype: str, speeds: Speeds) -> Price:
-    """What an op takes whose result has ``dtype``.
-
-    Blocking and ``einsumx profile`` go by it, and lowering where it weighs its ops against one call of the framework's
-    own einsum. Ways to compute one product lowering weighs more finely (:mod:`einsumx.planner.matmul`).
-    """
+def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Framework) -> Price:
+    """The price of an op, from shapes, dtypes and strides."""
+    model = CostModel(framework, result.dtype)
     if op.kind == "view":
-        return Price(speeds.call if isinstance(op, Diagonal) else speeds.view)
-    if op.kind == "copy":
-        return Price(speeds.call, speed=speeds.permute)
+        return Price(partial(model.overhead, op), ())
     match op:
-        case Matmul():
-            return Price(speeds.call, arithmetic(dtype) / speeds.gemm, speeds.stream, speeds.matrix)
-        case Native():
-            return Price(speeds.call, max(len(op.operands) - 1, 1) / (speeds.native or speeds.stream), speeds.stream)
+        case ops.Transpose() | ops.Copy() | ops.Cast() | ops.Diagonal():
+            counters = _run_counters(op, operands[0])
+            amounts = (result.shape,) if counters is None else (result.shape, counters)
+            return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
+        case ops.Matmul():
+            lhs, rhs = operands
+            return _matmul_price(op, lhs, rhs, result, framework)
+        case ops.Native():
+            orders = [
+                [term[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
+                for term, operand in zip(op.terms, operands)
+            ]
+            sweeps = len(orders) == 2 and is_sweep(*orders)
+            looped = op.loops([each.shape for each in operands], result.shape)
+            return Price(partial(model.einsum, operands=len(operands), sweeps=sweeps), (looped,))
+        case ops.Zeros():
+            return Price(model.elementwise, (result.shape,))
         case _:
-            return Price(speeds.call, speed=speeds.stream)
+            return Price(model.elementwise, tuple(each.shape for each in (*operands, result)))
 
 
-def op_seconds(op: Op, operands: Sequence[Operand], speeds: Speeds) -> float:
-    """Seconds that an op takes on operands of these shapes and dtypes.
+def _run_counters(op: Op, operand: Operand) -> list[int] | None:
+    """The sizes of the axes that count the runs which an op copies; None if it moves the innermost axis."""
+    shape = operand.shape
+    source: Sequence[int] = range(len(shape))
+    match op:
+        case ops.Transpose():
+            target = op.axes
+        case ops.Copy():
+            source, target = memory_order(operand.strides or contiguous(shape)), tuple(source)
+        case ops.Cast():  # it keeps the order in memory
+            return []
+        case _:
+            return None
+    counters = run_counters(*([axis for axis in order if shape[axis] != 1] for order in (source, target)))
+    return None if counters is None else [shape[axis] for axis in counters]
+
+
+def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, framework: Framework) -> Price:
+    batch, shape = result.shape[:-2], result.shape
+    matrices, rows, cols = batch, shape[-2:-1], shape[-1:]
+    if min(len(lhs.shape), len(rhs.shape)) == 1:
+        rows, cols = lhs.shape[:-1], rhs.shape[1:]
+    elif op.inner_batch:
+        batch, rows, matrices = shape[:-3], shape[-3:-2], (*shape[:-3], shape[-2])
+    inner = op.contracted(lhs.shape, rhs.shape)[:1]
+    calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
+    steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
+    turned = steps[0] != 1 and steps[1] == 1
+    time = partial(CostModel(framework, result.dtype).matmul, turned=turned, apart=op.inner_batch)
+    return Price(time, (calls, matrices, rows, cols, inner))
+
+
+def op_seconds(op: Op, operands: Sequence[Operand], framework: Framework) -> float:
+    """Seconds that an op takes on operands of these shapes, dtypes and strides.
 
     >>> from einsumx.adapters.rates import Rates
+    >>> from einsumx.adapters.traits import Traits
     >>> row = Operand((1000, 2000), "float32")
-    >>> op_seconds(Copy(1, 0, "why"), [row], Rates(call=0.25, permute=16e6))
+    >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6)))
     1.25
     """
-    made = Operand(op.result_shape([each.shape for each in operands]), op.result_dtype(operands[0].dtype))
-    price = op_price(op, made.dtype, speeds)
-    looped = op.loops([each.shape for each in operands], made.shape) if price.loop else ()
-    traffic = sum(each.nbytes / price.speed for each in (*operands, made)) if price.speed else 0.0
-    matrices = prod(made.shape[:-2]) * price.matrix
-    return price.fixed + max(prod(looped or ()) * price.loop, traffic) + matrices
+    shape = op.result_shape([each.shape for each in operands])
+    return op_price(op, operands, Operand(shape, op.result_dtype(operands[0].dtype)), framework).seconds
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def in_use(plan: Program, costs: Sequence[OpCost]) -> Iterator[int]:
-    """When each op has run, the bytes of memory that ops have made and that is in use."""
-    there: dict[int, int] = {}
+def in_use(program: Program, costs: Sequence[OpCost]) -> Iterator[int]:
+    """After each op, the bytes that the ops have allocated and that are still in use."""
+    held: dict[int, int] = {}
     total = 0
-    for op, cost, gone in zip(plan.ops, costs, freed(plan, [cost.allocated > 0 for cost in costs])):
-        there[op.out] = cost.allocated
+    for op, cost, gone in zip(program.ops, costs, freed(program, [cost.allocated > 0 for cost in costs])):
+        held[op.out] = cost.allocated
         total += cost.allocated
         yield total
-        total -= sum(there.pop(slot, 0) for slot in gone)
+        total -= sum(held.pop(slot, 0) for slot in gone)
 
 
-def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
-    """After each op, the slots whose memory is let go; a view keeps alive what it looks at.
+def freed(program: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
+    """After each op, the slots whose memory is freed; a view keeps its source alive.
 
     Args:
-        plan: its ops are looked at, and which slot has the result.
-        makes: of each op, whether it makes an array of its own.
+        program: of which only ops and result matter.
+        makes: whether each op allocates an array.
     """
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
-    dead = last_uses(plan)
-    for op, is_own in zip(plan.ops, makes):
+    dead = last_uses(program)
+    for op, is_own in zip(program.ops, makes):
         home = op.out if is_own else owner.get(op.sources[0], op.sources[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
@@ -279,6 +465,6 @@ def freed(plan: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
         yield gone
 
 
-def _peak(plan: Program, costs: list[OpCost]) -> int:
-    """The most bytes of memory made by ops that are alive at once."""
-    return max((there + cost.workspace for there, cost in zip(in_use(plan, costs), costs)), default=0)
+def _peak(program: Program, costs: list[OpCost]) -> int:
+    """The most bytes allocated by the ops at once."""
+    return max((held + cost.workspace for held, cost in zip(in_use(program, costs), costs)), default=0)

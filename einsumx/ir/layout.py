@@ -1,4 +1,4 @@
-"""Where data lies: strides in elements, which axes merge, and the layout class of an operand."""
+"""Memory layouts: strides in elements, which axes merge, and the layout class of an operand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["broadcast", "contiguous", "layout_class", "memory_order", "merged_st
 
 
 def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
-    """The shape of two that broadcast, of as many axes each.
+    """The shape that two shapes of equal rank broadcast to.
 
     >>> broadcast((4, 1, 3), (1, 0, 3))
     (4, 0, 3)
@@ -29,9 +29,9 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def merged_stride(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """The one stride of axes read as a single axis, or None where they do not merge without a copy.
+    """The stride of axes read as a single axis, or None if they do not merge without a copy.
 
-    Axes of size 1 never hinder. No axes at all, or a total size of one, give 1.
+    Axes of size 1 always merge. The stride of no axes, or of a single element, is 1.
 
     >>> merged_stride((2, 3), (12, 4)), merged_stride((3, 2), (4, 12))
     (4, None)
@@ -59,11 +59,11 @@ def memory_order(strides: Sequence[int]) -> tuple[int, ...]:
 
 
 def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
-    """Representative strides of all layouts that want the same plan; None for C-contiguous.
+    """Strides that represent all layouts with the same plan; None for C-contiguous.
 
-    Kept are the order of the axes in memory, which neighbours merge, whether the innermost axis has unit
-    stride, and which strides are zero or negative. Not kept are the sizes of the gaps, so that slices of
-    differently padded arrays share a plan.
+    A class is the order of the axes in memory, which neighbours merge, whether the innermost axis has unit stride, and
+    which strides are zero or negative. The sizes of gaps do not matter, so that slices of differently padded arrays
+    share a plan.
 
     >>> layout_class((4, 5), (5, 1)), layout_class((4, 5), (700, 1)), layout_class((4, 5), (33, 1))
     (None, (6, 1), (6, 1))
@@ -85,12 +85,12 @@ def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
         step = span + 1 if gap else span
         result[axis] = step if stride > 0 else -step
         span, actual_span = step * size, abs(stride) * size
-    found = tuple(result)
-    return None if found == contiguous(shape) else found
+    representative = tuple(result)
+    return None if representative == contiguous(shape) else representative
 
 
 def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
-    """The strides of a reshape that is a view, or None where it must copy.
+    """The strides after a reshape that is a view, or None if it must copy.
 
     >>> reshaped((4, 6), (6, 1), (2, 2, 6)), reshaped((4, 6), (1, 4), (24,))
     ((12, 6, 1), None)

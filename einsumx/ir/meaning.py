@@ -1,9 +1,9 @@
-"""``check_meaning``: a plan from outside is replayed on labels, and refused if its ops do not compute its equation.
+"""``check_meaning``: replay a plan from outside on labels, and reject it if its ops do not compute its equation.
 
-The replay knows each axis of each slot by the labels that it runs over, and keeps one invariant: for any values of the
-labels, a slot holds the product of the operands that went into it, summed over the labels that were summed on the way.
-So axes that meet in a product must have the same labels, and a label may be summed only when neither the output nor
-any other operand needs it. Each operand goes into the result exactly once because each slot is read exactly once.
+The replay tracks the labels that each axis of each slot runs over, with one invariant: a slot holds the product of the
+operands that went into it, summed over the labels that were summed so far. Axes that meet in a product must therefore
+have the same labels, and a label may be summed only if neither the output nor another operand needs it. Each operand
+enters the result exactly once because each slot is read exactly once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,10 @@ from typing import TypeAlias
 
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 from einsumx.errors import EinsumxError, excerpt, shown
+from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation, bind, label_names
 from einsumx.ir.layout import contiguous
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
+from einsumx.ir.ops import Op
 from einsumx.ir.parse import parse_text
 from einsumx.ir.program import Path, Program
 from einsumx.ir.strict import MOST_AXES, PLAN
@@ -45,83 +31,80 @@ __all__ = ["check_fields", "check_meaning"]
 Axis: TypeAlias = tuple[int, ...]
 """The labels that an axis runs over, none of them of size 1.
 
-A negative number stands for an axis of that size which an array only repeats itself along.
+A negative number stands for an axis of that size along which an array only repeats itself.
 """
 
 
 _LARGE = 1 << 500
-"""Elements that no array has, so that no cost is beyond a float."""
+"""More elements than any array has; below it, every cost fits a float."""
 
 
 class _Refusal(Exception):  # noqa: N818  check_meaning raises the error, which names the plan
     """Why a plan does not compute its equation."""
 
 
-def check_fields(plan: Program) -> None:
-    """Check that each field of a plan, its operands and its ops has the type that it declares.
+def check_fields(program: Program) -> None:
+    """Check that each field of a plan, its operands and its ops has its declared type.
 
     Raises:
-        EinsumxError: one has not; it says which.
+        EinsumxError: a field has another type or value; the message names it.
     """
     try:
-        PLAN.check(plan)
+        PLAN.check(program)
     except ValueError as error:
         raise EinsumxError(f"a field of this plan has the wrong type or value: {error}") from None
 
 
-def check_meaning(plan: Program, computed_in: Collection[str] = ()) -> None:
-    """Check that the ops of a plan, whose fields are right, compute its equation in the dtype of its result.
-
-    The time that this takes is in proportion to the number of ops.
+def check_meaning(program: Program, computed_in: Collection[str] = ()) -> None:
+    """Check that the ops of a plan compute its equation in the dtype of its result, in time linear in their number.
 
     Args:
-        plan: from anywhere.
-        computed_in: dtypes in which its backend computes what has the dtype of its result, besides those in which this
-            gives the same on any.
+        program: whose fields :func:`check_fields` accepts.
+        computed_in: further dtypes in which its backend computes a result of this dtype.
 
     Raises:
-        EinsumxError: they do not, or slots, shapes or the path contradict each other.
+        EinsumxError: they do not, or slots, shapes or the path are inconsistent.
 
     >>> import einsumx
     >>> check_meaning(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)))
     """
-    shapes = [operand.shape for operand in plan.operands]
+    shapes = [operand.shape for operand in program.operands]
     try:
-        _check_terms(plan)
-        for number, operand in enumerate(plan.operands):
+        _check_terms(program)
+        for number, operand in enumerate(program.operands):
             if operand.strides is not None and len(operand.strides) != len(operand.shape):
                 raise _Refusal(f"operand {number} has {len(operand.shape)} axes and {len(operand.strides)} strides")
-        parsed = parse_text(plan.equation, len(shapes))
+        parsed = parse_text(program.equation, len(shapes))
         equation = bind(parsed, shapes)
-        slots = verify(plan)
-        if parsed.text != plan.equation:
+        slots = verify(program)
+        if parsed.text != program.equation:
             raise _Refusal(f"the equation is not in the form {excerpt(parsed.text)}")
-        if equation.shape != plan.shape:
+        if equation.shape != program.shape:
             raise _Refusal(f"the result of the equation has shape {equation.shape}")
-        _check_sizes(plan, slots)
-        _check_path(plan.path, len(shapes))
-        _check_reads(plan)
-        _check_dtypes(plan, computed_in)
+        _check_sizes(program, slots)
+        _check_path(program.path, len(shapes))
+        _check_reads(program)
+        _check_dtypes(program, computed_in)
         if 0 in equation.sizes:
-            _check_empty(plan, slots)
+            _check_empty(program, slots)
         else:
-            _Replay(plan, equation).check()
+            _Replay(program, equation).check()
     except _Refusal as refusal:
-        raise EinsumxError(f"the ops of this plan do not compute {excerpt(plan.equation)}: {refusal}") from None
+        raise EinsumxError(f"the ops of this plan do not compute {excerpt(program.equation)}: {refusal}") from None
 
 
-def _check_terms(plan: Program) -> None:
-    """No subscript has more labels than an array has axes."""
-    for equation in (plan.equation, *(op.equation for op in plan.ops if isinstance(op, Native))):
+def _check_terms(program: Program) -> None:
+    """Reject subscripts with more labels than an array has axes."""
+    for equation in (program.equation, *(op.equation for op in program.ops if isinstance(op, ops.Native))):
         if max(map(len, equation.replace("->", ",").split(","))) > MOST_AXES:
             raise _Refusal(f"a subscript has more labels than the {MOST_AXES} axes that an array may have")
 
 
-def _check_sizes(plan: Program, shapes: Mapping[int, tuple[int, ...]]) -> None:
-    """No array, and nothing that the framework's own einsum loops over, is too large to be counted."""
+def _check_sizes(program: Program, shapes: Mapping[int, tuple[int, ...]]) -> None:
+    """Reject arrays and loops of the framework's own einsum that are too large to be counted."""
     spans: list[tuple[int, Collection[int]]] = list(shapes.items())
-    for op in plan.ops:
-        if isinstance(op, Native):
+    for op in program.ops:
+        if isinstance(op, ops.Native):
             looped = op.loops([shapes[slot] for slot in op.operands], shapes[op.out])
             spans.append((op.out, looped))
     for slot, span in spans:
@@ -130,7 +113,7 @@ def _check_sizes(plan: Program, shapes: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def _check_path(path: Path, count: int) -> None:
-    """One or two different terms are taken at each step, and one is left."""
+    """Check that each step takes one or two different terms, and that one is left."""
     for step in path:
         if len(step) not in (1, 2) or len(set(step)) < len(step) or not all(0 <= place < count for place in step):
             raise _Refusal(f"there is no step {step} in a path where {count} terms are left")
@@ -139,50 +122,50 @@ def _check_path(path: Path, count: int) -> None:
         raise _Refusal(f"the path leaves {count} terms")
 
 
-def _check_reads(plan: Program) -> None:
-    """Each slot but the result's is read once, so that each operand is in the result once."""
-    reads = Counter(chain.from_iterable(op.sources for op in plan.ops))
-    for slot in chain(range(len(plan.operands)), (op.out for op in plan.ops)):
-        if reads[slot] != (slot != plan.result):
-            raise _Refusal(f"%{slot} is read {reads[slot]} times{', and is the result' * (slot == plan.result)}")
+def _check_reads(program: Program) -> None:
+    """Check that each slot but the result's is read once."""
+    reads = Counter(chain.from_iterable(op.sources for op in program.ops))
+    for slot in chain(range(len(program.operands)), (op.out for op in program.ops)):
+        if reads[slot] != (slot != program.result):
+            raise _Refusal(f"%{slot} is read {reads[slot]} times{', and is the result' * (slot == program.result)}")
 
 
 # -- dtypes ---------------------------------------------------------------------------------------------------------
 
 
-def _check_dtypes(plan: Program, computed_in: Collection[str]) -> None:
-    """Operands are cast to the dtype of the result, or to a wider one, and arithmetic is in these."""
-    wider = {*_wider(plan.dtype), *computed_in}
-    # Integers and bools are cast to their own dtype before: in a wider one, another operand has other values.
-    found = {slot: (operand.dtype, kind(plan.dtype) not in "fc") for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+def _check_dtypes(program: Program, computed_in: Collection[str]) -> None:
+    """Check that operands are cast to the dtype of the result or to a wider one, and that arithmetic is in these."""
+    wider = {*_wider(program.dtype), *computed_in}
+    # Operands of another dtype must be cast to integers or bools directly: a wider dtype holds other values.
+    dtypes = {slot: (operand.dtype, kind(program.dtype) not in "fc") for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         for slot in op.sources:
-            dtype, is_foreign = found[slot]
-            takes = {plan.dtype} if is_foreign and dtype != plan.dtype else {plan.dtype, *wider}
-            if isinstance(op, Cast):
-                if op.dtype not in takes:
-                    raise _Refusal(f"{_said(op)} casts {dtype} to {op.dtype} on the way to {plan.dtype}")
-                found[op.out] = op.dtype, False
-            elif isinstance(op, Zeros):
-                found[op.out] = op.dtype, False
+            dtype, is_foreign = dtypes[slot]
+            allowed = {program.dtype} if is_foreign and dtype != program.dtype else {program.dtype, *wider}
+            if isinstance(op, ops.Cast):
+                if op.dtype not in allowed:
+                    raise _Refusal(f"{_said(op)} casts {dtype} to {op.dtype} on the way to {program.dtype}")
+                dtypes[op.out] = op.dtype, False
+            elif isinstance(op, ops.Zeros):
+                dtypes[op.out] = op.dtype, False
             elif op.kind == "work":
-                if dtype not in takes or dtype != found[op.sources[0]][0]:
-                    raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {plan.dtype}")
-                found[op.out] = dtype, False
+                if dtype not in allowed or dtype != dtypes[op.sources[0]][0]:
+                    raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {program.dtype}")
+                dtypes[op.out] = dtype, False
             else:
-                found[op.out] = dtype, is_foreign
-    if found[plan.result][0] != plan.dtype:
-        raise _Refusal(f"they give {found[plan.result][0]}, but the result should be {plan.dtype}")
+                dtypes[op.out] = dtype, is_foreign
+    if dtypes[program.result][0] != program.dtype:
+        raise _Refusal(f"they give {dtypes[program.result][0]}, but the result should be {program.dtype}")
 
 
 def _wider(dtype: str) -> set[str]:
-    """The dtypes that intermediates may have so that a cast to the result's dtype gives the same."""
+    """The dtypes of intermediates from which a cast to the result's dtype gives the same."""
     match kind(dtype):
         case "f" | "c" as own:
             return {name for name in NAMED if kind(name) == own and can_cast(dtype, name)}
-        case "b":  # a sum of products of zeros and ones, of which only the sign is asked
+        case "b":  # sums of zeros and ones, of which only the sign matters
             return {"float32", "float64"}
-        case "i" | "u":  # both wrap, and the lower bits are the same
+        case "i" | "u":  # overflow wraps, so the lower bits are the same
             return {name for name in NAMED if kind(name) in "iu" and itemsize(name) >= itemsize(dtype)}
         case _:
             return set()
@@ -191,17 +174,17 @@ def _wider(dtype: str) -> set[str]:
 # -- arrays without elements ----------------------------------------------------------------------------------------
 
 
-def _check_empty(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
-    """A label has size 0: the result has no elements, or each is a sum over nothing.
+def _check_empty(program: Program, shapes: Mapping[int, Sequence[int]]) -> None:
+    """Check a plan with a label of size 0, whose result has no elements or is zero.
 
-    Such a sum is 0, and stays that as long as it is not multiplied, as by infinity.
+    An empty sum is 0, and stays 0 unless it is multiplied, as by infinity.
     """
-    is_zero = {slot: 0 in operand.shape for slot, operand in enumerate(plan.operands)}
-    for op in plan.ops:
+    is_zero = {slot: 0 in operand.shape for slot, operand in enumerate(program.operands)}
+    for op in program.ops:
         read = op.sources
         over_nothing = any(0 in shapes[slot] for slot in (*read, op.out))
         is_zero[op.out] = over_nothing or (len(read) == 1 and is_zero[read[0]])
-    if not is_zero[plan.result]:
+    if not is_zero[program.result]:
         raise _Refusal("they do not give 0, which is the sum over a label of size 0")
 
 
@@ -210,11 +193,11 @@ def _check_empty(plan: Program, shapes: Mapping[int, Sequence[int]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a slot holds.
+    """The value of a slot.
 
     Attributes:
         axes: the labels of each axis.
-        uses: how many of the operands in it have each label of its axes.
+        uses: for each label of its axes, how many of its operands have that label.
         varies: the labels along which it may vary; along others it only repeats itself.
     """
 
@@ -226,13 +209,13 @@ class _Value:
 class _Replay:
     """The labels of every slot, for an equation whose labels have no size 0."""
 
-    def __init__(self, plan: Program, equation: SizedEquation) -> None:
-        self._plan, self._equation, self._sizes = plan, equation, equation.sizes
+    def __init__(self, program: Program, equation: SizedEquation) -> None:
+        self._program, self._equation, self._sizes = program, equation, equation.sizes
         self._kept, self._summed = frozenset(equation.output), set[int]()
         self._count = 1  # of equal terms that are summed, all ops together
         self._values = [
             self._operand(term, operand.shape, operand.strides or contiguous(operand.shape))
-            for term, operand in zip(equation.inputs, plan.operands)
+            for term, operand in zip(equation.inputs, program.operands)
         ]
         self._users = Counter(label for value in self._values for label in value.uses)
 
@@ -242,69 +225,69 @@ class _Replay:
         return _Value(axes, dict.fromkeys(chain.from_iterable(axes), 1), varies)
 
     def check(self) -> None:
-        """Raise where the result is not that of the equation."""
+        """Raise unless the result is that of the equation."""
         values = dict(enumerate(self._values))
-        for op in self._plan.ops:
+        for op in self._program.ops:
             try:
-                values[op.out] = self._made(op, [values.pop(slot) for slot in op.sources])
+                values[op.out] = self._result(op, [values.pop(slot) for slot in op.sources])
             except _Refusal as refusal:
                 raise _Refusal(f"{_said(op)} {refusal}") from None
         sizes, output = self._sizes, self._equation.output
-        for label, axis in zip(output, values[self._plan.result].axes):
+        for label, axis in zip(output, values[self._program.result].axes):
             # An axis that only repeats the array may stand for a label along which no operand varies.
             if axis not in ((label,) * (sizes[label] > 1), () if self._users[label] else (-sizes[label],)):
                 raise _Refusal(f"axis {output.index(label)} of the result is not that of the equation")
-        there = self._kept | self._summed
-        left = [label for label, size in enumerate(sizes) if size > 1 and label not in there]
+        done = self._kept | self._summed
+        left = [label for label, size in enumerate(sizes) if size > 1 and label not in done]
         # Sums over labels along which no operand varies are counted; an or of equal terms is not.
-        is_counted = self._plan.dtype != "bool"
-        wanted = prod([sizes[label] for label in left if is_counted and not self._users[label]])
+        is_counted = self._program.dtype != "bool"
+        expected = prod([sizes[label] for label in left if is_counted and not self._users[label]])
         for label in left:
             if self._users[label] or self._count % (sizes[label] if is_counted else 1):
                 raise _Refusal(f"nothing sums over label {shown(label_names(self._equation)[label])}")
-        if self._count != wanted:
-            raise _Refusal(f"they sum {self._count} equal terms, not {wanted}")
+        if self._count != expected:
+            raise _Refusal(f"they sum {self._count} equal terms, not {expected}")
 
-    def _made(self, op: Op, read: Sequence[_Value]) -> _Value:
+    def _result(self, op: Op, read: Sequence[_Value]) -> _Value:
         value = read[0]
         axes = value.axes
         match op:
-            case Transpose():
+            case ops.Transpose():
                 return replace(value, axes=op.arranged(axes))
-            case Reshape():
+            case ops.Reshape():
                 return replace(value, axes=self._regrouped(chain.from_iterable(axes), op.shape))
-            case Expand():
+            case ops.Expand():
                 wide = zip(axes, op.shape)
                 return replace(value, axes=tuple(axis if axis or size == 1 else (-size,) for axis, size in wide))
-            case First():
+            case ops.First():
                 return self._first(value, op)
-            case Diagonal():
+            case ops.Diagonal():
                 if axes[op.axis1] != axes[op.axis2]:
                     raise _Refusal("takes the diagonal of axes with different labels")
                 return replace(value, axes=op.arranged(axes))
-            case Copy() | Cast():
+            case ops.Copy() | ops.Cast():
                 return value
-            case Sum():
+            case ops.Sum():
                 return self._combined(read, op.arranged(axes), [axes[place] for place in op.axes])
-            case Scale():
+            case ops.Scale():
                 self._count *= op.count
                 if self._count > _LARGE:
                     raise _Refusal("sums more equal terms than any contraction has")
                 return value
-            case Zeros():
+            case ops.Zeros():
                 raise _Refusal("makes zeros where no label has size 0")
-            case Multiply():
+            case ops.Multiply():
                 return self._combined(read, _aligned(axes, read[1].axes), ())
-            case Matmul():
+            case ops.Matmul():
                 rhs = read[1].axes
                 return self._combined(read, op.product(axes, rhs, _one), [_one(*op.contracted(axes, rhs))])
-            case Native():
+            case ops.Native():
                 return self._combined(read, *_native(op, read))
 
     def _regrouped(self, labels: Iterable[int], shape: Sequence[int]) -> tuple[Axis, ...]:
-        """The same labels in the axes of a reshape, none of which may cut a label in two."""
+        """The labels in the axes of a reshape, which must not split a label."""
         left = iter(labels)
-        found = []
+        axes = []
         for size in shape:
             axis: list[int] = []
             span = 1
@@ -313,11 +296,11 @@ class _Replay:
                 span *= self._sizes[axis[-1]] if axis[-1] >= 0 else -axis[-1]
             if span != size:
                 raise _Refusal("cuts an axis where no label ends")
-            found.append(tuple(axis))
-        return tuple(found)
+            axes.append(tuple(axis))
+        return tuple(axes)
 
-    def _first(self, value: _Value, op: First) -> _Value:
-        """Element 0 is all there is along an axis that only repeats the array."""
+    def _first(self, value: _Value, op: ops.First) -> _Value:
+        """Element 0 along axes that only repeat the array."""
         gone = {label for place in op.axes for label in value.axes[place]}
         if gone & value.varies:
             raise _Refusal("takes the first element of an axis along which the array may vary")
@@ -358,14 +341,14 @@ def _one(lhs: Axis, rhs: Axis) -> Axis:
     return lhs or rhs
 
 
-def _native(op: Native, read: Sequence[_Value]) -> tuple[tuple[Axis, ...], list[Axis]]:
-    """The axes of a call of the framework's own einsum, and what it sums over."""
-    found = op.by_letter([value.axes for value in read])
+def _native(op: ops.Native, read: Sequence[_Value]) -> tuple[tuple[Axis, ...], list[Axis]]:
+    """The axes that the framework's own einsum keeps, and those that it sums over."""
+    axes = op.by_letter([value.axes for value in read])
     for term, value in zip(op.terms, read):
-        if any(found[letter] != axis for letter, axis in zip(term, value.axes)):
+        if any(axes[letter] != axis for letter, axis in zip(term, value.axes)):
             raise _Refusal("multiplies along axes with different labels")
     output = op.output
-    return tuple(found[letter] for letter in output), [axis for letter, axis in found.items() if letter not in output]
+    return tuple(axes[letter] for letter in output), [axis for letter, axis in axes.items() if letter not in output]
 
 
 def _said(op: Op) -> str:

@@ -1,10 +1,10 @@
 """The operations that a plan is made of: one array call each, over numbered slots.
 
-Slots ``0 .. n-1`` hold the operands; every op writes one new slot. No op writes into a slot that exists,
-so a plan can be read, checked and reordered as pure data.
+Slots ``0 .. n-1`` hold the operands, and each op writes one new slot. No op overwrites a slot, so a plan can be read,
+checked and reordered as pure data.
 
-An op knows what it does to shapes, strides and dtypes, and how much arithmetic that is. What a framework calls for it
-and how it reads in text are matters of others, which ``match`` over the ops.
+An op knows what it does to shapes, strides and dtypes, and how much arithmetic that is. Other modules decide which
+framework call runs it and how it prints; they ``match`` over the ops.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.layout import broadcast, contiguous, memory_order, reshaped
@@ -45,14 +45,25 @@ Strides: TypeAlias = tuple[int, ...] | None
 Kind: TypeAlias = Literal["view", "copy", "work"]
 
 _Axis = TypeVar("_Axis")
-"""What there is one of for each axis: a size, a stride, labels."""
+"""Anything that each axis has one of: a size, a stride, labels."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Op:
-    """What all ops have; an op that computes from its sources overrides little of it."""
+    """What all ops have; the defaults are for an op that computes.
 
+    The base classes are not dataclasses, and the ops share one ``__repr__``, because each dataclass and each method
+    that it generates slows down the import.
+    """
+
+    __slots__ = ()
     out: int
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__])
+        return f"{type(self).__name__}({values})"
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -64,7 +75,7 @@ class _Op:
         raise NotImplementedError
 
     def renamed(self, names: Mapping[int, int]) -> Self:
-        """The same op on other slots, where any of those that it reads or writes has another name.
+        """The same op with the slots in ``names`` replaced.
 
         >>> Multiply(2, 0, 1).renamed({1: 7})
         Multiply(out=2, lhs=0, rhs=7)
@@ -73,11 +84,11 @@ class _Op:
 
     @property
     def kind(self) -> Kind:
-        """A view takes no memory; a copy moves or casts elements; all else is work."""
+        """``view`` takes no memory, ``copy`` moves or casts elements, and ``work`` computes."""
         return "work"
 
     def result_shape(self, shapes: Sequence[Shape]) -> Shape:
-        """The shape that it makes of its sources' shapes.
+        """The shape of the result, from the shapes of the sources.
 
         Raises:
             EinsumxError: they do not fit.
@@ -91,11 +102,11 @@ class _Op:
         return shape
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
-        """The shape of the result, None where the sources' do not fit."""
+        """The shape of the result, None if those of the sources do not fit."""
         raise NotImplementedError
 
     def result_strides(self, shape: Shape, strides: Strides) -> Strides:
-        """Where its result lies, from the shape and strides of its first source.
+        """The strides of the result, from the shape and strides of the first source.
 
         >>> Transpose(1, 0, (1, 0)).result_strides((4, 5), None)
         (1, 5)
@@ -103,24 +114,24 @@ class _Op:
         return None
 
     def result_dtype(self, dtype: str) -> str:
-        """The dtype of its result, from that of its sources."""
+        """The dtype of the result, from that of the sources."""
         return dtype
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...] | None:
-        """The axes that its arithmetic loops over, of those of its sources and its result; None where there is none.
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...] | None:
+        """The axes that its arithmetic loops over, out of those of the sources and the result; None without arithmetic.
 
         >>> Matmul(2, 0, 1).loops(["bik", "bkj"], "bij")
         ('b', 'i', 'j', 'k')
         """
         return None
 
-    def multiply_adds(self, shapes: Sequence[Shape], made: Shape) -> int:
-        """Its multiplications with their additions, from the shapes of its sources and its result."""
-        looped = self.loops(shapes, made)
+    def multiply_adds(self, shapes: Sequence[Shape], result: Shape) -> int:
+        """Its multiplications with their additions, from the shapes of the sources and the result."""
+        looped = self.loops(shapes, result)
         return 0 if looped is None else prod(looped)
 
     def joined(self, before: Op | None) -> Op | None:
-        """One view for that of ``before``, which makes its source, and its own; None where there is none.
+        """One view that does the work of ``before``, which makes its source, and of itself; None if there is none.
 
         >>> Transpose(2, 1, (0, 2, 1)).joined(Transpose(1, 0, (2, 0, 1)))
         Transpose(out=2, src=0, axes=(2, 1, 0), reason='')
@@ -128,12 +139,12 @@ class _Op:
         return None
 
     def is_idle(self, shape: Shape) -> bool:
-        """Whether it gives a source of this shape as it is."""
+        """Whether it changes nothing in a source of this shape."""
         return False
 
 
-@dataclass(frozen=True, slots=True)
 class _OneSource(_Op):
+    __slots__ = ()
     src: int
 
     @property
@@ -148,8 +159,50 @@ class _OneSource(_Op):
         return shapes[0]
 
 
-@dataclass(frozen=True, slots=True)
+class _View(_OneSource):
+    __slots__ = ()
+
+    @property
+    def kind(self) -> Kind:
+        return "view"
+
+
+class _ViewOrCopy(_OneSource):
+    """A view; or a copy, with its reason, because the framework has no such view."""
+
+    __slots__ = ()
+    reason: str
+
+    @property
+    def kind(self) -> Kind:
+        return "copy" if self.reason else "view"
+
+
+class _Copying(_OneSource):
+    __slots__ = ()
+
+    @property
+    def kind(self) -> Kind:
+        return "copy"
+
+
+class _Dropping(_OneSource):
+    """The result lacks ``axes`` of the source."""
+
+    __slots__ = ()
+    axes: tuple[int, ...]
+
+    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        """``axes``, one item for each axis of the source, as the result has them; as in Transpose and Diagonal.
+
+        >>> Sum(1, 0, (0, 2)).arranged("abcd")
+        ('b', 'd')
+        """
+        return _without(axes, self.axes)
+
+
 class _TwoSources(_Op):
+    __slots__ = ()
     lhs: int
     rhs: int
 
@@ -163,8 +216,8 @@ class _TwoSources(_Op):
         return self if (out, lhs, rhs) == slots else replace(self, out=out, lhs=lhs, rhs=rhs)
 
 
-@dataclass(frozen=True, slots=True)
 class _ManySources(_Op):
+    __slots__ = ()
     operands: tuple[int, ...]
 
     @property
@@ -179,19 +232,16 @@ class _ManySources(_Op):
 # -- views, and copies where a framework has no such view ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Transpose(_OneSource):
-    """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` is set where this copies."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Transpose(_ViewOrCopy):
+    """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` says why it copies."""
 
+    out: int
+    src: int
     axes: tuple[int, ...]
     reason: str = ""
 
-    @property
-    def kind(self) -> Kind:
-        return "copy" if self.reason else "view"
-
     def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
         return tuple([axes[axis] for axis in self.axes])
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -210,15 +260,13 @@ class Transpose(_OneSource):
         return self.axes == tuple(range(len(self.axes)))
 
 
-@dataclass(frozen=True, slots=True)
-class Reshape(_OneSource):
-    """The same elements in C order of the axes; always planned so that nothing is copied."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Reshape(_View):
+    """The same elements in C order of the axes; planned only where it copies nothing."""
 
+    out: int
+    src: int
     shape: tuple[int, ...]
-
-    @property
-    def kind(self) -> Kind:
-        return "view"
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
@@ -234,15 +282,13 @@ class Reshape(_OneSource):
         return self.shape == shape
 
 
-@dataclass(frozen=True, slots=True)
-class Expand(_OneSource):
-    """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only where there are strides."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Expand(_View):
+    """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only for strided frameworks."""
 
+    out: int
+    src: int
     shape: tuple[int, ...]
-
-    @property
-    def kind(self) -> Kind:
-        return "view"
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
@@ -257,19 +303,13 @@ class Expand(_OneSource):
         return self.shape == shape
 
 
-@dataclass(frozen=True, slots=True)
-class First(_OneSource):
-    """Element 0 along ``axes``, which are gone: a view of all that there is where an axis has a stride of 0."""
+@dataclass(frozen=True, slots=True, repr=False)
+class First(_Dropping, _View):
+    """Element 0 along ``axes``, which the result lacks; no data is lost along an axis of stride 0."""
 
+    out: int
+    src: int
     axes: tuple[int, ...]
-
-    @property
-    def kind(self) -> Kind:
-        return "view"
-
-    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
-        return _without(axes, self.axes)
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
@@ -281,23 +321,17 @@ class First(_OneSource):
         return self.arranged(contiguous(shape) if strides is None else strides)
 
 
-@dataclass(frozen=True, slots=True)
-class Diagonal(_OneSource):
-    """Two axes of equal size become one, in the last place, as ``numpy.diagonal`` has it.
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagonal(_ViewOrCopy):
+    """Two axes of equal size become one, which comes last as in ``numpy.diagonal``. ``reason`` says why it copies."""
 
-    ``reason`` is set where this copies.
-    """
-
+    out: int
+    src: int
     axis1: int
     axis2: int
     reason: str = ""
 
-    @property
-    def kind(self) -> Kind:
-        return "copy" if self.reason else "view"
-
     def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
         return (*_without(axes, (self.axis1, self.axis2)), axes[self.axis1])
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -316,31 +350,27 @@ class Diagonal(_OneSource):
 # -- copies ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Copy(_OneSource):
-    """A C-contiguous copy in the source's axis order, with the reason why it is needed."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Copy(_Copying):
+    """A C-contiguous copy in the source's axis order, with the reason for it."""
 
+    out: int
+    src: int
     reason: str
 
-    @property
-    def kind(self) -> Kind:
-        return "copy"
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Cast(_Copying):
+    """Another dtype, in the source's memory order without gaps. A cast to bool tests for nonzero."""
 
-@dataclass(frozen=True, slots=True)
-class Cast(_OneSource):
-    """Another dtype. A cast to bool asks whether an element is not zero."""
-
+    out: int
+    src: int
     dtype: str
-
-    @property
-    def kind(self) -> Kind:
-        return "copy"
 
     def result_strides(self, shape: Shape, strides: Strides) -> Strides:
         if strides is None:
             return None
-        order = memory_order(strides)  # which it keeps
+        order = memory_order(strides)
         packed = dict(zip(order, contiguous([shape[axis] for axis in order])))
         return tuple(packed[axis] for axis in range(len(shape)))
 
@@ -351,46 +381,49 @@ class Cast(_OneSource):
 # -- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Sum(_OneSource):
-    """The sum over ``axes``, in the source's dtype: integers wrap, a sum of bools is an or."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Sum(_Dropping):
+    """The sum over ``axes``, in the source's dtype: integer overflow wraps, a sum of bools is an or."""
 
+    out: int
+    src: int
     axes: tuple[int, ...]
-
-    def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        """The items of ``axes``, one for each axis of the source, as the axes of the result have them."""
-        return _without(axes, self.axes)
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         gone = set(self.axes)
         return self.arranged(shape) if len(gone) == len(self.axes) and gone <= set(range(len(shape))) else None
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return read[0]
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return sources[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scale(_OneSource):
-    """The sum of ``count`` arrays, all equal to the source: ``count`` times it, in its dtype; integers wrap.
+    """``count`` times the source, in its dtype; integer overflow wraps.
 
-    Planned where a label is summed along which no operand has data of its own: each operand that has it repeats itself
-    there (:class:`First`), and the sum is so many times one term. Counts of several labels are multiplied, up to
-    ``2**63 - 1`` in one op. Sums of bools need none: an or of equal terms is that term.
+    Planned to sum over a label along which every operand only repeats itself (:class:`First`). Counts of several labels
+    are multiplied, up to ``2**63 - 1`` in one op. Bools need no such op: an or of equal terms is that term.
     """
 
+    out: int
+    src: int
     count: int
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if self.count > 0 else None
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return made
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Multiply(_TwoSources):
     """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
+
+    out: int
+    lhs: int
+    rhs: int
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
@@ -398,25 +431,28 @@ class Multiply(_TwoSources):
         lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
         return broadcast(lhs, rhs) if _fit(lhs, rhs) else None
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return made
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Matmul(_TwoSources):
-    """``lhs[..., m, k] @ rhs[..., k, n]``; with a flag set, that operand's last two axes lie swapped.
+    """``lhs[..., m, k] @ rhs[..., k, n]``; a flag says that the last two axes of that operand are swapped.
 
-    The batch axes are as many in both; where one has size 1 and the other has not, it broadcasts. Where there are
-    none, an operand may be a vector, of axis ``k`` alone. With ``inner_batch`` the last batch axis lies between
-    the two axes of the matrices, in the result too: ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
+    Both have as many batch axes, and those of size 1 broadcast. Without batch axes, an operand may be a vector, of axis
+    ``k`` alone. With ``inner_batch`` the last batch axis is between the two axes of the matrices, in the result too:
+    ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
     """
 
+    out: int
+    lhs: int
+    rhs: int
     transpose_lhs: bool = False
     transpose_rhs: bool = False
     inner_batch: bool = False
 
     def contracted(self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...]) -> tuple[_Axis, _Axis]:
-        """Of the axes of both operands, the one of each that it sums over.
+        """The axis of each operand that it sums over.
 
         >>> Matmul(2, 0, 1, transpose_lhs=True).contracted("bki", "bKj")
         ('k', 'K')
@@ -430,8 +466,8 @@ class Matmul(_TwoSources):
         """The axes of the result, from those of both operands.
 
         Args:
-            lhs, rhs: what there is one of for each axis.
-            one_of: makes one of what two batch axes have.
+            lhs, rhs: an item for each axis of the operand.
+            one_of: combines the items of two batch axes.
 
         >>> Matmul(2, 0, 1, transpose_lhs=True).product("bki", "Bkj", max)
         ('b', 'i', 'j')
@@ -456,14 +492,16 @@ class Matmul(_TwoSources):
         inner, other = self.contracted(lhs, rhs)
         return self.product(lhs, rhs, _wider) if inner == other else None
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return (*made, self.contracted(*read)[0])
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return (*result, self.contracted(*sources)[0])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Native(_ManySources):
-    """The framework's own einsum kernel, where it is the best primitive (tiny or integer work)."""
+    """The framework's own einsum kernel, for tiny work and for integers."""
 
+    out: int
+    operands: tuple[int, ...]
     equation: str
 
     @property
@@ -476,13 +514,13 @@ class Native(_ManySources):
         """The subscript of its result."""
         return self.equation.partition("->")[2]
 
-    def by_letter(self, read: Sequence[tuple[_Axis, ...]]) -> dict[str, _Axis]:
-        """What each letter stands for, from what there is one of for each axis of its sources."""
-        return {letter: axis for term, axes in zip(self.terms, read) for letter, axis in zip(term, axes)}
+    def by_letter(self, sources: Sequence[tuple[_Axis, ...]]) -> dict[str, _Axis]:
+        """The axis that each letter stands for, from the axes of the sources."""
+        return {letter: axis for term, axes in zip(self.terms, sources) for letter, axis in zip(term, axes)}
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         terms, output = self.terms, self.output
-        if not "".join(terms).isalpha() and any(terms):  # it goes into text that is run
+        if not "".join(terms).isalpha() and any(terms):  # the equation becomes part of code
             return None
         if len(terms) != len(shapes) or any(len(term) != len(shape) for term, shape in zip(terms, shapes)):
             return None
@@ -492,21 +530,23 @@ class Native(_ManySources):
         is_output = set(output) <= set(sizes) and len(set(output)) == len(output)
         return tuple(sizes[letter] for letter in output) if is_output else None
 
-    def loops(self, read: Sequence[tuple[_Axis, ...]], made: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return tuple(self.by_letter(read).values())
+    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+        return tuple(self.by_letter(sources).values())
 
-    def multiply_adds(self, shapes: Sequence[Shape], made: Shape) -> int:
-        return prod(self.loops(shapes, made)) * max(len(self.operands) - 1, 1)
+    def multiply_adds(self, shapes: Sequence[Shape], result: Shape) -> int:
+        return prod(self.loops(shapes, result)) * max(len(self.operands) - 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Zeros(_ManySources):
-    """A contraction in which some label has size 0: sums over nothing, which are 0, or a result without elements.
+    """The result of a contraction with a label of size 0: zeros, or no elements at all.
 
-    It is the only op of its plan. The operands tell on which device the result is made, and get gradients of zeros;
+    It is the only op of its plan. The operands say on which device the result is made, and get gradients of zeros;
     their elements are not read.
     """
 
+    out: int
+    operands: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
 
@@ -527,7 +567,7 @@ def _without(axes: tuple[_Axis, ...], gone: Sequence[int]) -> tuple[_Axis, ...]:
 
 
 def _fit(lhs: Shape, rhs: Shape) -> bool:
-    """Whether shapes of as many axes broadcast."""
+    """Whether two shapes of equal rank broadcast."""
     return all(a == b or 1 in (a, b) for a, b in zip(lhs, rhs))
 
 

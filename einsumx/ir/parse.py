@@ -1,4 +1,4 @@
-"""``parse``: an equation as text or sublists becomes labels per operand and for the output."""
+"""``parse``: read an equation, as text or sublists, into labels of the operands and the output."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Label: TypeAlias = Hashable
 """A character in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
 
 _FIRST = "\u00c0"
-"""The first character from which on every one is a label, whether or not it is a letter."""
+"""Every character from this one on is a label, letter or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """What an equation says, before any shape is known.
+    """The labels of an equation, before any shape is known.
 
     Attributes:
-        text: the equation in text form with an explicit output, sublist labels written as letters.
-        inputs: the labels of each operand; an ``Ellipsis`` stands where the equation has one.
-        output: the labels of the result, likewise.
+        text: the equation in text form with an explicit output; sublist labels are written as letters.
+        inputs: the labels of each operand, with an ``Ellipsis`` if the equation has one.
+        output: the labels of the result, in the same form.
     """
 
     text: str
@@ -62,7 +62,7 @@ def parse_text(text: str, count: int) -> Equation:
     """Read an equation such as ``"ij,jk->ik"`` for ``count`` operands.
 
     Raises:
-        EquationError: with a caret under the faulty place.
+        EquationError: with a caret under the error.
 
     >>> parse_text("i j, ...j", 2)
     Equation(text='ij,...j->...i', inputs=(('i', 'j'), (Ellipsis, 'j')), output=(Ellipsis, 'i'))
@@ -93,8 +93,8 @@ def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | 
     """Read the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; labels are any hashables.
 
     Raises:
-        SublistError: no list of labels, or an unhashable label.
-        EquationError: a second ellipsis, or a faulty output.
+        SublistError: a sublist is not a list of labels, or a label is not hashable.
+        EquationError: a second ellipsis, or an invalid output.
 
     >>> parse_sublists([[0, "row"], ["row", 2]], [2, 0]).text
     'ab,bc->ca'
@@ -124,23 +124,23 @@ def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | 
 
 
 def implicit_output(inputs: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
-    """The output that an equation without ``->`` means: the ellipsis, then labels that appear once, sorted.
+    """The output of an equation without ``->``: the ellipsis, then the labels that appear once, sorted.
 
-    Labels that cannot be compared with one another keep the order of their appearance.
+    Labels that cannot be compared stay in order of appearance.
     """
     times = Counter(label for term in inputs for label in term)
     once: list[Any] = [label for label in times if times[label] == 1 and label is not ...]
-    with suppress(Exception):  # of labels that have no order, which keep that of their appearance
+    with suppress(Exception):  # labels without an order
         once = sorted(once)
     return (..., *once) if ... in times else tuple(once)
 
 
 _MEANT = {"→": "->", "⟶": "->", "⇒": "->", "…": "...", "×": ",", "，": ",", "、": ",", "；": ",", "－": "-"}
-"""Characters that are labels, with what they look like."""
+"""Labels that look like syntax, and that syntax."""
 
 
 def misread(text: str) -> str:
-    """What a person may have meant by an equation that does not fit, as the end of a message; often empty.
+    """A hint at a likely mistake in an equation, to end an error message; often empty.
 
     >>> misread("ij,jk→ik")
     "; '→' is a label, as every character from U+00C0 on is: write '->'"
@@ -182,11 +182,11 @@ _INSTEAD = {
     **dict.fromkeys("()[]{}<", "subscripts stand without brackets"),
     **dict.fromkeys("'\"`", "an equation has no quotes in it"),
 }
-"""What is to be done about a character that is no label."""
+"""Advice about a character that is not a label."""
 
 
 def _read_subscript(text: str, start: int, subscript: str) -> tuple[Label, ...]:
-    """The labels of one subscript, which stands at ``start`` in the equation ``text``."""
+    """The labels of the subscript at ``start`` in the equation ``text``."""
     if subscript.isalpha():
         return tuple(subscript)
     labels: list[Label] = []
@@ -234,15 +234,15 @@ def _check_output(
 
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
-    shape = getattr(labels, "shape", None)  # an operand that stands where a sublist is missing has one
+    shape = getattr(labels, "shape", None)  # that of an operand in the place of a missing sublist
     if (
         isinstance(labels, str | bytes | AbstractSet | Mapping)
         or not hasattr(labels, "__iter__")
         or (shape is not None and len(shape) != 1)
     ):
-        found = shown(labels) if shape is None else f"an array of shape {shown(tuple(shape))}"
+        value = shown(labels) if shape is None else f"an array of shape {shown(tuple(shape))}"
         raise SublistError(
-            f"the sublist {where} must be a list or tuple of labels, not {found}; an equation as text comes first, "
+            f"the sublist {where} must be a list or tuple of labels, not {value}; an equation as text comes first, "
             "einsum('ij,jk->ik', a, b); operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
     term = tuple(map(as_python, labels))
@@ -254,13 +254,13 @@ def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
 
 
 def _check_label(label: Label, where: str) -> None:
-    """Raise SublistError for what tells no axis from another: a label is hashable, and equal to itself."""
+    """Raise SublistError unless a label is hashable and equal to itself."""
     try:
         hash(label)
     except Exception:  # noqa: BLE001  of a class of the user's
         raise SublistError(f"label {shown(label)} in the sublist {where} is not hashable") from None
     try:
-        is_itself = (label == label) is True  # nan is not, and what tensors say is a tensor
+        is_itself = (label == label) is True  # nan is not, and for tensors it is a tensor
     except Exception:  # noqa: BLE001
         is_itself = False
     if not is_itself:

@@ -1,4 +1,4 @@
-"""A program: immutable data that says which array calls compute a contraction."""
+"""``Program``: immutable data, the array calls that compute a contraction."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Path = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a plan assumes of one operand.
+    """The shape, dtype and layout that a plan assumes of one operand.
 
     Attributes:
         shape: sizes of its axes.
         dtype: by NumPy's name.
-        strides: in elements, an axis each, as a representative of the layout; None where C-contiguous.
-        weak: its dtype yields to that of other operands of its kind, as JAX has it for what was a Python scalar.
+        strides: in elements, representative of the layout class; None if C-contiguous.
+        weak: its dtype yields to other dtypes of its kind, as that of Python scalars in JAX.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Operand:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements, as if each were stored."""
+        """Bytes of its elements, counting repeated ones too."""
         return prod(self.shape) * itemsize(self.dtype)
 
 
@@ -42,14 +42,14 @@ class Operand:
 class Program:
     """A contraction as straight-line array calls over numbered slots.
 
-    Lowering makes it. What users get is a :class:`einsumx.Plan`, which is one, and can be called, printed and stored.
+    Lowering returns one. Users get its subclass :class:`einsumx.Plan`, which they can call, print and store.
 
     Attributes:
         equation: in text form with an explicit output; sublist labels are written as letters.
         backend: the name of the backend that it was lowered for.
-        device: the kind of device that it was lowered for (empty: the backend's default).
+        device: the kind of device that it was lowered for; empty for the backend's default.
         operands: shape, dtype and layout of each operand; operand ``k`` is slot ``k``.
-        path: which operands each pairwise contraction takes, positions as in NumPy and opt_einsum.
+        path: the operands of each pairwise contraction, as positions in the form of NumPy and opt_einsum.
         ops: what runs, in order.
         result: the slot that holds the result.
         shape: the result's shape.

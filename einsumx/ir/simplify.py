@@ -1,4 +1,4 @@
-"""``simplify``: ops that do nothing, or that a neighbour can do along with its own work, are taken out."""
+"""``simplify``: remove ops that do nothing, and join views of views, so that lowering need not look around."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ __all__ = ["simplify"]
 
 
 def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int) -> tuple[tuple[Op, ...], int]:
-    """The same result by fewer ops: views of views are one view, no-ops and unread ops are gone.
+    """Join views of views, and remove no-ops and ops whose result is unused.
 
-    Only views are joined, so no copy that lowering placed on purpose is moved. The result stays a value of its
-    own: an op that makes it from an operand is kept even where it changes nothing.
+    Only views are joined, so that no copy moves. An op that makes the result from an operand stays even if it changes
+    nothing, so that the result is never the operand itself.
 
     Args:
-        ops: as lowering wrote them.
+        ops: from lowering.
         operands: the operands' shapes, in slots ``0 .. n-1``.
         result: the slot of the result.
 
     Returns:
-        The ops that are left, their slots numbered without gaps, and the slot of the result.
+        The remaining ops, with slots numbered without gaps, and the slot of the result.
 
+    >>> from einsumx.ir.ops import Reshape, Transpose
     >>> ops = [Reshape(1, 0, (2, 3)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))]
     >>> simplify(ops, [(6,)], 3)
     ((Reshape(out=1, src=0, shape=(2, 3)),), 1)
     """
-    made: dict[int, Op] = {}  # by the slot it writes
+    made: dict[int, Op] = {}  # by the slot that it writes
     shapes = dict(enumerate(operands))
-    same: dict[int, int] = {}  # a slot whose op is gone, and the slot that has its value
+    same: dict[int, int] = {}  # from the slot of a removed op to the slot that has its value
     for op in ops:
         op = _joined(op.renamed(same), made)
         read = op.sources
@@ -42,13 +43,13 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
 
 
 def _joined(op: Op, made: dict[int, Op]) -> Op:
-    """A view of a view, read from where the first one reads."""
+    """The op, joined with the views that it reads."""
     joined = op.joined(made.get(op.sources[0]))
     return op if joined is None else _joined(joined, made)
 
 
 def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[Op, ...], int]:
-    """The ops that the result needs, in order, their slots without gaps."""
+    """The ops that the result needs, in order, with slots numbered without gaps."""
     needed = {result}
     for out in sorted(made, reverse=True):
         if out in needed:

@@ -1,4 +1,4 @@
-"""Data from outside, such as a stored plan: JSON is read strictly, and each field has the type that it declares."""
+"""Strict reading of data from outside, such as stored plans: JSON, and the declared types of fields."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from einsumx.ir import ops
 __all__ = ["MOST_AXES", "PLAN", "Fields", "made", "parse"]
 
 LONGEST = 1 << 25
-"""Characters of a JSON text: a hundred times what a plan of some thousand operands takes."""
+"""Characters of a JSON text; a plan of a thousand operands has a hundredth of that."""
 
 MOST_AXES = 1000
-"""Axes that an array of a plan may have; no framework has so many."""
+"""Axes of an array in a plan; no framework allows so many."""
 
 _MOST = 2**63 - 1
-"""Sizes, slots and strides are less, as in every framework."""
+"""The largest size, slot or stride, as in every framework."""
 
 _DIGITS = 20
-"""Digits and sign of such a number."""
+"""Characters of such a number, with its sign."""
 
 _NOTHING = object()
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 Seen: TypeAlias = dict[int, Any]
-"""What was checked already, by its id."""
+"""Values that are checked already, by id."""
 
 Check: TypeAlias = Callable[[Any, Seen], None]
 
@@ -44,10 +44,10 @@ _T = TypeVar("_T")
 
 
 def parse(text: str, longest: int = LONGEST) -> Any:
-    """What a JSON text says. A key stands once, and numbers are finite and of at most 19 digits.
+    """Parse JSON, without repeated keys, and with finite numbers of at most 19 digits.
 
     Raises:
-        ValueError: it is no such text, it is longer than ``longest`` characters, or it is nested too deeply.
+        ValueError: the text is not such JSON, has more than ``longest`` characters, or is nested too deeply.
 
     >>> parse('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
@@ -63,10 +63,10 @@ def parse(text: str, longest: int = LONGEST) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    data = dict(pairs)
+    if len(data) < len(pairs):
         raise ValueError("an object has a key twice")
-    return found
+    return data
 
 
 def _integer(text: str) -> int:
@@ -84,11 +84,11 @@ def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | N
 
     Args:
         cls: a dataclass.
-        data: what :func:`parse` gave.
-        items: by the name of a field that has a list, what is made of each item.
+        data: from :func:`parse`.
+        items: converters for the items of fields that are lists, by name.
 
     Raises:
-        ValueError: it is no object, or has other keys than the class has fields.
+        ValueError: ``data`` is not an object whose keys are the fields.
     """
     if not isinstance(data, dict):
         raise ValueError(f"{shown(data)} is not a JSON object for {cls.__name__}")
@@ -109,7 +109,7 @@ def made(cls: type[_T], data: Any, items: Mapping[str, Callable[[Any], Any]] | N
 
 @cache
 def _needed(cls: Any) -> dict[str, bool]:
-    """The fields of a dataclass, and whether each has no default."""
+    """Whether a value is required, for each field of a dataclass."""
     return {field.name: field.default is MISSING for field in fields(cls)}
 
 
@@ -121,7 +121,7 @@ def _tuples(value: Any) -> Any:
 
 
 class _Wrong(Exception):  # noqa: N818  Fields.check raises the error, which says where
-    """What is wrong with a value, and where it is."""
+    """The fault of a value, and its place."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -129,16 +129,16 @@ class _Wrong(Exception):  # noqa: N818  Fields.check raises the error, which say
 
 
 class Fields:
-    """The fields of dataclasses, each checked for the type that it declares.
+    """Checks the fields of dataclasses for their declared types.
 
-    Integers are less than 2**63, and negative only in fields that are said to be signed. A bool is no integer, and an
-    instance of a derived class is none of its base. Text can be written to a file.
+    Integers are less than 2**63, and negative only in ``signed`` fields. A bool is not an integer, an instance of a
+    subclass is not accepted, and text has no surrogates.
 
     Args:
-        texts: by the name of a field, the pattern that its text matches.
-        signed: the fields whose numbers may be negative.
-        axes: the fields that have a number for each axis of an array.
-        free: the fields whose numbers have no bounds.
+        texts: a pattern that the text must match, for each field with one.
+        signed: the fields with numbers that may be negative.
+        axes: the fields with a number for each axis of an array.
+        free: the fields with unbounded numbers.
 
     >>> Fields({}).check(ops.Multiply(2, 0, "1"))
     Traceback (most recent call last):
@@ -157,10 +157,10 @@ class Fields:
         self._known: dict[type, list[tuple[str, Check]]] = {}
 
     def check(self, value: Any) -> None:
-        """Check a dataclass, and all dataclasses in it, each once.
+        """Check a dataclass and all dataclasses in it, each once.
 
         Raises:
-            ValueError: a field has another type, or a number or a text is out of bounds; it says which.
+            ValueError: a field has another type, or a value out of bounds; the message names the field.
         """
         try:
             self._fields(value, {})
@@ -185,7 +185,7 @@ class Fields:
                 raise
 
     def _checking(self, name: str, hint: Any) -> Check:
-        """What checks values of a type, in a field of that name."""
+        """The check for values of a type in a field of that name."""
         origin, arguments = get_origin(hint), get_args(hint)
         if hint is int:
             return _exactly(int) if name in self._free else _signed if name in self._signed else _natural
@@ -214,7 +214,7 @@ class Fields:
         raise NotImplementedError(f"a field {name} of type {hint}")
 
     def _one_of(self, name: str, hints: Sequence[Any]) -> Check:
-        """A union, whose types are told apart by the type of the value."""
+        """The check for a union, which depends on the type of the value."""
         checks = {get_origin(hint) or hint: self._checking(name, hint) for hint in hints}
         kinds = " or ".join("None" if kind is NoneType else kind.__name__ for kind in checks)
 
@@ -286,7 +286,7 @@ def _row(check_item: Check, most: int | None) -> Check:
 
 
 def _collection(kind: type, checks: Sequence[Check]) -> Check:
-    """A frozenset, or a dict from its first type to its second."""
+    """The check for a frozenset, or for a dict with checks for keys and values."""
     check_kind = _exactly(kind)
 
     def check(value: Any, seen: Seen) -> None:
@@ -317,4 +317,4 @@ PLAN = Fields(
     axes=("shape", "strides", "axes"),
     free=("limit",),
 )
-"""The fields of plans, of contractions in blocks, and of what they consist of."""
+"""The fields of plans and blocked plans, and of their parts."""

@@ -1,27 +1,13 @@
-"""A plan as text: exactly the calls that run, with what each costs and why each copy is made."""
+"""A program as text: the calls that run, the cost of each and the reason for each copy."""
 
 from __future__ import annotations
 
 from logging import DEBUG, INFO
 
 from einsumx.errors import excerpt, visible
+from einsumx.ir import ops
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-    Zeros,
-)
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.log import log
 
@@ -37,8 +23,8 @@ __all__ = [
 ]
 
 
-def plan_text(plan: Program, cost: PlanCost) -> str:
-    """The plan, a header and a line an op.
+def plan_text(program: Program, cost: PlanCost) -> str:
+    """A header and a line for each op.
 
     >>> import einsumx
     >>> print(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"))
@@ -47,53 +33,55 @@ def plan_text(plan: Program, cost: PlanCost) -> str:
       %3 = matmul %1 %2        24 multiply-adds
       result %3                (4,2) float32
     """
-    shapes = " ".join(shape_text(operand.shape) for operand in plan.operands)
-    inputs = list(dict.fromkeys(operand.dtype for operand in plan.operands))
-    types = "/".join(inputs) if inputs == [plan.dtype] else f"{'/'.join(inputs)} -> {plan.dtype}"
-    where = f"{plan.backend} ({plan.device})" if plan.device else plan.backend
-    lines = [(f"%{op.out} = {call_text(op)}", remark_text(op, entry)) for op, entry in zip(plan.ops, cost.ops)]
-    lines.append((f"result %{plan.result}", f"{shape_text(plan.shape)} {plan.dtype}"))
+    shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
+    inputs = list(dict.fromkeys(operand.dtype for operand in program.operands))
+    types = "/".join(inputs) if inputs == [program.dtype] else f"{'/'.join(inputs)} -> {program.dtype}"
+    where = f"{program.backend} ({program.device})" if program.device else program.backend
+    lines = [(f"%{op.out} = {call_text(op)}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
+    lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    return f"{visible(plan.equation)}  {shapes}  {types} on {where}\n{body}"
+    return f"{visible(program.equation)}  {shapes}  {types} on {where}\n{body}"
 
 
-def tell_plan(plan: Program, kernels: Kernels) -> None:
-    """Log a plan that was made, in a line; and where it takes the framework's own einsum kernel."""
+def tell_plan(program: Program, kernels: Kernels) -> None:
+    """Log a new plan in one line, and each use of the framework's own einsum kernel."""
     if log.isEnabledFor(DEBUG):
-        log.debug("plan %s: %s", excerpt(plan.equation), _plan_line(plan, kernels))
+        log.debug("plan %s: %s", excerpt(program.equation), _plan_line(program, kernels))
     if log.isEnabledFor(INFO):
-        for op in plan.ops:
-            if isinstance(op, Native):
-                text = excerpt(plan.equation)
-                log.info("plan %s takes the own einsum kernel of %s for %s", text, plan.backend, op.equation)
+        for op in program.ops:
+            if isinstance(op, ops.Native):
+                text = excerpt(program.equation)
+                log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
 
 
 _NAMED = 8
-"""How many operands a plan may have, so that shapes and path are logged."""
+"""Up to so many operands, the log shows shapes and path."""
 
 
-def _plan_line(plan: Program, kernels: Kernels | None) -> str:
-    """What a plan is for, its path, and what it costs.
+def _plan_line(program: Program, kernels: Kernels | None) -> str:
+    """The operands of a plan, its path and its cost.
 
     >>> import einsumx
     >>> _plan_line(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
-    cost = program_cost(plan, kernels)
-    shapes, path = (" ".join(map(shape_text, part)) for part in ([each.shape for each in plan.operands], plan.path))
-    if len(plan.operands) > _NAMED:
-        shapes, path = f"{len(plan.operands)} operands", f"of {len(plan.path)} steps"
-    ops = f"{len(plan.ops)} op{'s' * (len(plan.ops) != 1)}"
+    cost = program_cost(program, kernels)
+    shapes, path = (
+        " ".join(map(shape_text, part)) for part in ([each.shape for each in program.operands], program.path)
+    )
+    if len(program.operands) > _NAMED:
+        shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
+    ops = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
     return (
-        f"{shapes} {plan.dtype} on {plan.backend}, path {path}, {ops}, "
+        f"{shapes} {program.dtype} on {program.backend}, path {path}, {ops}, "
         f"{quantity(cost.multiply_adds)} multiply-adds, {quantity(cost.copied, 'B')} copied, "
         f"peak {quantity(cost.peak_bytes, 'B')}"
     )
 
 
 def duration(seconds: float) -> str:
-    """Seconds with three digits, in thousandths where they are few.
+    """Seconds or milliseconds, with three digits.
 
     >>> duration(0.0042), duration(75.3)
     ('4.2 ms', '75.3 s')
@@ -102,7 +90,7 @@ def duration(seconds: float) -> str:
 
 
 def summary(cost: PlanCost) -> dict[str, str]:
-    """The totals of a plan in words: arithmetic, bytes copied, peak memory."""
+    """The totals of a plan as text: arithmetic, bytes copied, peak memory."""
     return {
         "arithmetic": f"{quantity(cost.multiply_adds)} multiply-adds",
         "copied": quantity(cost.copied, "B"),
@@ -117,74 +105,65 @@ def quantity(number: float, unit: str = "") -> str:
     >>> quantity(655_360_000), quantity(26_214_400, "B"), quantity(24), quantity(8e21, "B")
     ('655 M', '26.2 MB', '24', '8 ZB')
     """
-    for scale, prefix in (
-        (1e24, "Y"),
-        (1e21, "Z"),
-        (1e18, "E"),
-        (1e15, "P"),
-        (1e12, "T"),
-        (1e9, "G"),
-        (1e6, "M"),
-        (1e3, "k"),
-    ):
-        if number >= scale:
-            return f"{number / scale:.3g} {prefix}{unit}"
+    for power, prefix in zip(range(8, 0, -1), "YZEPTGMk"):
+        if number >= 1000**power:
+            return f"{number / 1000**power:.3g} {prefix}{unit}"
     return f"{number:.3g} {unit}".rstrip()
 
 
 def call_text(op: Op) -> str:
-    """What an op calls, on which slots."""
+    """The call that an op makes, and its slots."""
     match op:
-        case Transpose():
+        case ops.Transpose():
             return f"transpose %{op.src} {shape_text(op.axes)}"
-        case Reshape():
+        case ops.Reshape():
             return f"reshape %{op.src} {shape_text(op.shape)}"
-        case Expand():
+        case ops.Expand():
             return f"expand %{op.src} {shape_text(op.shape)}"
-        case First():
+        case ops.First():
             return f"first %{op.src} of axes {shape_text(op.axes)}"
-        case Diagonal():
+        case ops.Diagonal():
             return f"diagonal %{op.src} axes {op.axis1} and {op.axis2}"
-        case Copy():
+        case ops.Copy():
             return f"copy %{op.src}"
-        case Cast():
+        case ops.Cast():
             return f"cast %{op.src} {op.dtype}"
-        case Sum():
+        case ops.Sum():
             return f"sum %{op.src} over {shape_text(op.axes)}"
-        case Scale():
+        case ops.Scale():
             return f"scale %{op.src} by {op.count}"
-        case Multiply():
+        case ops.Multiply():
             return f"multiply %{op.lhs} %{op.rhs}"
-        case Matmul():
+        case ops.Matmul():
             lhs = f"%{op.lhs}{' transposed' if op.transpose_lhs else ''}"
             rhs = f"%{op.rhs}{' transposed' if op.transpose_rhs else ''}"
             return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}"
-        case Native():
+        case ops.Native():
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
-        case Zeros():
+        case ops.Zeros():
             return f"zeros {shape_text(op.shape)} {op.dtype}"
 
 
 def remark_text(op: Op, cost: OpCost) -> str:
-    """What an op takes, and why it copies if it does."""
+    """The cost of an op, and the reason if it copies."""
     match op:
-        case Transpose(reason="") | Diagonal(reason="") | Reshape() | Expand() | First():
+        case ops.Transpose(reason="") | ops.Diagonal(reason="") | ops.Reshape() | ops.Expand() | ops.First():
             return "view"
-        case Transpose() | Diagonal() | Copy():
+        case ops.Transpose() | ops.Diagonal() | ops.Copy():
             return f"copy {quantity(cost.copied, 'B')}: {op.reason}"
-        case Cast():
+        case ops.Cast():
             return f"copy {quantity(cost.copied, 'B')}: computed in {op.dtype}"
-        case Sum():
+        case ops.Sum():
             return f"{quantity(cost.multiply_adds)} additions"
-        case Scale():
+        case ops.Scale():
             return f"{quantity(cost.multiply_adds)} multiplications: each sum is of {quantity(op.count)} equal terms"
-        case Multiply():
+        case ops.Multiply():
             return f"{quantity(cost.multiply_adds)} multiplications"
-        case Matmul():
+        case ops.Matmul():
             return f"{quantity(cost.multiply_adds)} multiply-adds"
-        case Native():
+        case ops.Native():
             return f"{quantity(cost.multiply_adds)} multiply-adds in the framework's own kernel"
-        case Zeros():
+        case ops.Zeros():
             return "a label has size 0"
 
 

@@ -1,4 +1,4 @@
-"""``verify``: replay a plan on shapes alone. A plan that contradicts itself never reaches a framework."""
+"""``verify``: replay a program on shapes, so that an inconsistent one never reaches a framework."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["replay", "verify"]
 
 
-def verify(plan: Program) -> dict[int, Shape]:
-    """Check slots and shapes of every op, and the result's; returns the shape of every slot.
+def verify(program: Program) -> dict[int, Shape]:
+    """Check the slots and shapes of every op and of the result; returns the shape of every slot.
 
-    What comes from outside is checked by :func:`einsumx.ir.meaning.check_plan`.
+    :func:`einsumx.ir.meaning.check_meaning` checks programs from outside.
 
     Raises:
         EinsumxError: naming the op that does not fit.
     """
-    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
-    if plan.result not in shapes or plan.result < len(plan.operands):
-        raise EinsumxError(f"plan of {excerpt(plan.equation)}: no op writes the result, slot %{plan.result}")
-    if shapes[plan.result] != plan.shape:
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    if program.result not in shapes or program.result < len(program.operands):
+        raise EinsumxError(f"plan of {excerpt(program.equation)}: no op writes the result, slot %{program.result}")
+    if shapes[program.result] != program.shape:
         raise EinsumxError(
-            f"plan of {excerpt(plan.equation)}: the result has shape {shapes[plan.result]}, not {plan.shape}"
+            f"plan of {excerpt(program.equation)}: the result has shape {shapes[program.result]}, not {program.shape}"
         )
     return shapes
 
@@ -36,7 +36,7 @@ def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
     """The shape of every slot.
 
     Raises:
-        EinsumxError: an op reads a slot that is not written yet, writes one that is, or does not fit its shapes.
+        EinsumxError: an op reads a slot that is not written yet, writes one that is, or does not fit the shapes.
     """
     shapes: dict[int, Shape] = dict(enumerate(operands))
     for op in ops:

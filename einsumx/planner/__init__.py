@@ -1,1 +1,1 @@
-"""From one contraction to ops: the path, then for each step the products and the layouts."""
+"""From one contraction to ops: first the path, then the products and layouts of each step."""

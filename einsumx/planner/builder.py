@@ -1,4 +1,4 @@
-"""What lowering writes with: ops in order, and for every slot its labels and where its data lies."""
+"""``Builder``: lowering appends ops to it, and it tracks the labels and strides of each value."""
 
 from __future__ import annotations
 
@@ -6,24 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
+from typing import Any
 
 from einsumx.adapters.traits import Traits
+from einsumx.ir import ops
 from einsumx.ir.layout import contiguous, merged_stride
-from einsumx.ir.ops import (
-    Cast,
-    Copy,
-    Diagonal,
-    Expand,
-    First,
-    Matmul,
-    Multiply,
-    Native,
-    Op,
-    Reshape,
-    Scale,
-    Sum,
-    Transpose,
-)
+from einsumx.ir.ops import Op
 
 __all__ = ["Builder", "Labels", "Term", "cut"]
 
@@ -32,7 +20,7 @@ Labels = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A value while it is being planned: its slot, a label an axis, a stride (in elements) an axis."""
+    """A value during lowering: its slot, and for each axis a label and a stride in elements."""
 
     slot: int
     labels: Labels
@@ -44,19 +32,22 @@ class Term:
 
     def in_memory_order(self, labels: Sequence[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
-        return tuple(sorted(labels, key=lambda label: (-abs(self.stride(label)), self.labels.index(label))))
+        places = {label: (-abs(stride), axis) for axis, (label, stride) in enumerate(zip(self.labels, self.strides))}
+        return tuple(sorted(labels, key=places.__getitem__))
 
 
 _LARGEST_COUNT = 2**63 - 1
 
+_ARRANGING = (ops.Transpose, ops.First, ops.Diagonal, ops.Sum)
+
 
 class Builder:
-    """Appends ops and keeps track of the layout that each gives.
+    """Appends ops and tracks the layout of their results.
 
     Args:
         sizes: the size of each label.
-        traits: of the framework that is lowered for.
-        slots: how many slots are taken by operands.
+        traits: of the target framework.
+        slots: the number of operands.
     """
 
     def __init__(self, sizes: Sequence[int], traits: Traits, slots: int) -> None:
@@ -67,31 +58,35 @@ class Builder:
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""
-        return prod(self.sizes[label] for label in labels)
+        return prod([self.sizes[label] for label in labels])
 
     def shape(self, labels: Sequence[int]) -> tuple[int, ...]:
         """The sizes of ``labels``."""
-        return tuple(self.sizes[label] for label in labels)
+        return tuple([self.sizes[label] for label in labels])
 
-    def new_slot(self) -> int:
-        """The number of the next slot to be written."""
+    def add(self, op: Callable[..., Op], *arguments: Any) -> int:
+        """Append an op, made from its output slot and ``arguments``; returns that slot."""
+        slot = self._slots
         self._slots += 1
-        return self._slots - 1
+        self.ops.append(op(slot, *arguments))
+        return slot
 
     def packed(self, slot: int, labels: Labels) -> Term:
-        """A term that lies C-contiguous."""
+        """A C-contiguous term."""
         return Term(slot, labels, contiguous(self.shape(labels)))
 
-    def _made(self, op: Op, term: Term, labels: Labels) -> Term:
-        """What an op makes of a term, with the labels of its axes."""
-        self.ops.append(op)
-        strides = op.result_strides(self.shape(term.labels), term.strides)
-        return self.packed(op.out, labels) if strides is None else Term(op.out, labels, strides)
+    def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
+        """The result of an op on a term."""
+        slot = self.add(op, term.slot, *arguments)
+        added = self.ops[-1]
+        labels = added.arranged(term.labels) if isinstance(added, _ARRANGING) else term.labels
+        strides = added.result_strides(self.shape(term.labels), term.strides)
+        return self.packed(slot, labels) if strides is None else Term(slot, labels, strides)
 
     # -- one operand ------------------------------------------------------------------------------------
 
     def diagonal(self, term: Term) -> Term:
-        """Make every label that stands twice one axis, its diagonal."""
+        """Replace the axes of each repeated label by their diagonal."""
         while len(set(term.labels)) < len(term.labels):
             first, second = next(
                 (axis, term.labels.index(label, axis + 1))
@@ -99,26 +94,23 @@ class Builder:
                 if label in term.labels[axis + 1 :]
             )
             reason = "" if self.traits.strided else "its diagonal, as the framework has no views of diagonals"
-            op = Diagonal(self.new_slot(), term.slot, first, second, reason)
-            term = self._made(op, term, op.arranged(term.labels))
+            term = self._apply(ops.Diagonal, term, first, second, reason)
         return term
 
     def first(self, term: Term, labels: Labels) -> Term:
-        """Drop ``labels``, along which the array repeats itself in place: their strides are 0."""
+        """Drop ``labels``, whose strides are 0."""
         if not labels:
             return term
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
-        op = First(self.new_slot(), term.slot, axes)
-        return self._made(op, term, op.arranged(term.labels))
+        return self._apply(ops.First, term, axes)
 
     def expand(self, term: Term, labels: Labels) -> Term:
-        """Repeat the array along new axes for ``labels``, which come first, in place."""
+        """Broadcast the array along new leading axes for ``labels``, with strides of 0."""
         if not labels:
             return term
         shape = self.shape(term.labels)
         slot = self.reshape(term.slot, ((1,) * len(labels)) + shape)
-        out = self.new_slot()
-        self.ops.append(Expand(out, slot, (*self.shape(labels), *shape)))
+        out = self.add(ops.Expand, slot, (*self.shape(labels), *shape))
         return Term(out, (*labels, *term.labels), ((0,) * len(labels)) + term.strides)
 
     def drop(self, term: Term, axes: Sequence[int]) -> Term:
@@ -141,52 +133,48 @@ class Builder:
             labels = [label for label in labels if label in term.labels]
         if not labels:
             return term
-        if self.traits.strided:  # some frameworks give sums the order of their operand: in memory order it is C
+        if self.traits.strided:  # some frameworks keep the operand's memory order, so that must be C order
             term = self.permute(term, term.in_memory_order(term.labels))
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
-        op = Sum(self.new_slot(), term.slot, axes)
-        return self._made(op, term, op.arranged(term.labels))
+        return self._apply(ops.Sum, term, axes)
 
     def _fused_sum(self, term: Term, labels: Sequence[int], limit: int) -> Term:
-        """One sum of at most ``limit`` fused axes, the first that hold some of ``labels``."""
+        """The sum over some of ``labels``, with neighbouring axes fused to at most ``limit``."""
         runs = [(summed, tuple(run)) for summed, run in groupby(term.labels, lambda label: label in labels)]
         if len(runs) > limit:
             rest = tuple(label for _, run in runs[limit - 1 :] for label in run)
             runs = [*runs[: limit - 1], (False, rest)]
         slot = self.reshape(term.slot, tuple(self.size(run) for _, run in runs))
-        out = self.new_slot()
-        self.ops.append(Sum(out, slot, tuple(axis for axis, (summed, _) in enumerate(runs) if summed)))
+        out = self.add(ops.Sum, slot, tuple(axis for axis, (summed, _) in enumerate(runs) if summed))
         kept = tuple(label for summed, run in runs if not summed for label in run)
         return self.packed(self.reshape(out, self.shape(kept)), kept)
 
     def scale(self, term: Term, labels: Sequence[int]) -> Term:
-        """The sum over ``labels``, which the term has not: all that is summed is equal."""
+        """The sum over ``labels``, which the term lacks, so that all summands are equal."""
         count = 1
         for number, label in enumerate(labels, 1):
             count *= self.sizes[label]
             if number < len(labels) and count * self.sizes[labels[number]] <= _LARGEST_COUNT:
                 continue
-            term, count = self._made(Scale(self.new_slot(), term.slot, count), term, term.labels), 1
+            term, count = self._apply(ops.Scale, term, count), 1
         return term
 
     def cast(self, term: Term, dtype: str) -> Term:
-        """Another dtype; the copy keeps the order of the axes in memory, without gaps."""
-        made = self._made(Cast(self.new_slot(), term.slot, dtype), term, term.labels)
-        return made if self.traits.strided else self.packed(made.slot, made.labels)
+        """The term in another dtype, with the same memory order and no gaps."""
+        cast = self._apply(ops.Cast, term, dtype)
+        return cast if self.traits.strided else self.packed(cast.slot, cast.labels)
 
     def reshape(self, slot: int, shape: tuple[int, ...]) -> int:
         """The slot of a reshape that copies nothing."""
-        out = self.new_slot()
-        self.ops.append(Reshape(out, slot, shape))
-        return out
+        return self.add(ops.Reshape, slot, shape)
 
     def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
-        """The axes in the order of ``labels``: a view where there are strides, else a copy with a reason."""
+        """The axes in the order of ``labels``: a view with strides, otherwise a copy for ``reason``."""
         if labels == term.labels:
             return term
         if self.traits.strided:
             axes = tuple(term.labels.index(label) for label in labels)
-            return self._made(Transpose(self.new_slot(), term.slot, axes), term, labels)
+            return self._apply(ops.Transpose, term, axes)
         return self._permuted_copy(term, labels, reason)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:
@@ -194,26 +182,26 @@ class Builder:
         term = self.permute(term, labels, reason)
         if self.is_packed(term, labels):
             return term
-        return self._made(Copy(self.new_slot(), term.slot, reason), term, labels)
+        return self._apply(ops.Copy, term, reason)
 
     def is_packed(self, term: Term, labels: Labels) -> bool:
-        """Whether ``labels``, all those of ``term``, lie C-contiguous in that order."""
+        """Whether the term, with its axes in the order of ``labels``, is C-contiguous."""
         strides = tuple(term.stride(label) for label in labels)
         shape = self.shape(labels)
-        return all(size == 1 or found == wanted for size, found, wanted in zip(shape, strides, contiguous(shape)))
+        return all(size == 1 or step == packed for size, step, packed in zip(shape, strides, contiguous(shape)))
 
     def merged(self, term: Term, labels: Labels) -> int | None:
-        """The one stride of ``labels`` read as a single axis, None where they don't merge."""
+        """The stride of ``labels`` as a single axis, None if they do not merge."""
         return merged_stride(self.shape(labels), tuple(term.stride(label) for label in labels))
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
-        """``labels`` in memory order, cut into the longest runs that merge into one axis each."""
+        """``labels`` in memory order, as the longest runs that each merge into one axis."""
         return cut(term.in_memory_order(labels), lambda run, label: self.merged(term, (*run, label)) is not None)
 
     def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
-        """A permutation where transposes copy.
+        """A permutation by transposes that copy.
 
-        Neighbours that stay together are fused first, and more axes than one transpose takes are moved in several.
+        Axes that stay neighbours are fused first. If one transpose takes too few axes, several are made.
         """
         order = term.labels
         slot = term.slot
@@ -223,37 +211,14 @@ class Builder:
             before = tuple(self.size(blocks[axis]) for axis in axes)
             position = {block: place for place, block in enumerate(axes)}
             if len(blocks) > 1:
-                slot = self.reshape(slot, before)
-                out = self.new_slot()
                 moved = tuple(position[block] for block in range(len(blocks)))
-                self.ops.append(Transpose(out, slot, moved, reason))
-                slot = out
+                slot = self.add(ops.Transpose, self.reshape(slot, before), moved, reason)
             order = target
         return self.packed(self.reshape(slot, self.shape(labels)), labels)
 
-    # -- two operands -----------------------------------------------------------------------------------
-
-    def multiply(self, lhs: int, rhs: int) -> int:
-        """The slot of an elementwise product."""
-        out = self.new_slot()
-        self.ops.append(Multiply(out, lhs, rhs))
-        return out
-
-    def matmul(self, lhs: int, rhs: int, transpose_lhs: bool, transpose_rhs: bool, inner_batch: bool) -> int:
-        """The slot of a matrix product."""
-        out = self.new_slot()
-        self.ops.append(Matmul(out, lhs, rhs, transpose_lhs, transpose_rhs, inner_batch))
-        return out
-
-    def native(self, operands: tuple[int, ...], equation: str) -> int:
-        """The slot of a call to the framework's own einsum."""
-        out = self.new_slot()
-        self.ops.append(Native(out, operands, equation))
-        return out
-
 
 def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:
-    """``labels`` cut into runs, each as long as its next label ``continues`` it.
+    """``labels`` as runs; a label that ``continues`` a run extends it.
 
     >>> cut((1, 2, 4, 5), lambda run, label: label == run[-1] + 1)
     [(1, 2), (4, 5)]
@@ -268,7 +233,7 @@ def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels
 
 
 def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]:
-    """Runs of labels that stay neighbours, in the target's order; labels of size 1 stick to any run."""
+    """The runs of labels that stay neighbours, in the target's order; labels of size 1 are left out."""
     blocks: list[list[int]] = []
     place = {label: position for position, label in enumerate(label for label in order if sizes[label] != 1)}
     for label in target:
@@ -282,12 +247,12 @@ def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]
 
 
 def _stages(order: Labels, target: Labels, limit: int | None, sizes: Sequence[int]) -> Iterator[Labels]:
-    """Orders on the way to ``target``, so that each is reached by one transpose of at most ``limit`` axes."""
+    """The orders on the way to ``target``, each one transpose of at most ``limit`` axes from the one before."""
     if limit is None or len(_blocks(order, target, sizes)) <= limit:
         yield target
         return
-    # Bring blocks of the target into place from the left, as many at a time as the limit allows: what is
-    # taken out leaves gaps, and the runs between them are axes too.
+    # Bring blocks of the target into place from the left, as many at a time as the limit allows. The runs between the
+    # axes that are taken out count as axes too.
     done: Labels = ()
     while order != target:
         taken = len(done)

@@ -1,4 +1,4 @@
-"""``lower``: a sized equation, a path, the operands' layouts and a framework's traits become a plan."""
+"""``lower``: from a sized equation, a path, the operands' layouts and a framework's traits to a program."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from einsumx.adapters.traits import Traits
+from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import op_price
-from einsumx.ir.layout import contiguous
-from einsumx.ir.ops import (
-    Copy,
-    Matmul,
-    Native,
-    Op,
-    Scale,
-    Sum,
-    Zeros,
-)
+from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
@@ -39,69 +32,64 @@ def lower(
     dtype: str,
     device: str = "",
 ) -> Program:
-    """Write a contraction as array calls, and check them by replaying their shapes.
+    """Write a contraction as array calls, and verify their shapes.
 
     Args:
-        equation: as :func:`~einsumx.ir.bind.bind` gives it.
-        operands: dtype and layout of each operand.
-        path: as :func:`~einsumx.planner.path.find_path` gives it.
-        backend, traits: the framework lowered for.
-        dtype: of the result; what is computed in follows from it and from the traits.
-        device: recorded in the plan.
+        equation: from :func:`~einsumx.ir.bind.bind`.
+        operands: shape, dtype and layout of each operand.
+        path: from :func:`~einsumx.planner.path.find_path`.
+        backend, traits: the target framework.
+        dtype: of the result; the traits decide in which dtype it is computed.
+        device: recorded in the program.
     """
-    ops: tuple[Op, ...]
-    if 0 in equation.sizes:  # frameworks' kernels are not to be trusted with arrays without elements
+    if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
-        ops = (Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
+        calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
         lowered, result = _compute(equation, operands, path, traits, dtype)
-        ops, result = simplify(lowered, [operand.shape for operand in operands], result)
-        if _native_is_cheaper(equation, operands, traits, dtype, ops):
-            builder = Builder(equation.sizes, traits, len(operands))
-            result = builder.native(tuple(range(len(operands))), native_equation(equation.inputs, equation.output))
-            ops = tuple(builder.ops)
-    plan = Program(equation.text, backend, device, tuple(operands), path, ops, result, equation.shape, dtype)
-    verify(plan)
-    return plan
+        calls, result = simplify(lowered, [operand.shape for operand in operands], result)
+        if _native_is_cheaper(equation, operands, traits, dtype, calls):
+            result = len(operands)
+            text = native_equation(equation.inputs, equation.output)
+            calls = (ops.Native(result, tuple(range(len(operands))), text),)
+    program = Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
+    verify(program)
+    return program
 
 
 def _compute(
     equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
 ) -> tuple[list[Op], int]:
-    """The ops in the result's dtype; or in a wider one, where rounding each intermediate would lose too much."""
+    """The ops in the result's dtype, or in a wider one if rounding each intermediate would lose too much."""
     wider = dict(traits.widen).get(dtype)
-    found = _lower_in(equation, operands, path, traits, dtype, dtype)
-    if wider is not None and not _rounds_once(found[0], traits, dtype):
-        found = _lower_in(equation, operands, path, traits, dtype, wider)
-    return found
+    calls, result = _lower_in(equation, operands, path, traits, dtype, dtype)
+    if wider is not None and not _rounds_once(calls, traits, dtype):
+        return _lower_in(equation, operands, path, traits, dtype, wider)
+    return calls, result
 
 
-def _rounds_once(ops: Sequence[Op], traits: Traits, dtype: str) -> bool:
-    """Whether at most one op computes, and that one accumulates wide by itself."""
-    arithmetic = [op for op in ops if op.kind == "work"]
+def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
+    """Whether at most one op computes, and accumulates in the wider dtype by itself."""
+    arithmetic = [op for op in calls if op.kind == "work"]
     if len(arithmetic) > 1:
         return False
     for op in arithmetic:
         match op:
-            case Matmul():
+            case ops.Matmul():
                 return dtype in traits.wide_matmul
-            case Sum():
+            case ops.Sum():
                 return dtype in traits.wide_sum
-            case Native() | Scale():  # a count can be more than a narrow type holds
+            case ops.Native() | ops.Scale():  # a count can be more than a narrow type holds
                 return False
             case _:
                 return True
     return True
 
 
-_NATIVE_CALLS = 1.3
-"""What a call that reads an equation costs, in calls."""
-
-
 def _native_is_cheaper(
-    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, ops: Sequence[Op]
+    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, calls: Sequence[Op]
 ) -> bool:
-    """Whether one call of the framework's own einsum beats ``ops``: tiny, and nothing that it gets wrong.
+    """Whether the framework's own einsum takes less time than the mere overhead of ``calls``, and is correct.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
@@ -109,11 +97,12 @@ def _native_is_cheaper(
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if traits.views and all(op.kind == "view" for op in ops):  # a rearrangement gives a view, and not this copy
+    if traits.views and all(op.kind == "view" for op in calls):  # the own einsum would copy
         return False
-    rates = traits.rates
-    saved = sum(op_price(op, dtype, rates).fixed for op in ops) - _NATIVE_CALLS * rates.call
-    if not prod(equation.sizes) < rates.native * saved:
+    model = CostModel(traits, dtype)
+    overhead = sum(map(model.overhead, calls))
+    sweeps = len(operands) == 2 and is_sweep(*map(_in_memory_order, equation.inputs, operands))
+    if not model.einsum(prod(equation.sizes), len(operands), sweeps) < overhead:
         return False
     if not traits.native_any_labels and not equation.sizes:
         return False
@@ -123,6 +112,10 @@ def _native_is_cheaper(
         and (traits.native_any_labels or len(set(labels)) == len(labels))
         for operand, labels in zip(operands, equation.inputs)
     )
+
+
+def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
+    return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
 
 
 def _lower_in(
@@ -163,20 +156,19 @@ def _lower_in(
     may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
     if repeated or (not may_be_view and all(op.kind == "view" for op in builder.ops)):
         reason = _why_own(traits, repeated)
-        slot = builder.new_slot()
-        builder.ops.append(Copy(slot, term.slot, f"a result of its own, as {reason}"))
+        slot = builder.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
         term = builder.packed(slot, term.labels)
-    if term.slot < len(operands):  # a result is never the operand itself, but may be a view of it
+    if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
     return builder.ops, term.slot
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
-    """The terms without the axes along which they only repeat themselves (stride 0).
+    """The terms without axes of stride 0, and the labels along which no operand has data.
 
-    A label stays where an operand has data along it. Where none has, the result is repeated along it, or is the sum of
-    as many equal terms: these labels of the output, and these that are summed, are returned too. A single operand keeps
-    those of the output, as its rearrangements are views.
+    The result is broadcast along the first of these labels, which the output has; the others are summed, which
+    multiplies the result by their size. A single operand keeps the labels of the output, so that its rearrangements are
+    views.
     """
     if not builder.traits.strided:
         return terms, (), ()
@@ -187,18 +179,18 @@ def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tup
     if not flat:
         return terms, (), ()
     real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
-    found = [
+    stripped = [
         builder.first(
             term, tuple(label for label, stride in zip(term.labels, term.strides) if label in flat and stride == 0)
         )
         for term in terms
     ]
     repeated = tuple(label for label in output if label in flat and label not in real)
-    return found, repeated, tuple(sorted(flat - real - set(output)))
+    return stripped, repeated, tuple(sorted(flat - real - set(output)))
 
 
 def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
-    """The place of the term with the fewest elements; that after the last for the result, where none has fewer."""
+    """The position of the term with the fewest elements; ``len(terms)`` if the result has no more."""
     kept = {label for term in terms for label in term.labels}
     sizes = [builder.size(term.labels) for term in terms]
     return (
@@ -211,7 +203,7 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
 def _uses(
     steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels
 ) -> list[ResultUse]:
-    """What the result of each step is needed for: the step that takes it, or the output."""
+    """How the result of each step is used: by a later step, or as the output."""
     labels = [frozenset(term.labels) for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
@@ -242,7 +234,7 @@ def _why_own(traits: Traits, repeated: Labels) -> str:
 
 
 def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:
-    """An operand with broadcast axes dropped and diagonals taken."""
+    """An operand without broadcast axes and with diagonals taken."""
     sizes = builder.sizes
     strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
     term = Term(slot, labels, strides)

@@ -1,32 +1,32 @@
-"""One pairwise contraction: which kernel computes it, and for the elementwise ones, in which axis order.
+"""One pairwise contraction: which kernel computes it, and in which axis order if it is elementwise.
 
-Labels that only one term has and nothing else needs are summed first. What is left is a matrix product
-(:mod:`einsumx.planner.matmul`), an elementwise product where nothing is summed, or a call of the framework's own einsum
-kernel where that is cheaper: few elements, or many products too small for a matmul each.
+Labels that only one term has and nothing else needs are summed first. The rest is a matrix product
+(:mod:`einsumx.planner.matmul`), an elementwise product if no label is contracted, or a call of the framework's own
+einsum kernel if that is cheaper, for few elements or many tiny products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf, prod
 
-from einsumx.dtypes import arithmetic, itemsize
+from einsumx.ir import ops
+from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Choice, Classes, ResultUse, choose, matmul
+from einsumx.planner.matmul import Classes, ResultUse, choose, matmul
 
 __all__ = ["contract", "native_equation"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
-    """Contract two terms into one that has the labels of ``keep`` which they have.
+    """Contract two terms, summing over the labels that are not in ``keep``.
 
     Args:
-        builder: takes the ops.
-        lhs, rhs: no label stands twice in either.
+        builder: the ops are appended to it.
+        lhs, rhs: terms without repeated labels.
         keep: the labels that other terms or the output still need.
-        dtype: what is computed in.
-        use: what the result is needed for.
+        dtype: of the computation.
+        use: how the result is used.
     """
     lhs = builder.sum(lhs, [label for label in lhs.labels if label not in rhs.labels and label not in keep])
     rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
@@ -42,7 +42,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.matmul_dtypes:
         return _product(builder, lhs, rhs, classes, dtype, use)
     if through is not None:
-        if traits.rates.sweep and dtype in traits.native_dtypes and _is_sweep(lhs, rhs, classes):
+        if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(lhs, rhs):
             return _native(builder, lhs, rhs, classes, dtype, use)
         lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
         return builder.cast(_product(builder, lhs, rhs, classes, through, use), dtype)
@@ -62,50 +62,48 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 
 
 def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """A matrix product, or the framework's own kernel where the products are too small to pay for their calls."""
+    """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
     choice = choose(builder, lhs, rhs, classes, dtype, use)
-    if _native_is_cheaper(builder, lhs, rhs, choice, classes, dtype):
-        return _native(builder, lhs, rhs, classes, dtype, use)
-    if _multiply_sum_seconds(builder, lhs, rhs, classes, dtype) < choice.cost:
-        return _multiply_sum(builder, lhs, rhs, classes, use)
+    model = CostModel(builder.traits, dtype)
+    if _may_be_native(builder, classes, dtype):
+        steps = builder.size((*classes.kept, *classes.contracted))
+        if model.einsum(steps, 2, _sweeps(lhs, rhs)) < choice.cost:
+            return _native(builder, lhs, rhs, classes, dtype, use)
+    if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
+        steps = builder.size(lhs.labels)
+        seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
+        if seconds < choice.cost:
+            return _multiply_sum(builder, lhs, rhs, classes, use)
     return matmul(builder, lhs, rhs, choice)
 
 
-def _native_is_cheaper(builder: Builder, lhs: Term, rhs: Term, choice: Choice, classes: Classes, dtype: str) -> bool:
-    traits = builder.traits
-    labels = (*classes.kept, *classes.contracted)
-    if not traits.rates.native or dtype not in traits.native_dtypes or len(labels) > traits.native_max_labels:
-        return False
-    work = prod(builder.sizes[label] for label in labels)
-    seconds = work * arithmetic(dtype) / traits.rates.native
-    if traits.rates.sweep and _is_sweep(lhs, rhs, classes):  # as fast as memory
-        seconds = work * itemsize(dtype) / itemsize("float32") / traits.rates.sweep
-    # Reading an equation takes such a kernel as long as another call does.
-    return 2 * traits.rates.call + seconds < choice.cost
+def _may_be_native(builder: Builder, classes: Classes, dtype: str) -> bool:
+    """Whether the framework's own kernel may compute a product that matmul computes too."""
+    traits, count = builder.traits, len(classes.kept) + len(classes.contracted)
+    return bool(traits.rates.native) and dtype in traits.native_dtypes and count <= traits.native_max_labels
 
 
-def _is_sweep(lhs: Term, rhs: Term, classes: Classes) -> bool:
-    """Whether one sweep through an operand as it lies is all: the other has no more labels, nor in another order."""
-    shared = (*classes.batch, *classes.contracted)
-    return not (classes.lhs_free and classes.rhs_free) and lhs.in_memory_order(shared) == rhs.in_memory_order(shared)
+def _sweeps(lhs: Term, rhs: Term) -> bool:
+    return is_sweep(lhs.in_memory_order(lhs.labels), rhs.in_memory_order(rhs.labels))
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
 
 
 def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """Nothing is summed: a broadcasting product."""
+    """A broadcasting product, which sums nothing."""
     if not builder.traits.strided:
         return _fused_multiply(builder, lhs, rhs, classes, dtype, use)
     order = _product_order(builder, lhs, rhs, classes, use)
-    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.packed(out, order)
 
 
 def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Labels:
-    """An operand that has all the labels gives the order in which it lies.
+    """The axis order of an elementwise product.
 
-    Else the order that is wanted, if its last axis is long in an operand; else the longest free run comes last.
+    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
+    the requested one.
     """
     if not classes.rhs_free:
         return lhs.in_memory_order(lhs.labels)
@@ -121,11 +119,11 @@ def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use
 
 
 _LONG_RUN = 256
-"""Elements in a row beyond which a longer run makes a product no faster."""
+"""Runs of more elements make a product no faster."""
 
 
 def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
-    """The elements of the last axes of ``order`` that both operands, or one alone, have as one axis of unit stride."""
+    """The length of the contiguous run at the end of ``order``, in each operand that has its labels."""
     run: Labels = ()
     for label in reversed(order):
         longer = (label, *run)
@@ -138,7 +136,7 @@ def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
 
 
 def _aligned(builder: Builder, term: Term, order: Labels) -> int:
-    """The slot of ``term`` with its axes in ``order``, and axes of size 1 for the labels it lacks."""
+    """The slot of ``term`` with its axes in ``order`` and axes of size 1 for missing labels."""
     reason = "its axes in the order of the product"
     term = builder.permute(term, tuple(label for label in order if label in term.labels), reason)
     if term.labels == order:
@@ -149,7 +147,7 @@ def _aligned(builder: Builder, term: Term, order: Labels) -> int:
 
 
 def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast few axes only."""
+    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast only few axes."""
     choice = choose(builder, lhs, rhs, classes, dtype, use)
     labels = tuple(label for run in choice.batch for label in run)
     first, second = (rhs, lhs) if choice.swapped else (lhs, rhs)
@@ -158,25 +156,18 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
     reason = "its axes in the order of the product"
     first = builder.permute(first, (*labels, *rows), reason)
     second = builder.permute(second, (*labels, *cols), reason)
-    out = builder.multiply(
+    out = builder.add(
+        ops.Multiply,
         builder.reshape(first.slot, (batch, builder.size(rows), 1)),
         builder.reshape(second.slot, (batch, 1, builder.size(cols))),
     )
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _multiply_sum_seconds(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str) -> float:
-    """The cost of a product in full and its sum, where that is not much more than the operands themselves."""
-    if not builder.traits.strided or not classes.batch or classes.lhs_free or classes.rhs_free:
-        return inf
-    elements = 3 * builder.size(lhs.labels) + builder.size(rhs.labels)
-    return 2 * builder.traits.rates.call + elements * itemsize(dtype) / builder.traits.rates.stream
-
-
 def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Term:
-    """A product in full and then its sum: for dtypes that no kernel of the framework contracts."""
+    """An elementwise product and its sum."""
     order = (*(use.target(classes.kept) or classes.kept), *classes.contracted)
-    out = builder.multiply(_aligned(builder, lhs, order), _aligned(builder, rhs, order))
+    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
     return builder.sum(builder.packed(out, order), classes.contracted)
 
 
@@ -184,7 +175,7 @@ def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use:
 
 
 def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
-    """A product by the framework's own einsum; with its axes fused where it has too many labels."""
+    """A product by the framework's own einsum, with fused axes if there are too many labels."""
     labels = (*classes.kept, *classes.contracted)
     if len(labels) > builder.traits.native_max_labels:
         choice = choose(builder, lhs, rhs, classes, dtype, use)
@@ -198,15 +189,15 @@ def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str
             builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
         )
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
-        out = builder.native(operands, "abd,acd->abc")
+        out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
     result = use.target(classes.kept) or classes.kept
-    out = builder.native((lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
+    out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
 
 def native_equation(inputs: Iterable[Labels], output: Labels) -> str:
-    """An equation in letters from a, in order of appearance.
+    """An equation in text form, with letters from a in order of appearance.
 
     >>> native_equation([(7, 3), (3, 5)], (5, 7))
     'ab,bc->ca'

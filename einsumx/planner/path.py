@@ -1,4 +1,4 @@
-"""``find_path``: the order of pairwise contractions, by opt_einsum, by cotengra, or as the user gives it."""
+"""``find_path``: the order of pairwise contractions, from opt_einsum, cotengra or the user."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ or NumPy's ``(name, limit)``, where no intermediate may have more elements than 
 
 
 def as_optimize(optimize: Any) -> Any:
-    """What is given for ``optimize=`` as a part of a cache's key: a path as tuples of integers, None as the default.
+    """The value of ``optimize=`` in a form that can be a cache key: a path as tuples of integers, None as the default.
 
     Raises:
-        PathError: a path with steps that are none.
+        PathError: a step of a path is not a tuple of positions.
 
     >>> as_optimize(None), as_optimize(["einsum_path", [0, 1]]), as_optimize(("greedy", 100))
     ('auto', ((0, 1),), ('greedy', 100))
@@ -41,17 +41,17 @@ def as_optimize(optimize: Any) -> Any:
         case [str() as name, (int() | float()) as limit] if name != "einsum_path" and not isinstance(limit, bool):
             return name, limit
         case steps:
-            return tuple(_given(steps))
+            return tuple(_path_steps(steps))
 
 
 def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
-    A step of a given path that takes three operands or more is broken into pairs by the ``"auto"`` optimizer.
+    The ``"auto"`` optimizer splits steps of three or more operands into pairs.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
-        MemoryLimitError: NumPy's form asks for smaller intermediates than the path has.
+        MemoryLimitError: an intermediate exceeds the limit in NumPy's form of ``optimize``.
 
     >>> from einsumx.ir.parse import parse_text
     >>> from einsumx.ir.bind import bind
@@ -61,8 +61,8 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     """
     inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
     match as_optimize(optimize):
-        case (bool() | str()) as found:
-            steps = _optimized(inputs, equation, "auto" if found is True else found)
+        case (bool() | str()) as choice:
+            steps = _optimized(inputs, equation, "auto" if choice is True else choice)
         case (str() as name, limit):
             path = find_path(equation, name)
             _check_limit(path, inputs, equation, limit)
@@ -80,7 +80,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
 
 
 def _check_limit(path: Path, inputs: list[frozenset[int]], equation: SizedEquation, limit: float) -> None:
-    """Raise where an intermediate has more elements than NumPy's limit; paths here have no other way out."""
+    """Raise if an intermediate has more elements than NumPy's limit, which NumPy avoids by unpaired contractions."""
     *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
     largest = max((prod(equation.sizes[label] for label in labels) for _, labels in intermediates), default=0)
     if largest > limit:
@@ -141,7 +141,7 @@ def _optimized(
         steps = optimizer(inputs, frozenset(equation.output), sizes, None)
     if not isinstance(steps, Iterable):
         raise PathError(f"the optimizer {shown(optimizer)} returned {shown(steps)}; a path is a list such as [(0, 1)]")
-    return _given(list(steps))
+    return _path_steps(list(steps))
 
 
 def _is_cotengra(optimizer: Callable[..., Any]) -> bool:
@@ -165,7 +165,7 @@ def _by_name(name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=1)
 def _paths() -> Any:
-    """opt_einsum's optimizers; kept, as nothing is imported while the interpreter ends."""
+    """opt_einsum's optimizers; cached, because imports fail at interpreter shutdown."""
     return import_module("opt_einsum.paths")
 
 
@@ -185,13 +185,13 @@ def _cotengra(preset: str) -> Callable[..., Any]:
     return optimizer
 
 
-def _given(steps: Sequence[Any]) -> list[tuple[int, ...]]:
-    """A path in NumPy's form (``["einsum_path", (0, 1), ...]``) or opt_einsum's (without the name)."""
+def _path_steps(steps: Sequence[Any]) -> list[tuple[int, ...]]:
+    """The steps of a path in the form of NumPy (``["einsum_path", (0, 1), ...]``) or opt_einsum (without the name)."""
     if steps and isinstance(steps[0], str):
         if steps[0] != "einsum_path":
             raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {shown(steps[0])}")
         steps = steps[1:]
-    found: list[tuple[int, ...]] = []
+    path: list[tuple[int, ...]] = []
     for step in steps:
         try:
             positions = tuple(index(position) for position in step)
@@ -201,14 +201,14 @@ def _given(steps: Sequence[Any]) -> list[tuple[int, ...]]:
             raise PathError(
                 f"a step of a path is a tuple of positions such as (0, 1), not {shown(step)}{hint}"
             ) from None
-        found.append(positions)
-    return found
+        path.append(positions)
+    return path
 
 
 def _pairwise(
     steps: Sequence[tuple[int, ...]], inputs: list[frozenset[int]], equation: SizedEquation
 ) -> Iterator[tuple[int, ...]]:
-    """Check the steps against the number of operands, and break those of three or more into pairs."""
+    """Check the steps against the number of operands, and split those of three or more into pairs."""
     left = len(inputs)
     if not steps and left == 1:
         steps = [(0,)]
@@ -243,10 +243,10 @@ def _split(
     left: int,
     equation: SizedEquation,
 ) -> Iterator[tuple[int, int]]:
-    """One step over many operands, as pairs in the numbering of the whole list."""
+    """One step over many operands, as pairs with positions in the whole list of terms."""
     sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
     inner = _paths().get_path_fn("auto")(taken, result, sizes, None)
-    # Where each inner term stands in the whole list, which shrinks by two and grows by one at its end.
+    # The position of each inner term in the whole list, which loses two terms and gains one at its end.
     where = list(positions)
     for step in inner:
         first, second = (where[place] for place in step)
