@@ -64,7 +64,7 @@ def copy_of_project(session: nox.Session) -> Path:
 
 def install(session: nox.Session, *requirements: str) -> None:
     """Install einsumx as its users do, not editable, with what a session asks for."""
-    session.install(f"{copy_of_project(session)}[cli]", *requirements)
+    session.install(f"{copy_of_project(session)}[conformance]", *requirements)
 
 
 def test(session: nox.Session, *options: str) -> None:
@@ -110,7 +110,14 @@ def together(session: nox.Session) -> None:
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
     """The oldest Python, NumPy and other requirements that are supported."""
-    install(session, *TESTING, "numpy==1.23.0", "opt_einsum==3.4.0", "platformdirs==4.0.0", "threadpoolctl==3.5.0")
+    requirements = (
+        "numpy==1.23.0",
+        "opt_einsum==3.4.0",
+        "platformdirs==4.0.0",
+        "threadpoolctl==3.5.0",
+        "jinja2==3.1.0",
+    )
+    install(session, *TESTING, *requirements)
     test(session)
 
 
@@ -153,7 +160,7 @@ def package(session: nox.Session) -> None:
     session.install("build")
     session.run("python", "-m", "build", "--outdir", str(dist), str(project), silent=True)
     (wheel,) = dist.glob("*.whl")
-    session.install(f"{wheel}[cli]", *TESTING)
+    session.install(f"{wheel}[conformance]", *TESTING)
     session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})
 
     elsewhere = Path(session.create_tmp()) / "elsewhere"

@@ -158,9 +158,9 @@ def test_a_signal_that_comes_while_a_block_is_waited_for_ends_the_run() -> None:
                 os.kill(os.getpid(), signal.SIGINT)
             return super().__getitem__(box)
 
-    # A handler that another test's library left behind, or one that ran inside a callback of the garbage collector,
-    # would keep the interrupt from anyone.
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Python's own handler, which a shell that runs tests in the background may have replaced; and no callback of the
+    # garbage collector, in which the interrupt would be lost.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = threading.enumerate()
     a, b = operands()
     gc.disable()
@@ -169,6 +169,7 @@ def test_a_signal_that_comes_while_a_block_is_waited_for_ends_the_run() -> None:
             einsumx.einsum(EQUATION, Slow(a), Stored(b), memory_limit=LIMIT)
     finally:
         gc.enable()
+        signal.signal(signal.SIGINT, handler)
     assert threading.enumerate() == before
 
 

@@ -17,11 +17,11 @@ from einsumx.ir.verify import replay
 
 __all__ = [
     "CostModel",
-    "Framework",
     "Kernels",
     "OpCost",
     "PlanCost",
     "Price",
+    "PricedTraits",
     "Speeds",
     "freed",
     "in_use",
@@ -205,7 +205,7 @@ class Speeds(Protocol):
     def sweep(self) -> float: ...
 
 
-class Framework(Protocol):
+class PricedTraits(Protocol):
     """The traits that the time of an op depends on; :class:`einsumx.adapters.traits.Traits` documents them."""
 
     @property
@@ -245,7 +245,7 @@ class CostModel:
         dtype: of the operands and the result.
     """
 
-    def __init__(self, framework: Framework, dtype: str) -> None:
+    def __init__(self, framework: PricedTraits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._has_short_rows = framework.strided, framework.short_rows
         self._size = itemsize(dtype)
@@ -356,7 +356,7 @@ class Price:
         return self.time(*map(prod, self.amounts))
 
 
-def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Framework) -> Price:
+def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:
     """The price of an op, from shapes, dtypes and strides."""
     model = CostModel(framework, result.dtype)
     if op.kind == "view":
@@ -400,7 +400,7 @@ def _run_counters(op: Op, operand: Operand) -> list[int] | None:
     return None if counters is None else [shape[axis] for axis in counters]
 
 
-def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, framework: Framework) -> Price:
+def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, framework: PricedTraits) -> Price:
     batch, shape = result.shape[:-2], result.shape
     matrices, rows, cols = batch, shape[-2:-1], shape[-1:]
     if min(len(lhs.shape), len(rhs.shape)) == 1:
@@ -415,7 +415,7 @@ def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, f
     return Price(time, (calls, matrices, rows, cols, inner))
 
 
-def op_seconds(op: Op, operands: Sequence[Operand], framework: Framework) -> float:
+def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:
     """Seconds that an op takes on operands of these shapes, dtypes and strides.
 
     >>> from einsumx.adapters.rates import Rates
