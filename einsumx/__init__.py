@@ -1,4 +1,4 @@
-"""einsumx: one einsum for every array library, always on that library's fast primitives."""
+"""einsumx: one einsum for every array library, on that library's own fast kernels."""
 
 from importlib import import_module as _import_module
 from pathlib import Path as _Path

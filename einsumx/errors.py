@@ -29,7 +29,7 @@ __all__ = [
 
 
 class EinsumxError(Exception):
-    """The root of every error that einsumx raises on purpose."""
+    """The root of einsumx's own errors."""
 
 
 class EquationError(EinsumxError, ValueError):

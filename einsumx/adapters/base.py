@@ -1,6 +1,6 @@
 """The base class of backends: twelve primitives, the framework's traits, and its optional features.
 
-A backend is one subclass of :class:`Adapter`; see ``backends/`` for examples and the README for how to register one.
+A backend is one subclass of :class:`Adapter`: ``backends/`` has examples, and docs/backends.md explains them.
 Constructing an adapter imports nothing. ``self.xp`` imports the framework on first access, so einsumx can plan for a
 framework that is not installed.
 """

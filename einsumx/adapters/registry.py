@@ -210,8 +210,11 @@ def is_builtin(kind: type) -> bool:
 
 def lazy(operands: Sequence[Any]) -> Any:
     """The module that contracts lazy arrays, if one of the operands is lazy; otherwise None."""
-    module = next(filter(None, map(lazy_module, map(type, operands))), None)
-    return import_module(module) if module else None
+    for kind in map(type, operands):
+        module = lazy_module(kind)
+        if module is not None:
+            return import_module(module)
+    return None
 
 
 @runtime_checkable
