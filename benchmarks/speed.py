@@ -133,7 +133,7 @@ class _Axis:
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = min(low / 1.05, 0.8), max(high * 1.05, 2.0)
-        steps = (1, 2, 5) if self.high / self.low < 500 else (1,)
+        steps = (1, 2, 5) if self.high / self.low < 50 else (1,)
         ticks = [step * 10.0**power for power in range(-4, 7) for step in steps]
         self.ticks = [tick for tick in ticks if self.low <= tick <= self.high]
 
