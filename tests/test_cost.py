@@ -20,7 +20,7 @@ from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Term
 from einsumx.planner.lower import lower
-from einsumx.planner.matmul import Classes, ResultUse, choose, matmul
+from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
 from einsumx.planner.path import find_path
 
 RATES = Rates(
@@ -179,9 +179,9 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
             if not declared.strided:
                 operands[-1] = builder.packed(slot, tuple(labels))
         order = tuple(random.sample(classes.kept, len(classes.kept))) if has_order else None
-        use = ResultUse(order=order)
-        choice = choose(builder, *operands, classes, dtype, use)
-        term = matmul(builder, *operands, choice)
+        pair = Pair(*operands, classes, dtype, ResultUse(order=order))
+        choice = choose(builder, pair)
+        term = matmul(builder, pair, choice)
         if order is not None:
             term = builder.permute(term, order, "why")
         lies = {term.slot: Operand(builder.shape(term.labels), dtype, term.strides) for term in operands}

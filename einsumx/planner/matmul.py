@@ -17,7 +17,7 @@ from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, run_counters
 from einsumx.planner.builder import Builder, Labels, Term, cut
 
-__all__ = ["Choice", "Classes", "ResultUse", "choose", "matmul"]
+__all__ = ["Choice", "Classes", "Pair", "ResultUse", "choose", "matmul"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,24 @@ class ResultUse:
     def target(self, labels: Labels) -> Labels | None:
         """``labels`` in the requested order."""
         return None if self.order is None else tuple(label for label in self.order if label in labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two terms to contract.
+
+    Attributes:
+        lhs, rhs: the terms.
+        classes: their labels.
+        dtype: of the computation.
+        use: how the result is used.
+    """
+
+    lhs: Term
+    rhs: Term
+    classes: Classes
+    dtype: str
+    use: ResultUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +118,9 @@ class Choice:
     cost: float
 
 
-def matmul(builder: Builder, lhs: Term, rhs: Term, choice: Choice) -> Term:
+def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
     """Append the ops of the chosen product."""
-    sides = ((lhs, choice.lhs), (rhs, choice.rhs))
+    sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
     lhs_slot = _operand(builder, first, left, choice, turned=False)
     rhs_slot = _operand(builder, second, right, choice, turned=True)
@@ -151,9 +169,9 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def choose(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Choice:
+def choose(builder: Builder, pair: Pair) -> Choice:
     """The cheapest candidate, and the first of equals, so that plans are deterministic."""
-    return min(_Search(builder, lhs, rhs, classes, dtype, use).candidates(), key=lambda choice: choice.cost)
+    return min(_Search(builder, pair).candidates(), key=lambda choice: choice.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +194,13 @@ class _Axes:
 class _Search:
     """All candidates for one product."""
 
-    def __init__(self, builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> None:
-        self._builder, self._traits = builder, builder.traits
-        self._lhs, self._rhs, self._classes, self._use = lhs, rhs, classes, use
-        self._model = CostModel(builder.traits, dtype)
-        self._may_be_inner = (
-            self._traits.inner_batch and bool(classes.contracted) and dtype in self._traits.matmul_dtypes
-        )
-        self._takes_vectors = self._traits.strided and not self._traits.min_batch_axes and kind(dtype) in "fc"
+    def __init__(self, builder: Builder, pair: Pair) -> None:
+        traits = builder.traits
+        self._builder, self._traits = builder, traits
+        self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
+        self._model = CostModel(traits, pair.dtype)
+        self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
+        self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
     def candidates(self) -> Iterator[Choice]:
         """Each candidate, with its cost."""

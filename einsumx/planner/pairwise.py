@@ -13,7 +13,7 @@ from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Classes, ResultUse, choose, matmul
+from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
 
 __all__ = ["contract", "native_equation"]
 
@@ -32,23 +32,23 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
     unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and builder.sizes[label] == 1]
     lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
-    classes = _classify(lhs, rhs, keep)
-    traits = builder.traits
+    pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
+    classes, traits = pair.classes, builder.traits
     through = dict(traits.matmul_through).get(dtype)
 
     outer = builder.size(classes.lhs_free) > 1 and builder.size(classes.rhs_free) > 1
     if not classes.contracted and not (outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
-        return _multiply(builder, lhs, rhs, classes, dtype, use)
+        return _multiply(builder, pair)
     if dtype in traits.matmul_dtypes:
-        return _product(builder, lhs, rhs, classes, dtype, use)
+        return _product(builder, pair)
     if through is not None:
-        if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(lhs, rhs):
-            return _native(builder, lhs, rhs, classes, dtype, use)
-        lhs, rhs = builder.cast(lhs, through), builder.cast(rhs, through)
-        return builder.cast(_product(builder, lhs, rhs, classes, through, use), dtype)
+        if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(pair):
+            return _native(builder, pair)
+        cast = Pair(builder.cast(lhs, through), builder.cast(rhs, through), classes, through, use)
+        return builder.cast(_product(builder, cast), dtype)
     if dtype in traits.native_dtypes:
-        return _native(builder, lhs, rhs, classes, dtype, use)
-    return _multiply_sum(builder, lhs, rhs, classes, use)
+        return _native(builder, pair)
+    return _multiply_sum(builder, pair)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
@@ -61,50 +61,52 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
     )
 
 
-def _product(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
+def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
-    choice = choose(builder, lhs, rhs, classes, dtype, use)
-    model = CostModel(builder.traits, dtype)
-    if _may_be_native(builder, classes, dtype):
+    classes = pair.classes
+    choice = choose(builder, pair)
+    model = CostModel(builder.traits, pair.dtype)
+    if _may_be_native(builder, pair):
         steps = builder.size((*classes.kept, *classes.contracted))
-        if model.einsum(steps, 2, _sweeps(lhs, rhs)) < choice.cost:
-            return _native(builder, lhs, rhs, classes, dtype, use)
+        if model.einsum(steps, 2, _sweeps(pair)) < choice.cost:
+            return _native(builder, pair)
     if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
-        steps = builder.size(lhs.labels)
+        steps = builder.size(pair.lhs.labels)
         seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
         if seconds < choice.cost:
-            return _multiply_sum(builder, lhs, rhs, classes, use)
-    return matmul(builder, lhs, rhs, choice)
+            return _multiply_sum(builder, pair)
+    return matmul(builder, pair, choice)
 
 
-def _may_be_native(builder: Builder, classes: Classes, dtype: str) -> bool:
+def _may_be_native(builder: Builder, pair: Pair) -> bool:
     """Whether the framework's own kernel may compute a product that matmul computes too."""
-    traits, count = builder.traits, len(classes.kept) + len(classes.contracted)
-    return bool(traits.rates.native) and dtype in traits.native_dtypes and count <= traits.native_max_labels
+    traits, count = builder.traits, len(pair.classes.kept) + len(pair.classes.contracted)
+    return bool(traits.rates.native) and pair.dtype in traits.native_dtypes and count <= traits.native_max_labels
 
 
-def _sweeps(lhs: Term, rhs: Term) -> bool:
-    return is_sweep(lhs.in_memory_order(lhs.labels), rhs.in_memory_order(rhs.labels))
+def _sweeps(pair: Pair) -> bool:
+    return is_sweep(*(term.in_memory_order(term.labels) for term in (pair.lhs, pair.rhs)))
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
 
 
-def _multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
+def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
     if not builder.traits.strided:
-        return _fused_multiply(builder, lhs, rhs, classes, dtype, use)
-    order = _product_order(builder, lhs, rhs, classes, use)
-    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
+        return _fused_multiply(builder, pair)
+    order = _product_order(builder, pair)
+    out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
     return builder.packed(out, order)
 
 
-def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Labels:
+def _product_order(builder: Builder, pair: Pair) -> Labels:
     """The axis order of an elementwise product.
 
     If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
     the requested one.
     """
+    lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
     if not classes.rhs_free:
         return lhs.in_memory_order(lhs.labels)
     if not classes.lhs_free:
@@ -112,7 +114,7 @@ def _product_order(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use
     shared = lhs.in_memory_order(classes.batch)
     rows, cols = lhs.in_memory_order(classes.lhs_free), rhs.in_memory_order(classes.rhs_free)
     orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
-    target = use.target(classes.kept)
+    target = pair.use.target(classes.kept)
     if target is not None:
         orders.insert(0, target)
     return max(orders, key=lambda order: min(_inner_run(builder, lhs, rhs, order), _LONG_RUN))
@@ -146,11 +148,11 @@ def _aligned(builder: Builder, term: Term, order: Labels) -> int:
     return builder.reshape(term.slot, shape) if shape != builder.shape(term.labels) else term.slot
 
 
-def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
+def _fused_multiply(builder: Builder, pair: Pair) -> Term:
     """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast only few axes."""
-    choice = choose(builder, lhs, rhs, classes, dtype, use)
+    choice = choose(builder, pair)
     labels = tuple(label for run in choice.batch for label in run)
-    first, second = (rhs, lhs) if choice.swapped else (lhs, rhs)
+    first, second = (pair.rhs, pair.lhs) if choice.swapped else (pair.lhs, pair.rhs)
     rows, cols = (choice.rhs.rows, choice.lhs.rows) if choice.swapped else (choice.lhs.rows, choice.rhs.rows)
     batch = builder.size(labels)
     reason = "its axes in the order of the product"
@@ -164,21 +166,22 @@ def _fused_multiply(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dt
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _multiply_sum(builder: Builder, lhs: Term, rhs: Term, classes: Classes, use: ResultUse) -> Term:
+def _multiply_sum(builder: Builder, pair: Pair) -> Term:
     """An elementwise product and its sum."""
-    order = (*(use.target(classes.kept) or classes.kept), *classes.contracted)
-    out = builder.add(ops.Multiply, _aligned(builder, lhs, order), _aligned(builder, rhs, order))
-    return builder.sum(builder.packed(out, order), classes.contracted)
+    kept, contracted = pair.classes.kept, pair.classes.contracted
+    order = (*(pair.use.target(kept) or kept), *contracted)
+    out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
+    return builder.sum(builder.packed(out, order), contracted)
 
 
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str, use: ResultUse) -> Term:
+def _native(builder: Builder, pair: Pair) -> Term:
     """A product by the framework's own einsum, with fused axes if there are too many labels."""
-    labels = (*classes.kept, *classes.contracted)
-    if len(labels) > builder.traits.native_max_labels:
-        choice = choose(builder, lhs, rhs, classes, dtype, use)
+    lhs, rhs, kept = pair.lhs, pair.rhs, pair.classes.kept
+    if len(kept) + len(pair.classes.contracted) > builder.traits.native_max_labels:
+        choice = choose(builder, pair)
         batch = tuple(label for run in choice.batch for label in run)
         reason = "its axes in the order of the fused product"
         first = builder.permute(lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
@@ -191,7 +194,7 @@ def _native(builder: Builder, lhs: Term, rhs: Term, classes: Classes, dtype: str
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
         out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
-    result = use.target(classes.kept) or classes.kept
+    result = pair.use.target(kept) or kept
     out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
