@@ -18,7 +18,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["tests", "lint"]
 
-OTHERS = ("mxnet", "together", "oldest", "newest", "docs", "package")
+OTHERS = ("mxnet(1)", "mxnet(2)", "together", "oldest", "newest-3.13", "newest-3.14", "docs", "package")
 """The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
