@@ -22,7 +22,7 @@ __all__ = ["installed_version", "load"]
 _importing = RLock()
 
 _INSTALL = (
-    "pip install mxnet==1.9.1 numpy==1.23.5; beside a newer NumPy: pip install --no-deps mxnet==1.9.1, and "
+    "pip install mxnet==1.9.1 numpy==1.23.5; with a newer NumPy: pip install --no-deps mxnet==1.9.1, and "
     "pip install requests graphviz"
 )
 
