@@ -245,7 +245,9 @@ def plan(
         backend: with shapes, the framework to plan for; NumPy by default.
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
-        dtype, casting, optimize: as for :func:`einsum`.
+        dtype: as for :func:`einsum`.
+        casting: as for :func:`einsum`.
+        optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
         out: with arrays and a limit, where the result will be written, so that it does not count.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.

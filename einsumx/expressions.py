@@ -168,7 +168,10 @@ def expression(
     Args:
         *operands: as for :func:`einsumx.einsum`, with a shape, a tuple of sizes, in place of each operand that calls
             will pass. Arrays are constants, and everything that depends only on constants is computed once.
-        dtype, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        dtype: as for :func:`einsumx.einsum`.
+        casting: as for :func:`einsumx.einsum`.
+        optimize: as for :func:`einsumx.einsum`.
+        backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
 
     Returns:
