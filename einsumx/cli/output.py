@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "cores_text", "plain_table", "print_json", "progress", "require_rich", "shapes_text"]
+__all__ = ["console", "cores_text", "page_url", "plain_table", "print_json", "progress", "require_rich", "shapes_text"]
+
+
+def page_url(page: str) -> str:
+    """The address of a page of the documentation, in the repository that the package's metadata names."""
+    from importlib.metadata import metadata
+
+    about = metadata("einsumx")
+    urls = dict(str(url).split(", ", 1) for url in about.get_all("Project-URL", []))
+    return f"{urls['Source']}/blob/v{about['Version']}/docs/{page}"
 
 
 def print_json(data: dict[str, Any]) -> None:

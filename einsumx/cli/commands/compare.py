@@ -15,7 +15,16 @@ from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import SHAPES, add_dtype, add_output, count, shape
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
 from einsumx.cli.machine import watched
-from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
+from einsumx.cli.output import (
+    console,
+    cores_text,
+    page_url,
+    plain_table,
+    print_json,
+    progress,
+    require_rich,
+    shapes_text,
+)
 from einsumx.errors import EinsumxError
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.threads import core_count
@@ -299,5 +308,5 @@ def _next_steps(row: Measured | Failed) -> Iterator[str]:
     separator = ["--"] if problem.equation.startswith("-") else []
     command = ["einsumx", "explain", *options, *separator, problem.equation, *shapes]
     yield f"{shlex.join(command)}"
-    yield f'einsumx.patch("{row.backend}"): existing calls run einsumx (docs/patch.md)'
-    yield "docs/tutorial.md: from the first call to profiling and memory limits"
+    yield f'with einsumx.patch("{row.backend}"): ...   (your existing calls run einsumx)'
+    yield page_url("tutorial.md")
