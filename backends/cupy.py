@@ -79,7 +79,7 @@ class CupyAdapter(NumpyAdapter):
 
         return CupySpelling(self.module, "cp")
 
-    def prepare(self, run: Run, plan: Program) -> Run:
+    def prepare(self, run: Run, program: Program) -> Run:
         def run_on_device(*operands: Array) -> Array:
             with operands[0].device:
                 return run(*operands)

@@ -136,8 +136,8 @@ class JaxAdapter(Adapter):
 
         return JaxSpelling("jax.numpy", "jnp")
 
-    def prepare(self, run: Run, plan: Program) -> Run:
-        if len(plan.ops) > _LONG:
+    def prepare(self, run: Run, program: Program) -> Run:
+        if len(program.ops) > _LONG:
             return run
         # Inside a user's jit, inline=True makes the plan's calls part of the user's trace.
         compiled: Run = self._jax.jit(run, inline=True)

@@ -100,24 +100,24 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 
     # -- plans ------------------------------------------------------------------------------------------
 
-    def prepare(self, run: Run, plan: Program) -> Run:
+    def prepare(self, run: Run, program: Program) -> Run:
         if not self.calls.mxnet_1:
-            run = self.calls.unless_tracing(run, self._recording(plan))
-        shapes = replay(plan.ops, [operand.shape for operand in plan.operands]).values()
+            run = self.calls.unless_tracing(run, self._recording(program))
+        shapes = replay(program.ops, [operand.shape for operand in program.operands]).values()
         # Shapes without axes and sizes of 0 are valid only under "np shape" semantics, a switch of the thread that is
         # off by default in MXNet 1, and in all threads but the main one in MXNet 2.
         return run if all(shape and 0 not in shape for shape in shapes) else self.calls.in_np_shape(run)
 
-    def _recording(self, plan: Program) -> Run:
+    def _recording(self, program: Program) -> Run:
         """The function that MXNet 2 traces in a block, for later calls with any sizes."""
 
         def record(*operands: Array) -> Array:
-            if len(operands) < len(plan.operands):
+            if len(operands) < len(program.operands):
                 raise BackendError(
                     "an expression with constants cannot be traced: MXNet records what is computed of a block's inputs "
                     "and parameters alone; call einsum, with the constant as one of these"
                 )
-            return recorded(plan, self)(*operands)
+            return recorded(program, self)(*operands)
 
         return record
 
@@ -207,8 +207,8 @@ class SymbolAdapter(MxnetAdapter):
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)
 
-    def prepare(self, run: Run, plan: Program) -> Run:
-        return recorded(plan, self)
+    def prepare(self, run: Run, program: Program) -> Run:
+        return recorded(program, self)
 
 
 ADAPTER = MxnetAdapter()

@@ -225,16 +225,16 @@ class NumpyAdapter(Adapter):
     def element(self, array: Array) -> Any:
         return array[()]
 
-    def prepare(self, run: Run, plan: Program) -> Run:
+    def prepare(self, run: Run, program: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.
-        types = slot_dtypes(plan)
+        types = slot_dtypes(program)
         if "object" in types.values():  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
-        return self._quiet(run) if any(self._can_warn(plan, types)) else run
+        return self._quiet(run) if any(self._can_warn(program, types)) else run
 
-    def _can_warn(self, plan: Program, types: Mapping[int, str]) -> Iterator[bool]:
+    def _can_warn(self, program: Program, types: Mapping[int, str]) -> Iterator[bool]:
         """For each op, whether NumPy may warn about its numbers or raise an error."""
-        for op in plan.ops:
+        for op in program.ops:
             dtype = types[op.sources[0]]
             match op:
                 case Multiply() | Matmul() | Scale():

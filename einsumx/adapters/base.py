@@ -87,7 +87,7 @@ class Adapter(Replaced, Gradients, Transfers, BlockAccess, Results, Primitives):
         """
         return 0
 
-    def prepare(self, run: Run, plan: Program) -> Run:
+    def prepare(self, run: Run, program: Program) -> Run:
         """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
 
