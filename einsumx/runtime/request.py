@@ -86,6 +86,10 @@ class Contraction(NamedTuple):
     options: Options
 
 
+_USUAL = frozenset([list, tuple, type(None)])
+"""The types of sublists that need no further check."""
+
+
 def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     """Separate the equation from the operands, in text or sublist form.
 
@@ -114,7 +118,9 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     except Exception:  # a label of the user's own class may raise anything
         _check_sublists(sublists, output)
         raise
-    if any(isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)):
+    if not _USUAL.issuperset(map(type, (*sublists, output))) and any(
+        isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)
+    ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
 
