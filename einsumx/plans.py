@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
@@ -23,6 +22,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
+from einsumx.runtime.caches import cached
 from einsumx.runtime.checks import computed_in
 from einsumx.runtime.programs import retarget, run_program
 
@@ -244,13 +244,13 @@ _program_values = attrgetter(*(field.name for field in fields(Program)))
 _blocked_values = attrgetter(*(field.name for field in fields(BlockedProgram)))
 
 
-@lru_cache(maxsize=256)
+@cached("plan objects")
 def as_plan(program: Program) -> Plan:
     """The plan with a program's data; the same object for equal programs while it is cached."""
     return Plan(*_program_values(program))
 
 
-@lru_cache(maxsize=256)
+@cached("blocked plan objects")
 def as_blocked_plan(program: BlockedProgram) -> BlockedPlan:
     """The plan with a blocked program's data; the same object for equal programs while it is cached."""
     return BlockedPlan(*_blocked_values(program))

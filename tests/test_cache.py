@@ -126,3 +126,12 @@ def test_a_blocked_plan_is_found_once():
 @pytest.mark.parametrize("operands", [((300, 400), (400, 300)), (np.ones((300, 400)), np.ones((400, 300)))])
 def test_a_plan_is_the_same_object_when_it_is_asked_for_again(operands, options):
     assert einsumx.plan("ij,jk->ik", *operands, **options) is einsumx.plan("ij,jk->ik", *operands, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 10**6}])
+def test_clearing_the_caches_forgets_the_plans_that_users_got(options):
+    before = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
+    einsumx.cache_clear()
+    after = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
+    assert after == before
+    assert after is not before

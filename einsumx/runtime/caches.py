@@ -28,6 +28,9 @@ _BOUNDS = {
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
+_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256}
+"""The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
+
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
 
 
@@ -44,7 +47,7 @@ def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Val
     """A decorator that keeps a function's results in the cache of that name."""
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache(_BOUNDS[name])(function)
+        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name])(function)
         _caches[name] = wrapper
         return wrapper
 
@@ -63,8 +66,8 @@ def cache_info() -> dict[str, CacheInfo]:
     ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
-    for name, cache in _caches.items():
-        hits, misses, _, size = cache.cache_info()
+    for name in _BOUNDS.keys() & _caches:
+        hits, misses, _, size = _caches[name].cache_info()
         statistics[name] = CacheInfo(hits, misses, _BOUNDS[name], size)
     return statistics
 
