@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line, rounded
 from einsumx.conformance.framework import Array
@@ -153,5 +154,4 @@ def _sentinels(out: ArraySpec) -> Any:
 
 
 def _description(result: Any) -> str:
-    kind = type(result)
-    return f"a {kind.__module__}.{kind.__qualname__} of shape {getattr(result, 'shape', '()')}"
+    return f"a {type_name(type(result))} of shape {getattr(result, 'shape', '()')}"

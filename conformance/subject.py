@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import einsumx
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.adapters.replacement import own
 from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
@@ -122,8 +123,7 @@ class Subject:
         """Raise Failure unless ``result`` is an array of this framework on this device, with the expected values."""
         framework = self.framework
         if not framework.is_array(result):
-            kind = type(result)
-            raise Failure(f"{name} is a {kind.__module__}.{kind.__qualname__}, and no array of {framework.name}")
+            raise Failure(f"{name} is a {type_name(type(result))}, and no array of {framework.name}")
         device, right_device = framework.device(result), framework.device(framework.array(0, "float32", self.device))
         if device != right_device:
             raise Failure(f"{name} is on the device {device}, not on {right_device}")

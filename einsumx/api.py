@@ -270,6 +270,7 @@ def plan(
     from einsumx.ir.program import Operand
     from einsumx.plans import as_blocked_plan, as_plan
     from einsumx.runtime.shapes import as_dtypes, as_shapes
+    from einsumx.runtime.stored import unread
 
     written, inputs = split(operands)
     request = Request(
@@ -291,10 +292,7 @@ def plan(
         from einsumx.streaming.run import plan_within
 
         return as_blocked_plan(plan_within(request).program)
-    if any(map(is_stored, inputs)):
-        from einsumx.runtime.stored import unread
-
-        inputs = [unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
+    inputs = [unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
     adapter, arrays = arrays_of(inputs, request.adapter)
     return as_plan(prepare(adapter, written, arrays, request.options(adapter)).program)
 

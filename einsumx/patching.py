@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_builtin, serving
 from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
 from einsumx.api import einsum
@@ -258,7 +259,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
             if is_builtin(kind):
                 continue
             if not _serves(adapter, kind):
-                return f"it has an operand of type {kind.__module__}.{kind.__qualname__}", False
+                return f"it has an operand of type {type_name(kind)}", False
             has_array = True
         return "", has_array
 
@@ -328,7 +329,7 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     if out is None or "out" not in keywords:
         return accepted, ""
     if not _serves(adapter, type(out)):
-        return {}, f"out= is of type {type(out).__module__}.{type(out).__qualname__}"
+        return {}, f"out= is of type {type_name(type(out))}"
     if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return accepted, ""

@@ -367,8 +367,7 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             amounts = (result.shape,) if counters is None else (result.shape, counters)
             return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
         case ops.Matmul():
-            lhs, rhs = operands
-            return _matmul_price(op, lhs, rhs, result, framework)
+            return _matmul_price(op, operands, result, model, framework.max_batch_axes)
         case ops.Native():
             orders = [
                 [term[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
@@ -400,7 +399,10 @@ def _run_counters(op: Op, operand: Operand) -> list[int] | None:
     return None if counters is None else [shape[axis] for axis in counters]
 
 
-def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, framework: PricedTraits) -> Price:
+def _matmul_price(
+    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, max_batch_axes: int | None
+) -> Price:
+    lhs, rhs = operands
     batch, shape = result.shape[:-2], result.shape
     matrices, rows, cols = batch, shape[-2:-1], shape[-1:]
     if min(len(lhs.shape), len(rhs.shape)) == 1:
@@ -408,11 +410,10 @@ def _matmul_price(op: ops.Matmul, lhs: Operand, rhs: Operand, result: Operand, f
     elif op.inner_batch:
         batch, rows, matrices = shape[:-3], shape[-3:-2], (*shape[:-3], shape[-2])
     inner = op.contracted(lhs.shape, rhs.shape)[:1]
-    calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
+    calls = sorted(batch)[:-1] if max_batch_axes == 1 else ()
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
     turned = steps[0] != 1 and steps[1] == 1
-    time = partial(CostModel(framework, result.dtype).matmul, turned=turned, apart=op.inner_batch)
-    return Price(time, (calls, matrices, rows, cols, inner))
+    return Price(partial(model.matmul, turned=turned, apart=op.inner_batch), (calls, matrices, rows, cols, inner))
 
 
 def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:

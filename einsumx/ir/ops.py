@@ -161,10 +161,7 @@ class _OneSource(_Op):
 
 class _View(_OneSource):
     __slots__ = ()
-
-    @property
-    def kind(self) -> Kind:
-        return "view"
+    kind: Kind = "view"
 
 
 class _ViewOrCopy(_OneSource):
@@ -180,10 +177,7 @@ class _ViewOrCopy(_OneSource):
 
 class _Copying(_OneSource):
     __slots__ = ()
-
-    @property
-    def kind(self) -> Kind:
-        return "copy"
+    kind: Kind = "copy"
 
 
 class _Dropping(_OneSource):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
@@ -129,9 +130,8 @@ def _read_stored(operands: Mapping[int, Any], required: Adapter | None) -> tuple
     framework = adapter or required or numpy
     for number, operand in to_read.items():
         if framework is not numpy:
-            kind = type(operand)
             raise BackendError(
-                f"operand {number} ({kind.__module__}.{kind.__qualname__}) is stored, and without a memory_limit= it "
+                f"operand {number} ({type_name(type(operand))}) is stored, and without a memory_limit= it "
                 f"is read for NumPy alone, not for {framework.name}; pass memory_limit=, or make an array of it first"
             )
     return adapter, [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import known_sizes
@@ -22,7 +23,7 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
         OSError: its file cannot be read.
     """
     numpy = get_backend("numpy")
-    name = f"operand {number} ({type(array).__module__}.{type(array).__qualname__})"
+    name = f"operand {number} ({type_name(type(array))})"
     if array.shape is None:  # as h5py has it
         raise BackendError(f"{name} is an empty dataset without a shape; store an array of shape (0,) instead")
     try:

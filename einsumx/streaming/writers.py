@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
@@ -216,7 +217,7 @@ class Output:
     def _checked(self, program: BlockedProgram, casting: Casting) -> Target:
         """The target that writes to ``out``, if it can take the result."""
         out, adapter, numpy = self._out, self._adapter, get_backend("numpy")
-        kind = f"{type(out).__module__}.{type(out).__qualname__}"
+        kind = type_name(type(out))
         framework = owner(out)
         if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
             raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
