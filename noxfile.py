@@ -114,7 +114,7 @@ def oldest(session: nox.Session) -> None:
         "numpy==1.23.0",
         "opt_einsum==3.4.0",
         "platformdirs==4.0.0",
-        "threadpoolctl==3.5.0",
+        "threadpoolctl==3.8.0",
         "jinja2==3.1.0",
     )
     install(session, *TESTING, *requirements)
