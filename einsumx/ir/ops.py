@@ -10,7 +10,7 @@ framework call runs it and how it prints; they ``match`` over the ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
@@ -153,7 +153,9 @@ class _OneSource(_Op):
 
     def renamed(self, names: Mapping[int, int]) -> Self:
         out, src = names.get(self.out, self.out), names.get(self.src, self.src)
-        return self if (out, src) == (self.out, self.src) else replace(self, out=out, src=src)
+        if out == self.out and src == self.src:
+            return self
+        return type(self)(out, src, *[getattr(self, name) for name in self.__slots__[2:]])
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0]
@@ -205,9 +207,10 @@ class _TwoSources(_Op):
         return (self.lhs, self.rhs)
 
     def renamed(self, names: Mapping[int, int]) -> Self:
-        slots = (self.out, self.lhs, self.rhs)
-        out, lhs, rhs = (names.get(slot, slot) for slot in slots)
-        return self if (out, lhs, rhs) == slots else replace(self, out=out, lhs=lhs, rhs=rhs)
+        out, lhs, rhs = names.get(self.out, self.out), names.get(self.lhs, self.lhs), names.get(self.rhs, self.rhs)
+        if out == self.out and lhs == self.lhs and rhs == self.rhs:
+            return self
+        return type(self)(out, lhs, rhs, *[getattr(self, name) for name in self.__slots__[3:]])
 
 
 class _ManySources(_Op):
@@ -219,8 +222,10 @@ class _ManySources(_Op):
         return self.operands
 
     def renamed(self, names: Mapping[int, int]) -> Self:
-        out, operands = names.get(self.out, self.out), tuple(names.get(slot, slot) for slot in self.operands)
-        return self if (out, operands) == (self.out, self.operands) else replace(self, out=out, operands=operands)
+        out, operands = names.get(self.out, self.out), tuple([names.get(slot, slot) for slot in self.operands])
+        if out == self.out and operands == self.operands:
+            return self
+        return type(self)(out, operands, *[getattr(self, name) for name in self.__slots__[2:]])
 
 
 # -- views, and copies where a framework has no such view ---------------------------------------------------------

@@ -7,17 +7,34 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product as combinations
 from math import prod
+from typing import TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, run_counters
 from einsumx.planner.builder import Builder, Labels, Term, cut
+from einsumx.planner.template import Elements
 
-__all__ = ["Choice", "Classes", "Pair", "ResultUse", "choose", "matmul"]
+__all__ = [
+    "Choice",
+    "Classes",
+    "Pair",
+    "Price",
+    "ResultUse",
+    "candidates",
+    "cheapest",
+    "cheapest_or",
+    "choose",
+    "matmul",
+]
+
+Price: TypeAlias = Callable[[Elements], float]
+"""Seconds, from the number of elements that labels span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +93,21 @@ class OperandAccess:
     """How a product reads one operand.
 
     Attributes:
-        cost: seconds spent on a copy.
         rows: the free labels along its matrices.
         loops: the free labels that become batch axes.
-        copied: whether it is copied first.
         transposed: its matrices are stored as ``[contracted, rows]``.
+        copy: the price of copying it first; None if it is read in place.
     """
 
-    cost: float
     rows: Labels
     loops: Labels = ()
-    copied: bool = False
     transposed: bool = False
+    copy: Price | None = None
+
+    @property
+    def copied(self) -> bool:
+        """Whether it is copied first."""
+        return self.copy is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,7 @@ class Choice:
         swapped: the right term is the product's left operand.
         by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
         result: the axis order of the product.
-        cost: seconds.
+        price: seconds.
     """
 
     batch: tuple[Labels, ...]
@@ -115,7 +135,7 @@ class Choice:
     swapped: bool
     by_vector: bool
     result: Labels
-    cost: float
+    price: Price
 
 
 def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
@@ -169,9 +189,41 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
+def candidates(builder: Builder, pair: Pair, model: CostModel) -> list[Choice]:
+    """All candidates for the matrix product of a pair."""
+    return list(_Search(builder, pair, model).candidates())
+
+
 def choose(builder: Builder, pair: Pair) -> Choice:
-    """The cheapest candidate, and the first of equals, so that plans are deterministic."""
-    return min(_Search(builder, pair).candidates(), key=lambda choice: choice.cost)
+    """The cheapest candidate."""
+    choices = candidates(builder, pair, CostModel(builder.traits, pair.dtype))
+    return choices[cheapest(builder, [choice.price for choice in choices])]
+
+
+def cheapest(builder: Builder, prices: Sequence[Price]) -> int:
+    """The position of the lowest price, and of the first of equals, so that plans are deterministic."""
+    return builder.decide(partial(_lowest, tuple(prices))) if len(prices) > 1 else 0
+
+
+def cheapest_or(builder: Builder, prices: Sequence[Price], others: Sequence[Price]) -> tuple[int, bool]:
+    """The same, unless one of ``others`` is lower: then the position of the first such one, and True."""
+    if not others:
+        return cheapest(builder, prices), False
+    return builder.decide(partial(_lowest_or, tuple(prices), tuple(others)))
+
+
+def _lowest(prices: tuple[Price, ...], elements: Elements) -> int:
+    seconds = [price(elements) for price in prices]
+    return seconds.index(min(seconds))
+
+
+def _lowest_or(prices: tuple[Price, ...], others: tuple[Price, ...], elements: Elements) -> tuple[int, bool]:
+    seconds = [price(elements) for price in prices]
+    least = min(seconds)
+    for at, price in enumerate(others):
+        if price(elements) < least:
+            return at, True
+    return seconds.index(least), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +246,11 @@ class _Axes:
 class _Search:
     """All candidates for one product."""
 
-    def __init__(self, builder: Builder, pair: Pair) -> None:
+    def __init__(self, builder: Builder, pair: Pair, model: CostModel) -> None:
         traits = builder.traits
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
-        self._model = CostModel(traits, pair.dtype)
+        self._model = model
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
@@ -226,35 +278,58 @@ class _Search:
         The cost is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
         in.
         """
-        traits, size = self._traits, self._builder.size
-        batch_size = prod(map(size, batch))
-        calls = batch_size // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
-        matrices = batch_size * size(axes.inner)
-        left_rows, right_rows, contracted = size(left.rows), size(right.rows), size(axes.contracted)
-        labels = tuple(label for run in batch for label in run)
+        traits = self._traits
+        labels = tuple([label for run in batch for label in run])
         by_vector = self._takes_vectors and not labels
-        cost = left.cost + right.cost
-        if axes.summed:
-            cost += self._model.elementwise(matrices * left_rows * right_rows, size(self._classes.kept))
         for swapped in (False, True):
             first, second = (right, left) if swapped else (left, right)
             turned = (first.transposed, second.transposed)
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
             if not traits.strided and not traits.transpose_flags and turned != (False, True):
                 continue
-            rows, cols = (right_rows, left_rows) if swapped else (left_rows, right_rows)
             result = (*labels, *first.rows, *axes.inner, *second.rows)
-            kept = tuple(label for label in result if label not in axes.summed) if axes.summed else result
+            kept = tuple([label for label in result if label not in axes.summed]) if axes.summed else result
             terms = (self._rhs, self._lhs) if swapped else (self._lhs, self._rhs)
             views = _views(self._builder, terms[0], first, axes.contracted, batch, by_vector, False)
             views += _views(self._builder, terms[1], second, axes.contracted, batch, by_vector, True)
-            total = cost + views * traits.rates.view + self._turn_seconds(kept)
-            total += self._model.matmul(
-                calls, matrices, rows, cols, contracted, turned == (True, False), bool(axes.inner)
-            )
+            price = self._price(first, second, batch, axes, views, self._turn(kept))
             yield Choice(
-                batch, axes.inner, axes.contracted, axes.summed, left, right, swapped, by_vector, result, total
+                batch, axes.inner, axes.contracted, axes.summed, left, right, swapped, by_vector, result, price
             )
+
+    def _price(
+        self,
+        first: OperandAccess,
+        second: OperandAccess,
+        batch: tuple[Labels, ...],
+        axes: _Axes,
+        views: int,
+        turn: Price | None,
+    ) -> Price:
+        """The price of copies, views, the product, and of ``turn``, which brings the result into order."""
+        model, loops = self._model, self._traits.max_batch_axes == 1 and len(batch) > 1
+        rows, cols, contracted, inner = first.rows, second.rows, axes.contracted, axes.inner
+        turned = first.transposed and not second.transposed
+        matrices = (*[label for run in batch for label in run], *inner)
+        fixed = views * self._traits.rates.view
+        more = [price for price in (first.copy, second.copy, turn) if price is not None]
+        summed = ((*matrices, *rows, *cols), self._classes.kept) if axes.summed else None
+
+        def seconds(elements: Elements) -> float:
+            total = fixed
+            for price in more:
+                total += price(elements)
+            if summed:
+                total += model.elementwise(elements[summed[0]], elements[summed[1]])
+            calls = 1
+            if loops:
+                sizes = [elements[run] for run in batch]
+                calls = prod(sizes) // max(1, *sizes)
+            return total + model.matmul(
+                calls, elements[matrices], elements[rows], elements[cols], elements[contracted], turned, bool(inner)
+            )
+
+        return seconds
 
     # -- axes -------------------------------------------------------------------------------------------
 
@@ -332,47 +407,73 @@ class _Search:
         if not traits.strided:
             for rows in orders:
                 if builder.is_packed(term, straight(rows)):
-                    accesses.append(OperandAccess(0.0, rows))
+                    accesses.append(OperandAccess(rows))
                 if builder.is_packed(term, turned(rows)):
-                    accesses.append(OperandAccess(0.0, rows, transposed=True))
+                    accesses.append(OperandAccess(rows, transposed=True))
             if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
                 orders = [rows for rows in orders if all(rows != access.rows for access in accesses)]
-        source = term.in_memory_order(term.labels)
         for rows in orders:
-            copies = [
-                OperandAccess(self._copy_seconds(source, straight(rows)), rows, copied=True),
-                OperandAccess(self._copy_seconds(source, turned(rows)), rows, copied=True, transposed=True),
-            ]
-            if traits.strided or traits.transpose_flags:
-                copies = [min(copies, key=lambda access: access.cost)]
-            accesses.extend(copies)
+            moves = [self._move(term.memory, order(rows)) for order in (straight, turned)]
+            copies = [OperandAccess(rows, (), at == 1, move.price(self._model)) for at, move in enumerate(moves)]
+            if not (traits.strided or traits.transpose_flags):
+                accesses.extend(copies)
+            else:
+                at = 0 if moves[0] == moves[1] else cheapest(builder, [copy.copy for copy in copies if copy.copy])
+                accesses.append(copies[at])
         return accesses
 
-    # -- what moving data costs -------------------------------------------------------------------------
+    # -- moving data ------------------------------------------------------------------------------------
 
-    def _copy_seconds(self, source: Labels, target: Labels) -> float:
-        """Seconds to copy an array from one order of its axes to another."""
-        size, sizes = self._builder.size, self._builder.sizes
+    def _move(self, source: Labels, target: Labels) -> _Move:
+        """A copy of an array from one order of its axes to another."""
+        sizes = self._builder.sizes
         before = [label for label in source if sizes[label] != 1]
         after = [label for label in target if sizes[label] != 1]
         if before == after and not self._traits.strided:
-            return 0.0  # a reshape
+            return _RESHAPE
         counters = run_counters(before, after)
-        return self._model.copy(size(before), None if counters is None else size(counters))
+        return _Move(tuple(before), None if counters is None else tuple(counters))
 
-    def _turn_seconds(self, result: Labels) -> float:
-        """Seconds to bring the result from the order in which the product has it into the one it is needed in."""
-        builder, use = self._builder, self._use
+    def _turn(self, result: Labels) -> Price | None:
+        """The price of bringing the result from the order in which the product has it into the one it is needed in."""
+        builder, use, model = self._builder, self._use, self._model
         target = use.target(result)
         if target is not None:
             if target == result:
-                return 0.0
+                return None
             if self._traits.strided:
-                return self._traits.rates.view
-            return self._copy_seconds(result, target)
+                view = self._traits.rates.view
+                return lambda _: view
+            return self._move(result, target).price(model)
         if not (use.contracted or use.batch) or _is_ready(builder, result, use):
-            return 0.0
-        return self._model.copy(builder.size(result))
+            return None
+        return _Move(result, None).price(model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A copy that changes the order of axes.
+
+    Attributes:
+        labels: of the array, in memory order and without sizes of 1.
+        counters: the labels that count contiguous runs; None if the innermost axis moves.
+    """
+
+    labels: Labels
+    counters: Labels | None
+
+    def price(self, model: CostModel) -> Price:
+        """The time of the copy; nothing for a reshape."""
+        labels, counters = self.labels, self.counters
+        if self is _RESHAPE:
+            return lambda _: 0.0
+        if counters is None:
+            return lambda elements: model.copy(elements[labels])
+        return lambda elements: model.copy(elements[labels], elements[counters])
+
+
+_RESHAPE = _Move((), ())
+"""The copy of an array that has its axes in order already."""
 
 
 def _views(
@@ -413,11 +514,16 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
     if not readable:
         return None
-    rows = max(readable, key=builder.size)
+    rows = readable[cheapest(builder, [partial(_fewer, run) for run in readable])]
     loops = tuple(label for run in runs if run is not rows for label in run)
     if loops and not builder.traits.batch_strides:
         return None
-    return OperandAccess(0.0, rows, loops, transposed=builder.merged(term, contracted) != 1)
+    return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
+
+
+def _fewer(labels: Labels, elements: Elements) -> float:
+    """A price that is lower for more elements."""
+    return -elements[labels]
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:

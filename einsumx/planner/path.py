@@ -59,7 +59,10 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
     (((0, 1), (0, 1)), ((1, 2), (0, 1)))
     """
-    inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
+    count = len(equation.inputs)
+    if count <= 2 and (optimize == "auto" or optimize is True or optimize is False):
+        return (tuple(range(count)),)
+    inputs = [frozenset(equation.carried(operand)) for operand in range(count)]
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, equation, "auto" if choice is True else choice)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
-from types import CodeType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TypeAlias
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
-from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
-from einsumx.ir.verify import replay
 
 __all__ = ["executable"]
 
@@ -33,34 +30,39 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    dtypes = slot_dtypes(program)
-    kernels = {
-        op.out: _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in program.ops
-    }
+    shapes = {slot: operand.shape for slot, operand in enumerate(program.operands)}
+    dtypes = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+    kernels = {}
+    for op in program.ops:
+        read = [shapes[slot] for slot in op.sources]
+        dtype = dtypes[op.sources[0]]
+        kernels[op.out] = _kernel(op, adapter, read, dtype)
+        shapes[op.out], dtypes[op.out] = op.result_shape(read), op.result_dtype(dtype)
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
     if constants:
         late, values = _fold(program, adapter, constants, kernels)
-    arguments = [slot for slot in range(len(program.operands)) if slot not in (constants or {})]
+    arguments = tuple([slot for slot in range(len(program.operands)) if slot not in (constants or {})])
     # If one op takes all arguments in order, its kernel is the function.
-    if len(late) == 1 and list(late[0].sources) == arguments and program.shape:
+    if len(late) == 1 and late[0].sources == arguments and program.shape:
         run = kernels[late[0].out]
     else:
-        names = {_named("k", op.out): kernels[op.out] for op in late}
-        names.update((_named("x", slot), value) for slot, value in values.items())
-        finish = None if program.shape else adapter.element
-        run = _function(arguments, _lines(late, last_uses(program)), [program.result], names, finish)
+        names: dict[str, Any] = {f"k{op.out}": kernels[op.out] for op in late}
+        names.update((f"x{slot}", value) for slot, value in values.items())
+        if not program.shape:
+            names["finish"] = adapter.element
+        calls = tuple([(op.out, op.sources) for op in late])
+        run = FunctionType(_code(arguments, calls, (program.result,), frees=True, finishes=not program.shape), names)
     return adapter.prepare(run, program)
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-    kernel: Callable[..., Array] | None = None
-    with suppress(NotImplementedError):
-        kernel = adapter.kernel(op, shapes, dtype)
-    if kernel is None:
-        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
-    return kernel
+    try:
+        return adapter.kernel(op, shapes, dtype)
+    except NotImplementedError:
+        raise EinsumxError(
+            f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again"
+        ) from None
 
 
 def _fold(
@@ -77,43 +79,55 @@ def _fold(
         else:
             late.append(op)
     kept = sorted(ready & {slot for op in late for slot in op.sources})
-    slots = sorted(constants)
-    names = {_named("k", op.out): kernels[op.out] for op in early}
-    fold = adapter.prepare(_function(slots, _lines(early, {}), kept, names), program)
+    slots = tuple(sorted(constants))
+    names = {f"k{op.out}": kernels[op.out] for op in early}
+    calls = tuple([(op.out, op.sources) for op in early])
+    fold = adapter.prepare(FunctionType(_code(slots, calls, tuple(kept)), names), program)
     values = fold(*(constants[slot] for slot in slots))
     return late, dict(zip(kept, values if len(kept) > 1 else [values]))
 
 
-def _lines(ops: Iterable[Op], last_uses: Mapping[int, Sequence[int]]) -> list[str]:
-    """One line of code per op, and one that frees the slots that the op uses last; operands are the caller's."""
-    lines = []
-    written = set()
-    for op in ops:
-        arguments = ", ".join(_named("x", slot) for slot in op.sources)
-        lines.append(f"{_named('x', op.out)} = {_named('k', op.out)}({arguments})")
-        written.add(op.out)
-        spent = [_named("x", slot) for slot in last_uses.get(op.out, ()) if slot in written]
-        if spent:
-            lines.append(f"{' = '.join(spent)} = None")
-    return lines
+Call: TypeAlias = tuple[int, tuple[int, ...]]
+"""The slot that an op writes, and those that it reads."""
 
 
-def _function(
-    arguments: Iterable[int],
-    lines: Iterable[str],
-    results: Iterable[int],
-    names: Mapping[str, Any],
-    finish: Callable[[Array], Array] | None = None,
-) -> Run:
-    """A function of some slots that executes lines of code and returns other slots, through ``finish`` if it is set."""
+@lru_cache(maxsize=1024)
+def _code(
+    arguments: tuple[int, ...],
+    calls: tuple[Call, ...],
+    results: tuple[int, ...],
+    frees: bool = False,
+    finishes: bool = False,
+) -> CodeType:
+    """The code of a function of some slots that returns others; programs with the same calls share it.
+
+    Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
+
+    Args:
+        arguments: the slots that it takes.
+        calls: the ops, in order, one line of code each.
+        results: the slots that it returns.
+        frees: whether it drops each value after its last use; operands are the caller's.
+        finishes: whether the result goes through ``finish``.
+    """
+    lines = [f"def run({', '.join(_named('x', slot) for slot in arguments)}):"]
+    last = {slot: out for out, sources in calls for slot in (*sources, out)} if frees else {}
+    spent: dict[int, list[str]] = {}
+    for slot in [out for out, _ in calls if frees and out not in results]:
+        spent.setdefault(last[slot], []).append(_named("x", slot))
+    for out, sources in calls:
+        lines.append(f"{_named('x', out)} = {_named('k', out)}({', '.join(_named('x', slot) for slot in sources)})")
+        if out in spent:
+            lines.append(f"{' = '.join(spent[out])} = None")
     values = ", ".join(_named("x", slot) for slot in results)
-    body = [*lines, f"return finish({values})" if finish else f"return {values}"]
-    header = f"def run({', '.join(_named('x', slot) for slot in arguments)}):"
-    code = _compiled("\n ".join([header, *body]))
-    namespace = {"finish": finish, **names}
-    exec(code, namespace)  # the text contains nothing but numbers of slots
-    run: Run = namespace["run"]
-    return run
+    lines.append(f"return finish({values})" if finishes else f"return {values}")
+    source = "\n ".join(lines)  # it contains nothing but numbers of slots
+    name = f"<einsumx plan {next(_numbers)}>"
+    module = compile(source, name, "exec")
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    (code,) = (value for value in module.co_consts if isinstance(value, CodeType))
+    finalize(code, linecache.cache.pop, name, None).atexit = False
+    return code
 
 
 _numbers = count()
@@ -124,17 +138,3 @@ def _named(letter: str, slot: int) -> str:
     if type(slot) is not int:
         raise EinsumxError(f"a slot of a plan must be an int, not {shown(slot)}")
     return f"{letter}{slot}"
-
-
-@lru_cache(maxsize=1024)
-def _compiled(source: str) -> CodeType:
-    """The code of a text that defines one function; programs that differ only in shapes and kernels share it.
-
-    Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
-    """
-    name = f"<einsumx plan {next(_numbers)}>"
-    code = compile(source, name, "exec")
-    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
-    (function,) = (value for value in code.co_consts if isinstance(value, CodeType))
-    finalize(function, linecache.cache.pop, name, None).atexit = False
-    return code
