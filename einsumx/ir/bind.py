@@ -47,7 +47,8 @@ class SizedEquation:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
-        return tuple(self.sizes[label] for label in self.output)
+        sizes = self.sizes
+        return tuple([sizes[label] for label in self.output])
 
     def carried(self, operand: int) -> tuple[int, ...]:
         """The labels of an operand's axes, without those of size 1 that broadcast."""

@@ -82,6 +82,11 @@ class _Op:
         """
         raise NotImplementedError
 
+    def _with(self, *fields: Any) -> Self:
+        """The same op with other values of its first fields."""
+        make: Any = type(self)
+        return make(*fields, *[getattr(self, name) for name in make.__slots__[len(fields) :]])
+
     @property
     def kind(self) -> Kind:
         """``view`` takes no memory, ``copy`` moves or casts elements, and ``work`` computes."""
@@ -155,7 +160,7 @@ class _OneSource(_Op):
         out, src = names.get(self.out, self.out), names.get(self.src, self.src)
         if out == self.out and src == self.src:
             return self
-        return type(self)(out, src, *[getattr(self, name) for name in self.__slots__[2:]])
+        return self._with(out, src)
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0]
@@ -210,7 +215,7 @@ class _TwoSources(_Op):
         out, lhs, rhs = names.get(self.out, self.out), names.get(self.lhs, self.lhs), names.get(self.rhs, self.rhs)
         if out == self.out and lhs == self.lhs and rhs == self.rhs:
             return self
-        return type(self)(out, lhs, rhs, *[getattr(self, name) for name in self.__slots__[3:]])
+        return self._with(out, lhs, rhs)
 
 
 class _ManySources(_Op):
@@ -225,7 +230,7 @@ class _ManySources(_Op):
         out, operands = names.get(self.out, self.out), tuple([names.get(slot, slot) for slot in self.operands])
         if out == self.out and operands == self.operands:
             return self
-        return type(self)(out, operands, *[getattr(self, name) for name in self.__slots__[2:]])
+        return self._with(out, operands)
 
 
 # -- views, and copies where a framework has no such view ---------------------------------------------------------
@@ -450,6 +455,11 @@ class Matmul(_TwoSources):
     transpose_rhs: bool = False
     inner_batch: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether no flag is set."""
+        return not (self.transpose_lhs or self.transpose_rhs or self.inner_batch)
+
     def contracted(self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...]) -> tuple[_Axis, _Axis]:
         """The axis of each operand that it sums over.
 
@@ -480,6 +490,8 @@ class Matmul(_TwoSources):
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
+        if len(lhs) == len(rhs) > 1 and lhs[:-2] == rhs[:-2] and self.is_plain:  # the same, sooner
+            return (*lhs[:-1], rhs[-1]) if lhs[-1] == rhs[-2] else None
         if min(len(lhs), len(rhs)) == 1 and not self.inner_batch:
             fits = max(len(lhs), len(rhs)) <= 2 and not (self.transpose_lhs or self.transpose_rhs)
         else:
@@ -526,8 +538,8 @@ class Native(_ManySources):
         sizes = self.by_letter(shapes)
         if any(sizes[letter] != size for term, shape in zip(terms, shapes) for letter, size in zip(term, shape)):
             return None
-        is_output = set(output) <= set(sizes) and len(set(output)) == len(output)
-        return tuple(sizes[letter] for letter in output) if is_output else None
+        is_output = set(output) <= sizes.keys() and len(set(output)) == len(output)
+        return tuple([sizes[letter] for letter in output]) if is_output else None
 
     def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return tuple(self.by_letter(sources).values())

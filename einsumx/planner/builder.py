@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.layout import Pattern, contiguous, layout_pattern
 from einsumx.ir.ops import Op
-from einsumx.planner.template import Decision, Elements, Labels, resized
+from einsumx.planner.template import Decision, Elements, Labels, Template, replaced
 
 __all__ = ["Builder", "Labels", "Term", "cut"]
 
@@ -84,7 +84,7 @@ class Builder:
 
     def spans(self) -> dict[int, Labels]:
         """The labels that each size in the ops spans, if the sizes are stand-ins."""
-        spans = {size: (label,) for label, size in enumerate(self.sizes)}
+        spans: dict[int, Labels] = {size: (label,) for label, size in enumerate(self.sizes)}
         spans.update((size, labels) for labels, size in self._stand_ins.items())
         spans[1] = ()
         return spans
@@ -105,19 +105,21 @@ class Builder:
         self.ops.append(op(slot, *arguments))
         return slot
 
-    def splice(self, op: Op, names: Mapping[int, int], spans: Sequence[Labels] | None) -> int:
-        """Append an op of a template; returns its slot.
+    def splice(self, template: Template[Any], names: dict[int, int], labels: Labels) -> None:
+        """Append the ops of a template.
 
         Args:
-            op: as the template has it.
-            names: its sources' slots here.
-            spans: the labels that each size in the op spans.
+            template: its labels are numbers.
+            names: the slots of its operands here; those of its ops are added.
+            labels: the label here of each number.
         """
-        slot = self._slots
-        self._slots += 1
-        op = op.renamed({**names, op.out: slot})
-        self.ops.append(op if spans is None else resized(op, [self.size(labels) for labels in spans]))
-        return slot
+        for op, spans in zip(template.ops, template.spans):
+            names[op.out] = self._slots
+            self._slots += 1
+            sizes = None
+            if spans is not None:
+                sizes = [self._stand_ins[tuple([labels[number] for number in span])] for span in spans]
+            self.ops.append(replaced(op, names, sizes))
 
     def pattern(self, term: Term) -> Pattern | None:
         """The layout of a term without sizes; None if elements of two axes overlap."""

@@ -13,13 +13,12 @@ from einsumx.ir.layout import contiguous, layout_pattern, memory_order, pattern_
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
-from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import ResultUse, cheapest
+from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
 from einsumx.planner.step import contract_step
-from einsumx.planner.template import Elements, Template, known, stand_ins
+from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
 __all__ = ["lower"]
 
@@ -34,7 +33,7 @@ def lower(
     dtype: str,
     device: str = "",
 ) -> Program:
-    """Write a contraction as array calls, and verify their shapes.
+    """Write a contraction as array calls.
 
     Args:
         equation: from :func:`~einsumx.ir.bind.bind`.
@@ -49,9 +48,7 @@ def lower(
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
         calls, result = _lowered(equation, operands, path, traits, dtype)
-    program = Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
-    verify(program)
-    return program
+    return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
 
 
 def _lowered(
@@ -61,20 +58,20 @@ def _lowered(
     elements = Elements(equation.sizes)
     patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
     if len(operands) > _MOST_OPERANDS or None in patterns:
-        template = _drafted(equation, operands, path, traits, dtype, elements)
-        return template.ops, template.result
+        drafted = _drafted(equation, operands, path, traits, dtype, elements)
+        return drafted.ops, drafted.result
     ones = tuple([size == 1 for size in equation.sizes])
     described = [
-        (operand.dtype, layout, tuple([size == 1 for size in operand.shape]))
+        (operand.dtype, layout, tuple([size == 1 for size in operand.shape]) if 1 in operand.shape else ())
         for operand, layout in zip(operands, patterns)
     ]
-    templates = known((traits, dtype, equation.inputs, equation.output, path, ones, *described))
-    fitting = templates.fitting(elements)
-    if fitting is None:
+    templates: Templates[int] = known((traits, dtype, equation.inputs, equation.output, path, ones, *described))
+    template = templates.fitting(equation.sizes)
+    if template is None:
         sized, stood = _stood_in(equation, operands, ones)
-        fitting = _drafted(sized, stood, path, traits, dtype, elements)
-        templates.add(fitting)
-    return fitting.sized(elements), fitting.result
+        template = _drafted(sized, stood, path, traits, dtype, elements)
+        templates.add(template, equation.sizes)
+    return template.sized(elements), template.result
 
 
 _MOST_OPERANDS = 8
@@ -161,13 +158,14 @@ def _native_is_cheaper(
     if not traits.native_any_labels and not equation.sizes:
         return False
     labels = tuple(range(len(equation.sizes)))
-    prices = [lambda _: overhead, lambda elements: model.einsum(elements[labels], len(operands), sweeps)]
-    return cheapest(builder, prices) == 1 and all(
+    is_possible = all(
         operand.dtype == dtype
         and operand.shape == builder.shape(term)
         and (traits.native_any_labels or len(set(term)) == len(term))
         for operand, term in zip(operands, equation.inputs)
     )
+    count = len(operands)
+    return is_possible and builder.decide(lambda elements: model.einsum(elements[labels], count, sweeps) < overhead)
 
 
 def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:

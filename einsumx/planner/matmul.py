@@ -124,6 +124,7 @@ class Choice:
         by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
         result: the axis order of the product.
         price: seconds.
+        is_ready: the result needs no copy before it is used.
     """
 
     batch: tuple[Labels, ...]
@@ -136,6 +137,7 @@ class Choice:
     by_vector: bool
     result: Labels
     price: Price
+    is_ready: bool
 
 
 def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
@@ -255,15 +257,20 @@ class _Search:
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
     def candidates(self) -> Iterator[Choice]:
-        """Each candidate, with its cost."""
+        """Each candidate that can be the cheapest."""
         for axes in self._axes():
             lefts = self._accesses(self._lhs, self._classes.lhs_free, axes)
             rights = self._accesses(self._rhs, self._classes.rhs_free, axes)
+            is_ready = False
             for left, right in combinations(lefts, rights):
                 if axes.summed and (left.copied or right.copied):
                     continue
                 for batch in self._batches(left, right, axes):
-                    yield from self._choices(left, right, batch, axes)
+                    for choice in self._choices(left, right, batch, axes):
+                        is_ready = is_ready or choice.is_ready
+                        yield choice
+            if is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0]))):
+                return  # nothing is copied, and other axes could only add copies or a sum
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
@@ -273,29 +280,53 @@ class _Search:
     def _choices(
         self, left: OperandAccess, right: OperandAccess, batch: tuple[Labels, ...], axes: _Axes
     ) -> Iterator[Choice]:
-        """The product with either operand on the left.
+        """The product with either operand on the left, or only the better of both if that does not depend on sizes.
 
-        The cost is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
+        The price is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
         in.
         """
-        traits = self._traits
+        builder, traits, contracted = self._builder, self._traits, axes.contracted
         labels = tuple([label for run in batch for label in run])
         by_vector = self._takes_vectors and not labels
+        left_views = _views(builder, self._lhs, left, contracted, batch, by_vector)
+        right_views = _views(builder, self._rhs, right, contracted, batch, by_vector)
+        both = []
         for swapped in (False, True):
             first, second = (right, left) if swapped else (left, right)
-            turned = (first.transposed, second.transposed)
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
-            if not traits.strided and not traits.transpose_flags and turned != (False, True):
+            if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
             result = (*labels, *first.rows, *axes.inner, *second.rows)
             kept = tuple([label for label in result if label not in axes.summed]) if axes.summed else result
-            terms = (self._rhs, self._lhs) if swapped else (self._lhs, self._rhs)
-            views = _views(self._builder, terms[0], first, axes.contracted, batch, by_vector, False)
-            views += _views(self._builder, terms[1], second, axes.contracted, batch, by_vector, True)
-            price = self._price(first, second, batch, axes, views, self._turn(kept))
+            views = right_views[0] + left_views[1] if swapped else left_views[0] + right_views[1]
+            turn, turned = self._turn(kept)
+            both.append((swapped, result, views + turned, turn))
+        if len(both) == 2:
+            (_, _, views, turn), (_, _, other_views, other) = both
+            if (turn is None or other is None or turn == other) and not self._has_long_sum(left, right, contracted):
+                is_worse = (other is not None, other_views) < (turn is not None, views)
+                both = both[is_worse : is_worse + 1]
+        for swapped, result, views, turn in both:
+            first, second = (right, left) if swapped else (left, right)
             yield Choice(
-                batch, axes.inner, axes.contracted, axes.summed, left, right, swapped, by_vector, result, price
+                batch,
+                axes.inner,
+                contracted,
+                axes.summed,
+                left,
+                right,
+                swapped,
+                by_vector,
+                result,
+                self._price(first, second, batch, axes, views, turn),
+                turn is None,
             )
+
+    def _has_long_sum(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
+        """Whether the time of the product depends on which operand is on the left."""
+        if not (self._traits.strided and (self._traits.short_rows or left.transposed != right.transposed)):
+            return False
+        return self._builder.decide(partial(_is_long_sum, self._model, left.rows, right.rows, contracted))
 
     def _price(
         self,
@@ -304,7 +335,7 @@ class _Search:
         batch: tuple[Labels, ...],
         axes: _Axes,
         views: int,
-        turn: Price | None,
+        turn: _Move | None,
     ) -> Price:
         """The price of copies, views, the product, and of ``turn``, which brings the result into order."""
         model, loops = self._model, self._traits.max_batch_axes == 1 and len(batch) > 1
@@ -312,7 +343,9 @@ class _Search:
         turned = first.transposed and not second.transposed
         matrices = (*[label for run in batch for label in run], *inner)
         fixed = views * self._traits.rates.view
-        more = [price for price in (first.copy, second.copy, turn) if price is not None]
+        more = [price for price in (first.copy, second.copy) if price is not None]
+        if turn is not None:
+            more.append(turn.price(model))
         summed = ((*matrices, *rows, *cols), self._classes.kept) if axes.summed else None
 
         def seconds(elements: Elements) -> float:
@@ -337,9 +370,12 @@ class _Search:
         """Orders of the contracted labels, and which of them are batch axes that are summed afterwards."""
         builder, labels, terms = self._builder, self._classes.contracted, (self._lhs, self._rhs)
         orders = list(dict.fromkeys(term.in_memory_order(labels) for term in terms))
-        for order in orders:
+        yield orders[0], ()
+        if len(labels) < 2 or builder.decide(partial(_is_small, tuple(term.labels for term in terms))):
+            return
+        for order in orders[1:]:
             yield order, ()
-        if len(labels) < 2 or not (self._traits.strided and self._traits.batch_strides):
+        if not (self._traits.strided and self._traits.batch_strides):
             return
         for order in orders:
             merging = cut(
@@ -434,20 +470,17 @@ class _Search:
         counters = run_counters(before, after)
         return _Move(tuple(before), None if counters is None else tuple(counters))
 
-    def _turn(self, result: Labels) -> Price | None:
-        """The price of bringing the result from the order in which the product has it into the one it is needed in."""
-        builder, use, model = self._builder, self._use, self._model
+    def _turn(self, result: Labels) -> tuple[_Move | None, int]:
+        """The copy and the views that bring the result from the product's order into the one it is needed in."""
+        use = self._use
         target = use.target(result)
         if target is not None:
             if target == result:
-                return None
-            if self._traits.strided:
-                view = self._traits.rates.view
-                return lambda _: view
-            return self._move(result, target).price(model)
-        if not (use.contracted or use.batch) or _is_ready(builder, result, use):
-            return None
-        return _Move(result, None).price(model)
+                return None, 0
+            return (None, 1) if self._traits.strided else (self._move(result, target), 0)
+        if not (use.contracted or use.batch) or _is_ready(self._builder, result, use):
+            return None, 0
+        return _Move(result, None), 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,24 +516,30 @@ def _views(
     contracted: Labels,
     batch: tuple[Labels, ...],
     by_vector: bool,
-    is_second: bool,
-) -> int:
-    """How many views :func:`_operand` makes of an operand; without strides, about as many."""
-    own = [tuple([label for label in run if label in term.labels]) for run in batch]
-    is_single = all(len(run) == 1 for run in (*own, contracted)) and (
-        len(access.rows) == 1 or (by_vector and not access.rows)
-    )
+) -> tuple[int, int]:
+    """How many views :func:`_operand` makes of an operand on the left and on the right; without strides, about."""
+    own = [[label for label in run if label in term.labels] for run in batch]
+    is_single = (len(access.rows) == 1 or (by_vector and not access.rows)) and len(contracted) == 1
+    views = 0 if is_single and all(len(run) == 1 for run in own) else 1
     if not builder.traits.strided:
-        return not is_single
-    labels = tuple([label for run in own for label in run])
-    turned, straight = (*labels, *contracted, *access.rows), (*labels, *access.rows, *contracted)
-    target, lying = turned if is_second else straight, term.labels
-    views = int(not is_single)
-    if access.copied:
+        return views, views
+    labels = [label for run in own for label in run]
+    straight, turned = (*labels, *access.rows, *contracted), (*labels, *contracted, *access.rows)
+    lying = term.labels
+    if access.copy is not None:
         copied = turned if access.transposed else straight
         views += copied != lying
         lying = copied
-    return views + (target != lying)
+    return views + (straight != lying), views + (turned != lying)
+
+
+def _is_long_sum(model: CostModel, rows: Labels, cols: Labels, inner: Labels, elements: Elements) -> bool:
+    return model.is_long_sum(elements[rows], elements[cols], elements[inner])
+
+
+def _is_free(access: OperandAccess) -> bool:
+    """Whether an operand is read in place without loops over free axes."""
+    return access.copy is None and not access.loops
 
 
 def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> OperandAccess | None:
@@ -519,6 +558,14 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     if loops and not builder.traits.batch_strides:
         return None
     return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
+
+
+_SMALL = 1024
+"""The most elements of two operands for which the order of contracted axes matters less than time to plan."""
+
+
+def _is_small(arrays: tuple[Labels, ...], elements: Elements) -> bool:
+    return sum([elements[labels] for labels in arrays]) <= _SMALL
 
 
 def _fewer(labels: Labels, elements: Elements) -> float:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from einsumx.ir.layout import Pattern, pattern_strides
 from einsumx.ir.simplify import simplify
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract
-from einsumx.planner.template import Elements, Template, known, stand_ins
+from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
 __all__ = ["contract_step"]
+
+Packed: TypeAlias = tuple[int, Labels]
+"""The slot of a C-contiguous value, and the labels of its axes."""
 
 
 def contract_step(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
     """Contract two terms as :func:`~einsumx.planner.pairwise.contract` does, from a template if there is one."""
-    layouts = builder.pattern(lhs), builder.pattern(rhs)
-    if layouts[0] is None or layouts[1] is None:
+    first, second = builder.pattern(lhs), builder.pattern(rhs)
+    if first is None or second is None:
         return contract(builder, lhs, rhs, keep, dtype, use)
+    layouts = first, second
     labels = tuple(dict.fromkeys(lhs.labels + rhs.labels))
     numbers = {label: number for number, label in enumerate(labels)}
     terms = _numbered(lhs.labels, numbers), _numbered(rhs.labels, numbers)
@@ -29,26 +34,37 @@ def contract_step(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], 
         _numbered(use.contracted, numbers),
         _numbered(use.batch, numbers),
     )
-    templates = known((builder.traits, dtype, terms, layouts, ones, kept, use))
+    templates: Templates[Packed] = known((builder.traits, dtype, terms, layouts, ones, kept, use))
 
-    def sized(elements: Elements) -> Elements:
-        return Elements([elements.sizes[label] for label in labels])
+    def fitting(elements: Elements) -> Template[Packed] | None:
+        return templates.fitting(tuple([elements.sizes[label] for label in labels]))
 
-    elements = sized(builder.elements)
-    template = templates.fitting(elements)
+    template = fitting(builder.elements)
     if template is None:
-        sub = Builder(stand_ins(ones), builder.traits, 2, elements)
-        lhs0, rhs0 = (_stood_in(sub, slot, *each) for slot, each in enumerate(zip(terms, layouts)))
-        result = contract(sub, lhs0, rhs0, kept, dtype, use)
-        calls, slot = simplify(sub.ops, [sub.shape(terms[0]), sub.shape(terms[1])], result.slot)
-        template = Template.drafted(calls, sub.spans(), (slot, result.labels), sub.decisions)
-        templates.add(template)
-    builder.record(lambda elements: templates.fitting(sized(elements)), template)
-    slot, result_labels = template.result
+        sizes = tuple([builder.elements.sizes[label] for label in labels])
+        sub = Builder(stand_ins(ones), builder.traits, 2, Elements(sizes))
+        template = _drafted(sub, terms, layouts, kept, dtype, use)
+        templates.add(template, sizes)
+    builder.record(fitting, template)
     names = {0: lhs.slot, 1: rhs.slot}
-    for op, spans in zip(template.ops, template.spans):
-        names[op.out] = builder.splice(op, names, spans and [_named(span, labels) for span in spans])
-    return builder.packed(names[slot], _named(result_labels, labels))
+    builder.splice(template, names, labels)
+    slot, order = template.result
+    return builder.packed(names[slot], tuple([labels[number] for number in order]))
+
+
+def _drafted(
+    builder: Builder,
+    labels: tuple[Labels, Labels],
+    layouts: tuple[Pattern, Pattern],
+    keep: frozenset[int],
+    dtype: str,
+    use: ResultUse,
+) -> Template[Packed]:
+    """The template of a step, from an empty builder."""
+    lhs, rhs = (_stood_in(builder, slot, *each) for slot, each in enumerate(zip(labels, layouts)))
+    result = contract(builder, lhs, rhs, keep, dtype, use)
+    calls, slot = simplify(builder.ops, [builder.shape(each) for each in labels], result.slot)
+    return Template.drafted(calls, builder.spans(), (slot, result.labels), builder.decisions)
 
 
 def _stood_in(builder: Builder, slot: int, labels: Labels, layout: Pattern) -> Term:
@@ -59,8 +75,3 @@ def _stood_in(builder: Builder, slot: int, labels: Labels, layout: Pattern) -> T
 def _numbered(labels: Sequence[int], numbers: Mapping[int, int]) -> Labels:
     """The numbers of the labels that have one."""
     return tuple([numbers[label] for label in labels if label in numbers])
-
-
-def _named(numbers: Labels, labels: Labels) -> Labels:
-    """The labels of some numbers."""
-    return tuple([labels[number] for number in numbers])

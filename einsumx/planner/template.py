@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from einsumx.ir import ops
 from einsumx.ir.ops import Op
 
-__all__ = ["Decision", "Elements", "Labels", "Template", "Templates", "known", "resized", "stand_ins"]
+__all__ = ["Decision", "Elements", "Labels", "Template", "Templates", "known", "replaced", "stand_ins"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -101,13 +101,16 @@ class Template(Generic[Result]):
 
     def fits(self, elements: Elements) -> bool:
         """Whether these sizes lead to the same decisions."""
-        return all(question(elements) == answer for question, answer in self.decisions)
+        for question, answer in self.decisions:  # noqa: SIM110  this runs for each new size
+            if question(elements) != answer:
+                return False
+        return True
 
     def sized(self, elements: Elements) -> tuple[Op, ...]:
         """The ops for these sizes."""
         return tuple(
             [
-                op if spans is None else resized(op, [elements[labels] for labels in spans])
+                op if spans is None else replaced(op, _SAME, [elements[labels] for labels in spans])
                 for op, spans in zip(self.ops, self.spans)
             ]
         )
@@ -123,37 +126,58 @@ def _spans(op: Op, spans: Mapping[int, Labels]) -> tuple[Labels, ...] | None:
             return None
 
 
-def resized(op: Op, sizes: Sequence[int]) -> Op:
-    """An op with other sizes."""
+def replaced(op: Op, names: Mapping[int, int], sizes: Sequence[int] | None) -> Op:
+    """An op with other slots, and other sizes if it has any."""
+    if sizes is None:
+        return op.renamed(names)
     match op:
         case ops.Reshape() | ops.Expand():
-            return type(op)(op.out, op.src, tuple(sizes))
+            return type(op)(names.get(op.out, op.out), names.get(op.src, op.src), tuple(sizes))
         case ops.Scale():
-            return ops.Scale(op.out, op.src, sizes[0])
+            return ops.Scale(names.get(op.out, op.out), names.get(op.src, op.src), sizes[0])
         case _:
             return op
 
 
+_SAME: Mapping[int, int] = {}
+
 _MOST = 8
 """The most templates of one structure: more decisions than these recur rarely."""
 
+_MOST_SIZES = 64
+"""The most sizes of one structure whose template is remembered."""
+
 
 class Templates(Generic[Result]):
-    """The templates of one structure, the last one used first."""
+    """The templates of one structure.
+
+    Threads that add at the same time may lose an entry, which only costs time.
+    """
 
     def __init__(self) -> None:
         self._known: tuple[Template[Result], ...] = ()
+        self._by_sizes: dict[tuple[int, ...], Template[Result]] = {}
 
-    def fitting(self, elements: Elements) -> Template[Result] | None:
-        """The template for these sizes, if there is one."""
-        for known in self._known:
-            if known.fits(elements):
-                return known
-        return None
+    def fitting(self, sizes: tuple[int, ...]) -> Template[Result] | None:
+        """The template for these sizes of the labels, if there is one."""
+        template = self._by_sizes.get(sizes)
+        if template is None:
+            elements = Elements(sizes)
+            for known in self._known:
+                if known.fits(elements):
+                    self._remember(sizes, known)
+                    return known
+        return template
 
-    def add(self, made: Template[Result]) -> None:
-        """Keep one more template. Threads that add at the same time may lose one, which only costs time."""
-        self._known = (made, *self._known[: _MOST - 1])
+    def add(self, template: Template[Result], sizes: tuple[int, ...]) -> None:
+        """Keep one more template, made for these sizes, and forget the oldest one if there are too many."""
+        self._known = (template, *self._known[: _MOST - 1])
+        self._remember(sizes, template)
+
+    def _remember(self, sizes: tuple[int, ...], template: Template[Result]) -> None:
+        if len(self._by_sizes) >= _MOST_SIZES:
+            self._by_sizes = {}
+        self._by_sizes[sizes] = template
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.verify import verify
 
 __all__ = ["executable"]
 
@@ -30,14 +31,13 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes = {slot: operand.shape for slot, operand in enumerate(program.operands)}
+    shapes = verify(program)
     dtypes = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
     kernels = {}
     for op in program.ops:
-        read = [shapes[slot] for slot in op.sources]
         dtype = dtypes[op.sources[0]]
-        kernels[op.out] = _kernel(op, adapter, read, dtype)
-        shapes[op.out], dtypes[op.out] = op.result_shape(read), op.result_dtype(dtype)
+        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtype)
+        dtypes[op.out] = op.result_dtype(dtype)
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
     if constants:
@@ -52,7 +52,10 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
         if not program.shape:
             names["finish"] = adapter.element
         calls = tuple([(op.out, op.sources) for op in late])
-        run = FunctionType(_code(arguments, calls, (program.result,), frees=True, finishes=not program.shape), names)
+        if len(calls) < _LONG:
+            run = FunctionType(_code(arguments, calls, program.result, not program.shape), names)
+        else:
+            run = _LongRun(arguments, calls, program.result, names, values)
     return adapter.prepare(run, program)
 
 
@@ -80,11 +83,15 @@ def _fold(
             late.append(op)
     kept = sorted(ready & {slot for op in late for slot in op.sources})
     slots = tuple(sorted(constants))
-    names = {f"k{op.out}": kernels[op.out] for op in early}
-    calls = tuple([(op.out, op.sources) for op in early])
-    fold = adapter.prepare(FunctionType(_code(slots, calls, tuple(kept)), names), program)
-    values = fold(*(constants[slot] for slot in slots))
-    return late, dict(zip(kept, values if len(kept) > 1 else [values]))
+
+    def run(*arrays: Array) -> list[Array]:
+        values = dict(zip(slots, arrays))
+        for op in early:
+            values[op.out] = kernels[op.out](*[values[slot] for slot in op.sources])
+        return [values[slot] for slot in kept]
+
+    folded = adapter.prepare(run, program)(*[constants[slot] for slot in slots])
+    return late, dict(zip(kept, folded))
 
 
 Call: TypeAlias = tuple[int, tuple[int, ...]]
@@ -92,35 +99,24 @@ Call: TypeAlias = tuple[int, tuple[int, ...]]
 
 
 @lru_cache(maxsize=1024)
-def _code(
-    arguments: tuple[int, ...],
-    calls: tuple[Call, ...],
-    results: tuple[int, ...],
-    frees: bool = False,
-    finishes: bool = False,
-) -> CodeType:
-    """The code of a function of some slots that returns others; programs with the same calls share it.
+def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, finishes: bool) -> CodeType:
+    """The code of a function of some slots; programs with the same calls share it.
 
     Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
 
     Args:
         arguments: the slots that it takes.
-        calls: the ops, in order, one line of code each.
-        results: the slots that it returns.
-        frees: whether it drops each value after its last use; operands are the caller's.
+        calls: the ops, in order, one line of code each, and one that drops the values that it uses last.
+        result: the slot that it returns.
         finishes: whether the result goes through ``finish``.
     """
     lines = [f"def run({', '.join(_named('x', slot) for slot in arguments)}):"]
-    last = {slot: out for out, sources in calls for slot in (*sources, out)} if frees else {}
-    spent: dict[int, list[str]] = {}
-    for slot in [out for out, _ in calls if frees and out not in results]:
-        spent.setdefault(last[slot], []).append(_named("x", slot))
+    spent = _last_uses(calls, result)
     for out, sources in calls:
         lines.append(f"{_named('x', out)} = {_named('k', out)}({', '.join(_named('x', slot) for slot in sources)})")
         if out in spent:
-            lines.append(f"{' = '.join(spent[out])} = None")
-    values = ", ".join(_named("x", slot) for slot in results)
-    lines.append(f"return finish({values})" if finishes else f"return {values}")
+            lines.append(f"{' = '.join(_named('x', slot) for slot in spent[out])} = None")
+    lines.append(f"return finish({_named('x', result)})" if finishes else f"return {_named('x', result)}")
     source = "\n ".join(lines)  # it contains nothing but numbers of slots
     name = f"<einsumx plan {next(_numbers)}>"
     module = compile(source, name, "exec")
@@ -128,6 +124,54 @@ def _code(
     (code,) = (value for value in module.co_consts if isinstance(value, CodeType))
     finalize(code, linecache.cache.pop, name, None).atexit = False
     return code
+
+
+def _last_uses(calls: Sequence[Call], result: int) -> dict[int, list[int]]:
+    """For each call, by the slot that it writes, the slots written by calls that it uses last."""
+    last = {slot: out for out, sources in calls for slot in (*sources, out)}
+    spent: dict[int, list[int]] = {}
+    for out, _ in calls:
+        if out != result:
+            spent.setdefault(last[out], []).append(out)
+    return spent
+
+
+_LONG = 24
+"""The least calls of a function whose compilation takes as long as many runs."""
+
+
+class _LongRun:
+    """A function of many calls, which is compiled when it is called again."""
+
+    def __init__(
+        self,
+        arguments: tuple[int, ...],
+        calls: tuple[Call, ...],
+        result: int,
+        names: dict[str, Any],
+        constants: Mapping[int, Array],
+    ) -> None:
+        self._arguments, self._calls, self._result, self._names = arguments, calls, result, names
+        self._constants = constants
+        self._compiled: Run | None = None
+        self._has_run = False
+
+    def __call__(self, *operands: Array) -> Array:
+        if self._compiled is not None:
+            return self._compiled(*operands)
+        if self._has_run:
+            code = _code(self._arguments, self._calls, self._result, "finish" in self._names)
+            self._compiled = FunctionType(code, self._names)
+            return self._compiled(*operands)
+        self._has_run = True
+        values = {**self._constants, **dict(zip(self._arguments, operands))}
+        names, spent = self._names, _last_uses(self._calls, self._result)
+        for out, sources in self._calls:
+            values[out] = names[f"k{out}"](*[values[slot] for slot in sources])
+            for slot in spent.get(out, ()):
+                del values[slot]
+        result = values[self._result]
+        return names["finish"](result) if "finish" in names else result
 
 
 _numbers = count()
