@@ -85,7 +85,8 @@ class _Op:
     def _with(self, *fields: Any) -> Self:
         """The same op with other values of its first fields."""
         make: Any = type(self)
-        return make(*fields, *[getattr(self, name) for name in make.__slots__[len(fields) :]])
+        changed: Self = make(*fields, *[getattr(self, name) for name in make.__slots__[len(fields) :]])
+        return changed
 
     @property
     def kind(self) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import linecache
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -47,7 +48,7 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     if len(late) == 1 and late[0].sources == arguments and program.shape:
         run = kernels[late[0].out]
     else:
-        names: dict[str, Any] = {f"k{op.out}": kernels[op.out] for op in late}
+        names: dict[str, Any] = {"__builtins__": builtins, **{f"k{op.out}": kernels[op.out] for op in late}}
         names.update((f"x{slot}", value) for slot, value in values.items())
         if not program.shape:
             names["finish"] = adapter.element
