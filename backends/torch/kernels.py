@@ -142,17 +142,19 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         return _matmul
 
     @lru_cache(maxsize=16)
-    def fastest(left: Shape, right: Shape) -> Kernel:
+    def faster(left: Shape, right: Shape) -> Kernel | None:
         operands = Operand(lhs, dtype, left), Operand(rhs, dtype, right)
         axis = loop_axis(operands)
         if axis is not None:
             return partial(_looped, batch, axis)
-        return partial(_merged, batch) if copies_turned(operands) else _matmul
+        return partial(_merged, batch) if copies_turned(operands) else None
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if not (is_plain(lhs) and is_plain(rhs)):
+        # The strides of torch.compile's tensors can be symbols, which have no hash.
+        kernel = faster(lhs.stride(), rhs.stride()) if type(lhs) in _PLAIN and type(rhs) in _PLAIN else None
+        if kernel is None or not (is_plain(lhs) and is_plain(rhs)):
             return _matmul(lhs, rhs)
-        return fastest(lhs.stride(), rhs.stride())(lhs, rhs)
+        return kernel(lhs, rhs)
 
     return run
 
