@@ -8,8 +8,9 @@ from math import prod
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
@@ -101,8 +102,13 @@ def _native_is_cheaper(
         return False
     model = CostModel(traits, dtype)
     overhead = sum(map(model.overhead, calls))
-    sweeps = len(operands) == 2 and is_sweep(*map(_in_memory_order, equation.inputs, operands))
-    if not model.einsum(prod(equation.sizes), len(operands), sweeps) < overhead:
+    steps, sizes = prod(equation.sizes), equation.sizes
+    if not model.least_einsum(steps, len(operands)) < overhead:
+        return False
+    orders = map(_in_memory_order, equation.inputs, operands)
+    arrays = [[label for label in order if sizes[label] != 1] for order in (*orders, equation.output)]
+    outer, is_packed = outer_loops(arrays[:-1], arrays[-1])
+    if not model.einsum(steps, prod(sizes[label] for label in outer), len(operands), is_packed) < overhead:
         return False
     if not traits.native_any_labels and not equation.sizes:
         return False

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
@@ -43,11 +44,11 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         return _product(builder, pair)
     if through is not None:
         if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(pair):
-            return _native(builder, pair)
+            return _native(builder, pair, _native_order(builder, pair)[0])
         cast = Pair(builder.cast(lhs, through), builder.cast(rhs, through), classes, through, use)
         return builder.cast(_product(builder, cast), dtype)
     if dtype in traits.native_dtypes:
-        return _native(builder, pair)
+        return _native(builder, pair, _native_order(builder, pair)[0])
     return _multiply_sum(builder, pair)
 
 
@@ -68,8 +69,10 @@ def _product(builder: Builder, pair: Pair) -> Term:
     model = CostModel(builder.traits, pair.dtype)
     if _may_be_native(builder, pair):
         steps = builder.size((*classes.kept, *classes.contracted))
-        if model.einsum(steps, 2, _sweeps(pair)) < choice.cost:
-            return _native(builder, pair)
+        if model.least_einsum(steps, 2) < choice.cost:
+            result, seconds = _native_order(builder, pair)
+            if seconds < choice.cost:
+                return _native(builder, pair, result)
     if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
         steps = builder.size(pair.lhs.labels)
         seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
@@ -177,7 +180,32 @@ def _multiply_sum(builder: Builder, pair: Pair) -> Term:
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def _native(builder: Builder, pair: Pair) -> Term:
+def _native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
+    """The order of the result for which the framework's own einsum is fastest, and its seconds.
+
+    It may loop faster if the result follows the operands, but then the requested order takes a view.
+    """
+    classes, sizes, traits = pair.classes, builder.sizes, builder.traits
+    model = CostModel(traits, pair.dtype)
+    target = pair.use.target(classes.kept) or classes.kept
+    operands = [
+        [label for label in term.in_memory_order(term.labels) if sizes[label] != 1] for term in (pair.lhs, pair.rhs)
+    ]
+    steps = builder.size((*classes.kept, *classes.contracted))
+
+    def seconds(order: Labels) -> float:
+        outer, is_packed = outer_loops(operands, [label for label in order if sizes[label] != 1])
+        turn = 0.0 if order == target else traits.rates.view
+        return model.einsum(steps, builder.size(outer), 2, is_packed) + turn
+
+    orders = [target]
+    if traits.strided:
+        orders.append(tuple(natural_order(operands, [label for label in target if sizes[label] != 1])))
+        orders[-1] += tuple(label for label in target if sizes[label] == 1)
+    return min(((order, seconds(order)) for order in orders), key=lambda each: each[1])
+
+
+def _native(builder: Builder, pair: Pair, result: Labels) -> Term:
     """A product by the framework's own einsum, with fused axes if there are too many labels."""
     lhs, rhs, kept = pair.lhs, pair.rhs, pair.classes.kept
     if len(kept) + len(pair.classes.contracted) > builder.traits.native_max_labels:
@@ -194,7 +222,6 @@ def _native(builder: Builder, pair: Pair) -> Term:
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
         out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
-    result = pair.use.target(kept) or kept
     out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
