@@ -21,6 +21,7 @@ from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Term
 from einsumx.planner.lower import lower
 from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
+from einsumx.planner.pairwise import native, native_order
 from einsumx.planner.path import find_path
 
 RATES = Rates(
@@ -214,6 +215,28 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
         assert choice.cost == pytest.approx(total), (choice, made)
 
     check()
+
+
+@given(pairs(), st.sampled_from(["float32", "complex64"]), st.booleans(), st.randoms(use_true_random=False))
+def test_lowering_takes_for_an_einsum_what_its_ops_cost(case, dtype, has_order, random):
+    classes, sizes, terms = case
+    builder = Builder(sizes, replace(get_backend("numpy").cpu, rates=RATES), slots=2)
+    operands = []
+    for slot, (labels, lying) in enumerate(terms):
+        strides = dict(zip(lying, contiguous(builder.shape(lying))))
+        operands.append(Term(slot, tuple(labels), tuple(strides[label] for label in labels)))
+    order = tuple(random.sample(classes.kept, len(classes.kept))) if has_order else None
+    pair = Pair(*operands, classes, dtype, ResultUse(order=order))
+    result, seconds = native_order(builder, pair)
+    term = native(builder, pair, result)
+    if order is not None:
+        builder.permute(term, order)
+        turn = 0.0
+    else:
+        turn = RATES.view if result != classes.kept else 0.0
+    lies = {each.slot: Operand(builder.shape(each.labels), dtype, each.strides) for each in (*operands, term)}
+    total = sum(op_seconds(op, [lies[slot] for slot in op.sources], builder.traits) for op in builder.ops)
+    assert seconds == pytest.approx(total + turn)
 
 
 def test_lowering_takes_the_frameworks_own_kernel_by_the_same_price_of_a_call():

@@ -16,7 +16,7 @@ from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
 
-__all__ = ["contract", "native_equation"]
+__all__ = ["contract", "native", "native_equation", "native_order"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -44,11 +44,11 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         return _product(builder, pair)
     if through is not None:
         if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(pair):
-            return _native(builder, pair, _native_order(builder, pair)[0])
+            return native(builder, pair, native_order(builder, pair)[0])
         cast = Pair(builder.cast(lhs, through), builder.cast(rhs, through), classes, through, use)
         return builder.cast(_product(builder, cast), dtype)
     if dtype in traits.native_dtypes:
-        return _native(builder, pair, _native_order(builder, pair)[0])
+        return native(builder, pair, native_order(builder, pair)[0])
     return _multiply_sum(builder, pair)
 
 
@@ -70,9 +70,9 @@ def _product(builder: Builder, pair: Pair) -> Term:
     if _may_be_native(builder, pair):
         steps = builder.size((*classes.kept, *classes.contracted))
         if model.least_einsum(steps, 2) < choice.cost:
-            result, seconds = _native_order(builder, pair)
+            result, seconds = native_order(builder, pair)
             if seconds < choice.cost:
-                return _native(builder, pair, result)
+                return native(builder, pair, result)
     if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
         steps = builder.size(pair.lhs.labels)
         seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
@@ -180,7 +180,7 @@ def _multiply_sum(builder: Builder, pair: Pair) -> Term:
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def _native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
+def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     """The order of the result for which the framework's own einsum is fastest, and its seconds.
 
     It may loop faster if the result follows the operands, but then the requested order takes a view.
@@ -205,7 +205,7 @@ def _native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     return min(((order, seconds(order)) for order in orders), key=lambda each: each[1])
 
 
-def _native(builder: Builder, pair: Pair, result: Labels) -> Term:
+def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     """A product by the framework's own einsum, with fused axes if there are too many labels."""
     lhs, rhs, kept = pair.lhs, pair.rhs, pair.classes.kept
     if len(kept) + len(pair.classes.contracted) > builder.traits.native_max_labels:
