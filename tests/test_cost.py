@@ -21,6 +21,7 @@ from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Term
 from einsumx.planner.lower import lower
 from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
+from einsumx.planner.pairwise import native, native_order
 from einsumx.planner.path import find_path
 
 RATES = Rates(
@@ -86,14 +87,26 @@ def arrays(*shapes, dtype="float32"):
             [Operand((8, 100), "float32", (1, 8)), Operand((100, 8), "float32", (1, 100))],
             2 + 1.1 * (0.25 + 8 * 8 * 100 / 100 + (800 + 800 + 128) * 4 / 40),
         ),
-        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.4 * 2 + 3 * 10 * 5 / 16),
-        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.4 * 2 + 3 * 10 / 8),
-        (ops.Native(3, (0, 1, 2), "ij,jk,k->i"), arrays((3, 10), (10, 5), (5,)), 1.4 * 2 + 3 * 10 * 5 * 2 / 16),
+        # Products of vectors: their inner size counts once.
+        (ops.Matmul(2, 0, 1), arrays((5, 1, 10), (5, 10, 1)), 2 + 5 * (0.25 + 10 / 100 + (10 + 10 + 2) * 4 / 40)),
+        # Innermost are k, j, j, both, and j. Each time that this loop starts, it takes as long as two runs of a copy.
+        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.4 * 2 + 30 * 2 * 0.125 + 3 * 10 * 5 / 8),
+        (ops.Native(2, (0, 1), "ij,jk->ki"), arrays((3, 10), (10, 5)), 1.4 * 2 + 15 * 2 * 0.125 + 3 * 10 * 5 / 16),
+        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.4 * 2 + 3 * 2 * 0.125 + 3 * 10 / 8),
+        (ops.Native(2, (0, 1), "ij,ij->"), arrays((3, 10), (3, 10)), 1.4 * 2 + 2 * 0.125 + 3 * 10 / 8),
+        (ops.Native(2, (0, 1), "ij,ji->"), arrays((3, 10), (10, 3)), 1.4 * 2 + 3 * 2 * 0.125 + 3 * 10 / 16),
     ],
     ids=str,
 )
 def test_seconds_of_an_op_by_hand(op, operands, expected):
     assert op_seconds(op, operands, TRAITS) == pytest.approx(expected)
+
+
+def test_an_einsum_without_a_rate_of_sweeps_is_a_plain_loop():
+    plain = replace(TRAITS, rates=replace(RATES, sweep=0.0))
+    operands = arrays((3, 10), (10, 5), (5,))
+    for op in (ops.Native(3, (0, 1, 2), "ij,jk,k->i"), ops.Native(3, (0, 1, 2), "ij,jk,k->ki")):
+        assert op_seconds(op, operands, plain) == pytest.approx(1.4 * 2 + 3 * 10 * 5 * 2 / 16)
 
 
 def test_a_framework_that_takes_one_batch_axis_is_called_for_each_index_of_the_others():
@@ -202,6 +215,28 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
         assert choice.price(builder.elements) == pytest.approx(total), (choice, made)
 
     check()
+
+
+@given(pairs(), st.sampled_from(["float32", "complex64"]), st.booleans(), st.randoms(use_true_random=False))
+def test_lowering_takes_for_an_einsum_what_its_ops_cost(case, dtype, has_order, random):
+    classes, sizes, terms = case
+    builder = Builder(sizes, replace(get_backend("numpy").cpu, rates=RATES), slots=2)
+    operands = []
+    for slot, (labels, lying) in enumerate(terms):
+        strides = dict(zip(lying, contiguous(builder.shape(lying))))
+        operands.append(Term(slot, tuple(labels), tuple(strides[label] for label in labels)))
+    order = tuple(random.sample(classes.kept, len(classes.kept))) if has_order else None
+    pair = Pair(*operands, classes, dtype, ResultUse(order=order))
+    result, price = native_order(builder, pair)
+    term = native(builder, pair, result)
+    if order is not None:
+        builder.permute(term, order)
+        turn = 0.0
+    else:
+        turn = RATES.view if result != classes.kept else 0.0
+    lies = {each.slot: Operand(builder.shape(each.labels), dtype, each.strides) for each in (*operands, term)}
+    total = sum(op_seconds(op, [lies[slot] for slot in op.sources], builder.traits) for op in builder.ops)
+    assert price(builder.elements) == pytest.approx(total + turn)
 
 
 def test_lowering_takes_the_frameworks_own_kernel_by_the_same_price_of_a_call():

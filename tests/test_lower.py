@@ -225,6 +225,21 @@ def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():
     assert arithmetic_with(dataclasses.replace(traits, native_dtypes=frozenset())) == [Multiply, Sum]
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes", "made"),
+    [
+        ("ac,abc->cb", [(2, 2000), (2, 2, 2000)], "ab,acb->cb"),  # its rows would be strided in the result
+        ("dbca,ba->cad", [(2, 8, 8, 32), (8, 32)], "abcd,bd->acd"),
+        ("abc,b->ca", [(2, 3, 4), (3,)], "abc,b->ca"),  # too small to pay for a view
+    ],
+)
+def test_a_native_result_follows_the_operands_in_memory_if_a_view_is_cheaper(equation, shapes, made):
+    plan = einsumx.plan(equation, *shapes, dtypes="float32")
+    assert [op.equation for op in ops_of(plan, Native)] == [made]
+    assert len(ops_of(plan, Transpose)) == (made[-1] != "a")
+    assert copies(plan) == []
+
+
 def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_and_there_are_elements():
     apart = Traits(
         strided=False,

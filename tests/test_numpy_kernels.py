@@ -7,6 +7,7 @@ import pytest
 
 import einsumx
 from einsumx.backends.numpy import ADAPTER, integers, kernels
+from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
 from einsumx.runtime import threads
@@ -243,6 +244,28 @@ def test_cast(cut, rng, view, before, after):
     assert result.tolist() == [[*row] for row in source.astype(after).tolist()]
     if view in ("transposed", "rotated"):  # the order of the axes in memory stays
         assert result.transpose(np.argsort(source.strides)[::-1]).flags.c_contiguous
+
+
+@pytest.mark.parametrize("shape", [(6, 50, 3), (50, 2, 1), (4, 5, 3), (9, 40, 6)])
+@pytest.mark.parametrize("axes", [(1,), (0, 1), (0,), (0, 2), (2,)])
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int8", "bool"])
+def test_sums_of_short_rows(cut, rng, shape, axes, dtype):
+    array = numbers(rng, shape, dtype)
+    check(
+        ran(Sum(1, 0, axes), array),
+        f"abc->{''.join(label for axis, label in enumerate('abc') if axis not in axes)}",
+        array,
+    )
+
+
+def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():
+    assert sums_inside((50, 4), (0,), "float64")
+    assert sums_inside((7, 50, 2, 2), (1,), "int32")
+    assert sums_inside((7, 50, 2), (0, 1), "complex64")
+    assert not sums_inside((50, 5), (0,), "float64")
+    assert not sums_inside((50, 4), (0,), "complex64")
+    assert not sums_inside((50, 4, 3), (1,), "float32")
+    assert not sums_inside((4, 50), (1,), "float32")
 
 
 @pytest.mark.parametrize("equation", ["ab,bc->ac", "abc,abc->", "abc,cb->b", "ab,ab->ab", "abc->b", "ab,bc,cd->ad"])

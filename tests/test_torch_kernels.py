@@ -5,8 +5,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from einsumx.backends.torch import ADAPTER  # noqa: E402
+from einsumx.backends.torch.choices import copies_turned, loop_axis, product_workspace  # noqa: E402
 from einsumx.conformance.oracle import expect, judge  # noqa: E402
 from einsumx.ir.ops import Matmul  # noqa: E402
+from einsumx.ir.program import Operand  # noqa: E402
 
 SHAPES = {
     "one matrix": ((3, 4), (4, 5)),
@@ -30,6 +32,8 @@ SHAPES = {
     "several, with vectors": ((2, 90, 40, 16), (2, 90, 16, 1)),
     "several, vectors first": ((90, 2, 1, 16), (1, 2, 16, 40)),
     "three": ((2, 30, 3, 12, 16), (2, 1, 3, 16, 12)),
+    "several large, long inner": ((2, 40, 64, 48), (2, 40, 48, 32)),
+    "several large, long outer": ((40, 2, 64, 48), (40, 2, 48, 32)),
 }
 EQUATIONS = {2: "ij,jk->ik", 3: "aij,ajk->aik", 4: "abij,abjk->abik", 5: "abcij,abcjk->abcik"}
 
@@ -41,7 +45,11 @@ def kernel(shapes):
 def layouts(shape):
     """A tensor of that shape in several memory orders, its last two axes keeping one unit stride."""
     rank = len(shape)
-    for axes in ((*range(rank),), (*range(rank - 2), rank - 1, rank - 2), (rank - 2, *range(rank - 2), rank - 1)):
+    *batch, rows, cols = range(rank)
+    orders = [(*batch, rows, cols), (*batch, cols, rows), (rows, *batch, cols)]
+    if len(batch) > 1:  # batch axes that do not merge into one
+        orders += [(*batch[:-1], rows, batch[-1], cols), (*batch[:-1], cols, batch[-1], rows)]
+    for axes in orders:
         inverse = sorted(range(rank), key=axes.__getitem__)
         yield torch.randn([shape[axis] for axis in axes], dtype=torch.float64).permute(inverse)
 
@@ -59,6 +67,47 @@ def test_products_are_right_in_every_layout_and_come_packed(shapes):
             result = run(lhs, rhs)
             assert not (verdict := judged(result, lhs, rhs)).wrong, verdict
             assert result.is_contiguous()
+
+
+def apart(*shape):
+    """An operand whose last batch axis lies between the axes of its matrices, so that its batch axes do not merge."""
+    _, second, rows, cols = shape
+    return Operand(shape, "float32", (rows * second * cols, cols, second * cols, 1))
+
+
+def transposed(operand):
+    shape, strides = operand.shape, operand.strides
+    return Operand((*shape[:2], *shape[:1:-1]), "float32", (*strides[:2], *strides[:1:-1]))
+
+
+LOOPS = {
+    "tiny": (apart(2, 4, 8, 8), apart(2, 4, 8, 8), None),
+    "each step would save too few bytes": (apart(40, 8, 16, 32), apart(40, 8, 32, 16), None),
+    "the outer axis is shorter": (apart(2, 64, 64, 64), apart(2, 64, 64, 64), 1),
+    "the inner axis is shorter": (apart(64, 2, 64, 64), apart(64, 2, 64, 64), 0),
+    "but the result would be copied": (apart(64, 8, 128, 16), apart(64, 8, 16, 128), None),
+    "only one operand is copied": (apart(2, 64, 64, 64), Operand((2, 64, 64, 64), "float32"), 1),
+    "nothing is copied": (Operand((2, 64, 64, 64), "float32"), Operand((2, 64, 64, 64), "float32"), None),
+    "a copy would repeat an operand": (Operand((2, 64, 64, 64), "float32"), Operand((2, 1, 64, 64), "float32"), 1),
+    "no elements": (apart(2, 0, 64, 64), apart(2, 0, 64, 64), None),
+}
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "axis"), LOOPS.values(), ids=LOOPS)
+def test_a_loop_over_batch_axes_runs_only_where_each_step_saves_a_large_copy(lhs, rhs, axis):
+    assert loop_axis((lhs, rhs)) == axis
+    copied = [operand for operand in (lhs, rhs) if operand.strides is not None or operand.shape[1] == 1]
+    result = 4 * lhs.shape[0] * lhs.shape[1] * lhs.shape[2] * rhs.shape[3]
+    expected = sum(4 * lhs.shape[0] * lhs.shape[1] * each.shape[2] * each.shape[3] for each in copied)
+    assert product_workspace((lhs, rhs)) == {None: expected, 0: result, 1: 0}[axis]
+
+
+def test_large_copies_of_transposed_matrices_stay_transposed():
+    straight, small = apart(8, 16, 32, 32), apart(2, 4, 16, 16)
+    assert not copies_turned((straight, straight))
+    assert copies_turned((transposed(straight), straight))
+    assert copies_turned((straight, transposed(straight)))
+    assert not copies_turned((transposed(small), small))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it

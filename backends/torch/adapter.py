@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
+from operator import methodcaller
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
@@ -26,7 +27,7 @@ from einsumx.backends.torch.choices import (
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.layout import layout_class, memory_order
-from einsumx.ir.ops import Matmul, Multiply, Op, Sum
+from einsumx.ir.ops import Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
 
@@ -214,11 +215,19 @@ class TorchAdapter(Adapter):
         return self.xp.mul(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        if isinstance(op, Matmul):
-            kernels = self._kernels
-            product: Callable[..., Array] = kernels.integer_product if dtype in INTEGERS else kernels.product
-            return product(*shapes, dtype)  # type: ignore[no-any-return]
-        return super().kernel(op, shapes, dtype)
+        kernel: Callable[..., Array]
+        match op:
+            case Matmul() if dtype in INTEGERS:
+                kernel = self._kernels.integer_product(*shapes, dtype)
+            case Matmul():
+                kernel = self._kernels.product(*shapes, dtype)
+            case Transpose():
+                kernel = methodcaller("permute", op.axes)
+            case Reshape():
+                kernel = methodcaller("reshape", op.shape)
+            case _:
+                kernel = super().kernel(op, shapes, dtype)
+        return kernel
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         match op:

@@ -6,14 +6,15 @@ This module imports torch; the adapter imports it when it prepares the first pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from importlib import import_module
 from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
-from einsumx.backends.torch.choices import LARGEST, loop_axis, pays_in_floats
-from einsumx.dtypes import itemsize
+from einsumx.backends.torch.choices import LARGEST, copies_turned, loop_axis, pays_in_floats
 from einsumx.ir.layout import broadcast
+from einsumx.ir.program import Operand
 
 __all__ = ["copied", "integer_product", "is_plain", "is_recorded", "product"]
 
@@ -25,6 +26,11 @@ _mm: Kernel = torch.mm
 _bmm: Kernel = torch.bmm
 _matmul: Kernel = torch.matmul
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+# The most multiply-adds of one product of vectors, or of a vector and a matrix, and the most elements of operands of
+# several products for which torch's own call is faster: other kernels need views, which take half a microsecond each.
+_SMALL = 1 << 10
+_SMALL_MATRIX = 1 << 14
 
 # The most cache lines that a copy reads before it returns to the first: limited by the cache, and by the processor's
 # table of pages. And the least elements of a separate part of a copy.
@@ -45,10 +51,11 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         return _by_vector(len(lhs), len(rhs))
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
-        return _single(rows, cols)
+        return _single(rows, lhs[1], cols)
     batch = broadcast(lhs[:-2], rhs[:-2])
-    kernel = _looped(batch, lhs, rhs, itemsize(dtype)) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
-    return _vector_first(kernel, rows, cols) if 1 in (rows, cols) else kernel
+    kernel = _several(batch, lhs, rhs, dtype) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
+    is_by_vectors = 1 in (rows, cols) and rows * lhs[-1] * cols > _SMALL
+    return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
 
 
 def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
@@ -88,8 +95,10 @@ def _by_vector(lhs: int, rhs: int) -> Kernel:
     return torch.mv if rhs == 1 else lambda vector, matrix: matrix.mT.mv(vector)
 
 
-def _single(rows: int, cols: int) -> Kernel:
-    """One product; with a vector, the kernels that read a matrix in any order at the speed of memory."""
+def _single(rows: int, inner: int, cols: int) -> Kernel:
+    """One product; a large one with a vector by kernels that read a matrix in any order at the speed of memory."""
+    if rows * inner * cols <= (_SMALL if rows == cols else _SMALL_MATRIX):
+        return _mm
     if rows == 1 and cols == 1:
         return lambda lhs, rhs: lhs.squeeze(0).dot(rhs.squeeze(1)).view(1, 1)
     if cols == 1:
@@ -122,26 +131,52 @@ def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
     return lambda lhs, rhs: kernel(row(rhs, -1), lhs.mT).mT
 
 
-def _looped(batch: Shape, lhs: Shape, rhs: Shape, itemsize: int) -> Kernel:
-    """Products along several batch axes: a loop over all but one, if that is faster than torch.matmul, which copies.
+def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """Products along several batch axes.
 
-    The loop writes the result in place, which autograd and transforms must not see; they get torch.matmul instead.
+    torch.matmul merges the axes, and copies an operand if its axes do not merge. Large copies are avoided by a loop, or
+    are made in the order in which BLAS reads the matrices. Autograd and transforms must not see the loop, which writes
+    its result in place; they get torch.matmul.
     """
-    axis = loop_axis(lhs, rhs, itemsize)
-    if axis is None:
+    if 0 in batch or prod(batch) * lhs[-1] * (lhs[-2] + rhs[-1]) <= _SMALL_MATRIX:
         return _matmul
-    last = len(batch) - 1
+
+    @lru_cache(maxsize=16)
+    def faster(left: Shape, right: Shape) -> Kernel | None:
+        operands = Operand(lhs, dtype, left), Operand(rhs, dtype, right)
+        axis = loop_axis(operands)
+        if axis is not None:
+            return partial(_looped, batch, axis)
+        return partial(_merged, batch) if copies_turned(operands) else None
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if not (is_plain(lhs) and is_plain(rhs)):
+        # The strides of torch.compile's tensors can be symbols, which have no hash.
+        kernel = faster(lhs.stride(), rhs.stride()) if type(lhs) in _PLAIN and type(rhs) in _PLAIN else None
+        if kernel is None or not (is_plain(lhs) and is_plain(rhs)):
             return _matmul(lhs, rhs)
-        lhs, rhs = (side.expand(*batch, -1, -1).movedim(axis, last) for side in (lhs, rhs))
-        result = lhs.new_empty(*lhs.shape[:-1], rhs.shape[-1])
-        for left, right, out in zip(_items(lhs), _items(rhs), _items(result)):
-            torch.bmm(left, right, out=out)
-        return result.movedim(last, axis).contiguous()
+        return kernel(lhs, rhs)
 
     return run
+
+
+def _looped(batch: Shape, axis: int, lhs: Array, rhs: Array) -> Array:
+    """A batched product along ``axis`` for each index of the other batch axes."""
+    last = len(batch) - 1
+    lhs, rhs = (side.expand(*batch, -1, -1).movedim(axis, last) for side in (lhs, rhs))
+    result = lhs.new_empty(*lhs.shape[:-1], rhs.shape[-1])
+    for left, right, out in zip(_items(lhs), _items(rhs), _items(result)):
+        torch.bmm(left, right, out=out)
+    return result.movedim(last, axis).contiguous()
+
+
+def _merged(batch: Shape, lhs: Array, rhs: Array) -> Array:
+    """One batched product of both operands with merged batch axes; copies keep transposed matrices transposed."""
+
+    def merged(array: Array) -> Array:
+        array = array.expand(*batch, -1, -1)
+        return array.flatten(0, -3) if array.stride(-1) == 1 else array.mT.flatten(0, -3).mT
+
+    return _bmm(merged(lhs), merged(rhs)).view(*batch, lhs.shape[-2], rhs.shape[-1])
 
 
 def _items(array: Array) -> Iterator[Array]:

@@ -28,7 +28,7 @@ class Rates:
         permute: the same for a copy that moves the innermost axis.
         run: overhead of each contiguous run of a copy, in seconds.
         native: multiply-adds per second of the framework's own einsum kernel; 0 if the planner must not use it.
-        sweep: the same if it reads the larger operand once in memory order; 0 if that is no faster.
+        sweep: the same if it reads all arrays in memory order along its innermost loop; 0 if that is no faster.
     """
 
     call: float = 1e-6

@@ -8,8 +8,9 @@ from functools import partial
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import contiguous, layout_pattern, memory_order, pattern_strides
+from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
@@ -154,18 +155,23 @@ def _native_is_cheaper(
         return False
     model = CostModel(traits, dtype)
     overhead = sum(map(model.overhead, calls))
-    sweeps = len(operands) == 2 and is_sweep(*map(_in_memory_order, equation.inputs, operands))
     if not traits.native_any_labels and not equation.sizes:
         return False
-    labels = tuple(range(len(equation.sizes)))
+    count, labels = len(operands), tuple(range(len(equation.sizes)))
     is_possible = all(
         operand.dtype == dtype
         and operand.shape == builder.shape(term)
         and (traits.native_any_labels or len(set(term)) == len(term))
         for operand, term in zip(operands, equation.inputs)
     )
-    count = len(operands)
-    return is_possible and builder.decide(lambda elements: model.einsum(elements[labels], count, sweeps) < overhead)
+    if not is_possible or not builder.decide(lambda elements: model.least_einsum(elements[labels], count) < overhead):
+        return False
+    sizes = equation.sizes
+    orders = [*map(_in_memory_order, equation.inputs, operands), equation.output]
+    arrays = [[label for label in order if sizes[label] != 1] for order in orders]
+    loops, is_packed = outer_loops(arrays[:-1], arrays[-1])
+    outer = tuple(loops)
+    return builder.decide(lambda elements: model.einsum(elements[labels], elements[outer], count, is_packed) < overhead)
 
 
 def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:

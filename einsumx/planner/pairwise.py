@@ -7,17 +7,18 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import Classes, Pair, Price, ResultUse, candidates, cheapest, cheapest_or, choose, matmul
 from einsumx.planner.template import Elements
 
-__all__ = ["contract", "native_equation"]
+__all__ = ["contract", "native", "native_equation", "native_order"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -45,11 +46,11 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         return _product(builder, pair)
     if through is not None:
         if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(pair):
-            return _native(builder, pair)
+            return native(builder, pair, native_order(builder, pair)[0])
         cast = Pair(builder.cast(lhs, through), builder.cast(rhs, through), classes, through, use)
         return builder.cast(_product(builder, cast), dtype)
     if dtype in traits.native_dtypes:
-        return _native(builder, pair)
+        return native(builder, pair, native_order(builder, pair)[0])
     return _multiply_sum(builder, pair)
 
 
@@ -68,14 +69,21 @@ def _product(builder: Builder, pair: Pair) -> Term:
     classes = pair.classes
     model = CostModel(builder.traits, pair.dtype)
     choices = candidates(builder, pair, model)
+    prices = tuple([choice.price for choice in choices])
     others: list[tuple[Callable[[Builder, Pair], Term], Price]] = []
-    if _may_be_native(builder, pair):
-        steps, sweeps = (*classes.kept, *classes.contracted), _sweeps(pair)
-        others.append((_native, lambda elements: model.einsum(elements[steps], 2, sweeps)))
+    labels = (*classes.kept, *classes.contracted)
+    if _may_be_native(builder, pair) and builder.decide(partial(_may_be_least, model, labels, prices)):
+        order, price = native_order(builder, pair)
+        others.append((partial(native, result=order), price))
     if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
         others.append((_multiply_sum, partial(_multiply_sum_seconds, model, pair.lhs.labels, classes.batch)))
-    at, instead = cheapest_or(builder, [choice.price for choice in choices], [price for _, price in others])
+    at, instead = cheapest_or(builder, prices, [price for _, price in others])
     return others[at][0](builder, pair) if instead else matmul(builder, pair, choices[at])
+
+
+def _may_be_least(model: CostModel, labels: Labels, prices: Sequence[Price], elements: Elements) -> bool:
+    """Whether the framework's own einsum, if its loops are the best, takes less time than all of ``prices``."""
+    return model.least_einsum(elements[labels], 2) < min([price(elements) for price in prices])
 
 
 def _multiply_sum_seconds(model: CostModel, labels: Labels, kept: Labels, elements: Elements) -> float:
@@ -188,7 +196,36 @@ def _multiply_sum(builder: Builder, pair: Pair) -> Term:
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def _native(builder: Builder, pair: Pair) -> Term:
+def native_order(builder: Builder, pair: Pair) -> tuple[Labels, Price]:
+    """The order of the result for which the framework's own einsum is fastest, and its price.
+
+    It may loop faster if the result follows the operands, but then the requested order takes a view.
+    """
+    classes, sizes, traits = pair.classes, builder.sizes, builder.traits
+    model = CostModel(traits, pair.dtype)
+    target = pair.use.target(classes.kept) or classes.kept
+    operands = [[label for label in term.memory if sizes[label] != 1] for term in (pair.lhs, pair.rhs)]
+    labels = (*classes.kept, *classes.contracted)
+    orders = [target]
+    if traits.strided:
+        natural = natural_order(operands, [label for label in target if sizes[label] != 1])
+        orders.append((*natural, *[label for label in target if sizes[label] == 1]))
+    prices: list[Price] = []
+    for order in dict.fromkeys(orders):
+        outer, is_packed = outer_loops(operands, [label for label in order if sizes[label] != 1])
+        turn = 0.0 if order == target else traits.rates.view
+        prices.append(partial(_native_seconds, model, labels, tuple(outer), is_packed, turn))
+    best = cheapest(builder, prices)
+    return orders[best], prices[best]
+
+
+def _native_seconds(
+    model: CostModel, labels: Labels, outer: Labels, is_packed: bool, turn: float, elements: Elements
+) -> float:
+    return model.einsum(elements[labels], elements[outer], 2, is_packed) + turn
+
+
+def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     """A product by the framework's own einsum, with fused axes if there are too many labels."""
     lhs, rhs, kept = pair.lhs, pair.rhs, pair.classes.kept
     if len(kept) + len(pair.classes.contracted) > builder.traits.native_max_labels:
@@ -205,7 +242,6 @@ def _native(builder: Builder, pair: Pair) -> Term:
         result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
         out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
-    result = pair.use.target(kept) or kept
     out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
