@@ -215,6 +215,8 @@ class PricedTraits(Protocol):
     @property
     def max_batch_axes(self) -> int | None: ...
     @property
+    def pairs_by_einsum(self) -> bool: ...
+    @property
     def rates(self) -> Speeds: ...
 
 
@@ -368,6 +370,8 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
         case ops.Matmul():
             return _matmul_price(op, operands, result, model, framework.max_batch_axes)
+        case ops.Native() if framework.pairs_by_einsum:
+            return _pair_price(op, operands, model)
         case ops.Native():
             orders = [
                 [term[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
@@ -414,6 +418,15 @@ def _matmul_price(
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
     turned = steps[0] != 1 and steps[1] == 1
     return Price(partial(model.matmul, turned=turned, apart=op.inner_batch), (calls, matrices, rows, cols, inner))
+
+
+def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:
+    """The price of two operands' einsum that is as fast as a matmul."""
+    lhs, rhs = map(set, op.terms)
+    kept = lhs & rhs & set(op.output)
+    sizes = op.by_letter([each.shape for each in operands])
+    groups = (set[str](), kept, lhs - rhs, rhs - lhs, (lhs & rhs) - kept)
+    return Price(model.matmul, tuple([size for label, size in sizes.items() if label in group] for group in groups))
 
 
 def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:

@@ -13,6 +13,7 @@ from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
+from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
 
 __all__ = ["contract", "native_equation"]
@@ -63,6 +64,8 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 
 def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
+    if builder.traits.pairs_by_einsum:
+        return _native(builder, pair)
     classes = pair.classes
     choice = choose(builder, pair)
     model = CostModel(builder.traits, pair.dtype)
@@ -93,7 +96,7 @@ def _sweeps(pair: Pair) -> bool:
 
 def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
-    if not builder.traits.strided:
+    if not (builder.traits.strided or builder.traits.pairs_by_einsum):
         return _fused_multiply(builder, pair)
     order = _product_order(builder, pair)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
@@ -107,6 +110,8 @@ def _product_order(builder: Builder, pair: Pair) -> Labels:
     the requested one.
     """
     lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
+    if builder.traits.pairs_by_einsum:
+        return loop_order(pair)
     if not classes.rhs_free:
         return lhs.in_memory_order(lhs.labels)
     if not classes.lhs_free:
@@ -195,6 +200,8 @@ def _native(builder: Builder, pair: Pair) -> Term:
         out = builder.add(ops.Native, operands, "abd,acd->abc")
         return builder.packed(builder.reshape(out, builder.shape(result)), result)
     result = pair.use.target(kept) or kept
+    if builder.traits.pairs_by_einsum:
+        lhs, rhs, result = dot_order(builder, pair)
     out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
 
