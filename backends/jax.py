@@ -142,7 +142,7 @@ class JaxAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
             case Native() if len(op.operands) == 2:
-                return self._product(_dot(*op.terms, op.output, *shapes), dtype)
+                return self._product(_dot(op, *shapes), dtype)
             case Reshape() if _without_ones(op.shape) == _without_ones(shapes[0]) and op.shape != shapes[0]:
                 lax, dropped, added = self._jax.lax, _ones(shapes[0]), _ones(op.shape)
                 return lambda source: lax.expand_dims(lax.squeeze(source, dropped), added)
@@ -299,12 +299,13 @@ class _Dot:
     axes: Axes | None
 
 
-def _dot(lhs: str, rhs: str, output: str, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
-    """The product with subscripts ``lhs,rhs->output``.
+def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
+    """How to compute an einsum of two arrays.
 
-    >>> _dot("bij", "bkj", "bki", (2, 3, 4), (2, 5, 4))
+    >>> _dot(Native(2, (0, 1), "bij,bkj->bki"), (2, 3, 4), (2, 5, 4))
     _Dot(dimensions=(((2,), (2,)), ((0,), (0,))), axes=(0, 2, 1))
     """
+    (lhs, rhs), output = op.terms, op.output
     batch = [label for label in output if label in lhs and label in rhs]
     # XLA copies an operand whose contracted axes are in another order; that should be the smaller one.
     larger = lhs if prod(lhs_shape) >= prod(rhs_shape) else rhs

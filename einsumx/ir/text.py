@@ -44,11 +44,11 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     return f"{visible(program.equation)}  {shapes}  {types} on {where}\n{body}"
 
 
-def tell_plan(program: Program, kernels: Kernels) -> None:
-    """Log a new plan in one line, and each use of the framework's own einsum kernel."""
+def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
+    """Log a new plan in one line, and each use of the framework's own einsum if that is a fallback."""
     if log.isEnabledFor(DEBUG):
         log.debug("plan %s: %s", excerpt(program.equation), _plan_line(program, kernels))
-    if log.isEnabledFor(INFO):
+    if has_fallbacks and log.isEnabledFor(INFO):
         for op in program.ops:
             if isinstance(op, ops.Native):
                 text = excerpt(program.equation)

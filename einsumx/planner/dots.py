@@ -6,8 +6,6 @@ of axes first, except that it reads a matrix transposed; and the result has the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import Pair, ResultUse
 
@@ -25,17 +23,21 @@ def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
         tuple(label for label in order if label in group)
         for order, group in ((target or larger.labels, classes.batch), (larger.labels, classes.contracted))
     )
-    candidates: list[tuple[int, tuple[Term, Term, Labels]]] = []
+    candidates: list[tuple[tuple[int, int], tuple[Term, Term, Labels]]] = []
     for first, free, second, others in (
         (pair.lhs, classes.lhs_free, pair.rhs, classes.rhs_free),
         (pair.rhs, classes.rhs_free, pair.lhs, classes.lhs_free),
     ):
         made = (*batch, *free, *others)
-        copied = 0 if _is_ready(made, pair.use) else builder.size(made)
+        copied, turned = 0 if _is_ready(made, pair.use) else builder.size(made), 0
         for term, before, after in ((first, free, contracted), (second, contracted, others)):
-            turned = len(before) == len(after) == 1 and term.labels == (*batch, *after, *before)
-            copied += 0 if turned or term.labels == (*batch, *before, *after) else builder.size(term.labels)
-        candidates.append((copied, (first, second, target or made)))
+            if term.labels == (*batch, *before, *after):
+                continue
+            if len(before) == len(after) == 1 and term.labels == (*batch, *after, *before):
+                turned += builder.size(term.labels)
+            else:
+                copied += builder.size(term.labels)
+        candidates.append(((copied, turned), (first, second, target or made)))
     return min(candidates, key=lambda candidate: candidate[0])[1]
 
 
