@@ -362,6 +362,43 @@ def test_arrays_stay_on_their_device_and_two_devices_are_an_error():
     assert done.returncode == 0, done.stderr
 
 
+SHARDED = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import einsumx
+
+cases = [
+    ("bind,bjnd->bnij", P(None, None, "x"), P(None, None, "x"), P(None, "x", None, None)),
+    ("bnij,bjnd->bind", P("x", "y"), P("x", None, "y"), P("x", None, "y", None)),
+    ("abcd,dc->ab", P("x", "y"), P(), P("x", "y")),
+    ("abcd,ce->aebd", P("x", "y"), P(), P("x", None, "y", None)),
+    ("ab,b->ab", P("x", "y"), P(), P("x", "y")),
+    ("ab,cd->acbd", P("x"), P("y"), P("x", "y", None, None)),
+]
+for kind in (AxisType.Auto, AxisType.Explicit):
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(kind, kind))
+    with jax.set_mesh(mesh):
+        for equation, *specs, expected in cases:
+            terms = equation.partition("->")[0].split(",")
+            arrays = [jnp.ones((4,) * len(term)) for term in terms]
+            operands = [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(arrays, specs)]
+            product = jax.jit(lambda *operands: einsumx.einsum(equation, *operands))
+            text = product.lower(*operands).compile().as_text()
+            assert "all-" not in text and "collective-" not in text, (kind, equation)
+            result = product(*operands)
+            assert result.sharding.is_equivalent_to(NamedSharding(mesh, expected), result.ndim), (kind, equation)
+            assert (einsumx.einsum(equation, *operands) == jnp.einsum(equation, *operands)).all()
+"""
+
+
+def test_products_of_sharded_arrays_move_no_data_between_devices():
+    if not (hasattr(jax.sharding, "AxisType") and hasattr(jax, "set_mesh")):
+        pytest.skip("this JAX has no explicit axes")
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("scalar", [2, 2.0])
 def test_what_was_a_python_scalar_yields_to_the_arrays_dtype(scalar):
     """As in jnp: a Python scalar, the weak array made of one, and the scalar as jit traces it."""
