@@ -307,9 +307,13 @@ def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
     """
     (lhs, rhs), output = op.terms, op.output
     batch = [label for label in output if label in lhs and label in rhs]
-    # XLA copies an operand whose contracted axes are in another order; that should be the smaller one.
-    larger = lhs if prod(lhs_shape) >= prod(rhs_shape) else rhs
-    contracted = [label for label in larger if label in lhs and label in rhs and label not in output]
+    contracted = [label for label in lhs if label in rhs and label not in output]
+    other = [label for label in rhs if label in contracted]
+    # XLA copies an operand unless these labels end the first or start the second, in the order of both: if possible,
+    # only the smaller operand.
+    is_ready, is_other_ready = [*lhs[-len(contracted) :]] == contracted, [*rhs[len(batch) :][: len(other)]] == other
+    if is_other_ready and not (is_ready and prod(lhs_shape) >= prod(rhs_shape)):
+        contracted = other
     made = [*batch, *(label for label in lhs + rhs if label not in (*batch, *contracted))]
     dimensions = [(_places(labels, lhs), _places(labels, rhs)) for labels in (contracted, batch)]
     return _Dot((dimensions[0], dimensions[1]), None if made == [*output] else _places(output, made))

@@ -1,13 +1,16 @@
-"""The order of operands and axes in a product that a compiler makes of whole axes: ``dot_general`` of XLA.
+"""The order of operands and axes in products that a compiler makes of whole axes, as XLA does.
 
-XLA multiplies ``[batch, free, contracted]`` with ``[batch, contracted, free]``. It copies an operand with another order
-of axes first, except that it reads a matrix transposed; and the result has the axes ``[batch, free, free]``.
+XLA's ``dot_general`` multiplies ``[batch, free, contracted]`` with ``[batch, contracted, free]``. It copies an operand
+with another order of axes first, except that it reads a matrix transposed. The result has the axes
+``[batch, free, free]``.
 """
 
 from __future__ import annotations
 
+from itertools import product
+
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Pair, ResultUse
+from einsumx.planner.matmul import Classes, Pair, ResultUse
 
 __all__ = ["dot_order", "loop_order"]
 
@@ -17,28 +20,27 @@ def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
 
     The result of an inner step has the order in which the product makes it.
     """
-    classes, target = pair.classes, pair.use.target(pair.classes.kept)
-    larger = max((pair.lhs, pair.rhs), key=lambda term: builder.size(term.labels))
-    batch, contracted = (
-        tuple(label for label in order if label in group)
-        for order, group in ((target or larger.labels, classes.batch), (larger.labels, classes.contracted))
-    )
+    lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
+    swapped = Classes(classes.batch, classes.contracted, classes.rhs_free, classes.lhs_free)
+    target = pair.use.target(classes.kept)
     candidates: list[tuple[tuple[int, int], tuple[Term, Term, Labels]]] = []
-    for first, free, second, others in (
-        (pair.lhs, classes.lhs_free, pair.rhs, classes.rhs_free),
-        (pair.rhs, classes.rhs_free, pair.lhs, classes.lhs_free),
-    ):
-        made = (*batch, *free, *others)
-        copied, turned = 0 if _is_ready(made, pair.use) else builder.size(made), 0
-        for term, before, after in ((first, free, contracted), (second, contracted, others)):
-            if term.labels == (*batch, *before, *after):
-                continue
-            if len(before) == len(after) == 1 and term.labels == (*batch, *after, *before):
-                turned += builder.size(term.labels)
-            else:
-                copied += builder.size(term.labels)
-        candidates.append(((copied, turned), (first, second, target or made)))
+    for (first, second, own), order in product(((lhs, rhs, classes), (rhs, lhs, swapped)), (lhs.labels, rhs.labels)):
+        batch = tuple(label for label in target or order if label in own.batch)
+        contracted = tuple(label for label in order if label in own.contracted)
+        made = (*batch, *own.lhs_free, *own.rhs_free)
+        left = _copied(builder, first, batch, own.lhs_free, contracted)
+        right = _copied(builder, second, batch, contracted, own.rhs_free)
+        result = 0 if _is_ready(made, pair.use) else builder.size(made)
+        candidates.append(((left[0] + right[0] + result, left[1] + right[1]), (first, second, target or made)))
     return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _copied(builder: Builder, term: Term, batch: Labels, rows: Labels, cols: Labels) -> tuple[int, int]:
+    """The elements of an operand ``[batch, rows, cols]`` that are copied, and those that are read transposed."""
+    size = builder.size(term.labels)
+    if term.labels == (*batch, *rows, *cols):
+        return 0, 0
+    return (0, size) if len(rows) == len(cols) == 1 and term.labels == (*batch, *cols, *rows) else (size, 0)
 
 
 def _is_ready(made: Labels, use: ResultUse) -> bool:
