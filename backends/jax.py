@@ -141,7 +141,7 @@ class JaxAdapter(Adapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
-            case Native() if len(op.operands) == 2:
+            case Native() if _is_product(op):
                 return self._product(_dot(op, *shapes), dtype)
             case Reshape() if _without_ones(op.shape) == _without_ones(shapes[0]) and op.shape != shapes[0]:
                 lax, dropped, added = self._jax.lax, _ones(shapes[0]), _ones(op.shape)
@@ -297,6 +297,17 @@ class _Dot:
 
     dimensions: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     axes: Axes | None
+
+
+def _is_product(op: Native) -> bool:
+    """Whether an einsum has two operands, takes no diagonal and sums over no label of one operand alone.
+
+    The planner makes no others; a stored plan may have some.
+    """
+    if len(op.terms) != 2 or any(len(set(term)) < len(term) for term in op.terms):
+        return False
+    lhs, rhs = map(set, op.terms)
+    return lhs ^ rhs <= set(op.output)
 
 
 def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:

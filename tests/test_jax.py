@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
 import einsumx  # noqa: E402
+from einsumx.backends.jax import ADAPTER, TRAITS  # noqa: E402
 from einsumx.ir.cost import op_seconds  # noqa: E402
 from einsumx.ir.ops import Matmul, Native  # noqa: E402
 from einsumx.ir.program import Operand  # noqa: E402
@@ -151,9 +152,18 @@ def test_plans_survive_json_and_are_written_as_code(rng, equation):
         np.testing.assert_allclose(result, np.einsum(equation, *operands), rtol=1e-4, atol=1e-4)
 
 
-def test_a_product_is_priced_at_the_speed_of_products():
-    from einsumx.backends.jax import TRAITS
+@pytest.mark.parametrize(
+    "equation", ["aab,b->a", "ab,bc->c", "ab,cd->ca", "ab,bc,cd->ad", "ab->b", "ab,ba->ba", "a,b->ba"]
+)
+def test_the_kernel_of_a_stored_plan_computes_any_einsum(rng, equation):
+    terms = equation.partition("->")[0].split(",")
+    operands = [jnp.asarray(rng.normal(size=(3,) * len(term)), "float32") for term in terms]
+    op = Native(len(terms), tuple(range(len(terms))), equation)
+    kernel = ADAPTER.kernel(op, [operand.shape for operand in operands], "float32")
+    np.testing.assert_allclose(kernel(*operands), np.einsum(equation, *operands), rtol=1e-4, atol=1e-4)
 
+
+def test_a_product_is_priced_at_the_speed_of_products():
     operands = [Operand((50, 60, 70), "float32"), Operand((50, 70, 80), "float32")]
     einsum = op_seconds(Native(2, (0, 1), "bij,bjk->bik"), operands, TRAITS)
     assert einsum == op_seconds(Matmul(2, 0, 1), operands, TRAITS)
