@@ -7,12 +7,17 @@ with another order of axes first, except that it reads a matrix transposed. The 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Classes, Pair, ResultUse
+from einsumx.planner.matmul import Classes, Pair, Price, ResultUse, cheapest
+from einsumx.planner.template import Elements
 
 __all__ = ["dot_order", "loop_order"]
+
+_TRANSPOSED = 0.1
+"""The cost of reading a matrix transposed, relative to a copy."""
 
 
 def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
@@ -23,24 +28,31 @@ def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
     lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
     swapped = Classes(classes.batch, classes.contracted, classes.rhs_free, classes.lhs_free)
     target = pair.use.target(classes.kept)
-    candidates: list[tuple[tuple[int, int], tuple[Term, Term, Labels]]] = []
+    choices: list[tuple[Term, Term, Labels]] = []
+    prices: list[Price] = []
     for (first, second, own), order in product(((lhs, rhs, classes), (rhs, lhs, swapped)), (lhs.labels, rhs.labels)):
         batch = tuple(label for label in target or order if label in own.batch)
         contracted = tuple(label for label in order if label in own.contracted)
         made = (*batch, *own.lhs_free, *own.rhs_free)
-        left = _copied(builder, first, batch, own.lhs_free, contracted)
-        right = _copied(builder, second, batch, contracted, own.rhs_free)
-        result = 0 if _is_ready(made, pair.use) else builder.size(made)
-        candidates.append(((left[0] + right[0] + result, left[1] + right[1]), (first, second, target or made)))
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+        weights = (
+            (first.labels, _copied(first, batch, own.lhs_free, contracted)),
+            (second.labels, _copied(second, batch, contracted, own.rhs_free)),
+            (made, 0 if _is_ready(made, pair.use) else 1),
+        )
+        choices.append((first, second, target or made))
+        prices.append(partial(_price, weights))
+    return choices[cheapest(builder, prices)]
 
 
-def _copied(builder: Builder, term: Term, batch: Labels, rows: Labels, cols: Labels) -> tuple[int, int]:
-    """The elements of an operand ``[batch, rows, cols]`` that are copied, and those that are read transposed."""
-    size = builder.size(term.labels)
+def _price(weights: tuple[tuple[Labels, float], ...], elements: Elements) -> float:
+    return sum(weight * elements[labels] for labels, weight in weights)
+
+
+def _copied(term: Term, batch: Labels, rows: Labels, cols: Labels) -> float:
+    """The share of an operand ``[batch, rows, cols]`` that counts as copied."""
     if term.labels == (*batch, *rows, *cols):
-        return 0, 0
-    return (0, size) if len(rows) == len(cols) == 1 and term.labels == (*batch, *cols, *rows) else (size, 0)
+        return 0
+    return _TRANSPOSED if len(rows) == len(cols) == 1 and term.labels == (*batch, *cols, *rows) else 1
 
 
 def _is_ready(made: Labels, use: ResultUse) -> bool:
