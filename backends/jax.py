@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce, wraps
 from importlib import import_module
+from math import prod
 from operator import or_
-from typing import Any
+from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
@@ -16,12 +18,15 @@ from einsumx.adapters.replacement import Function, Name, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
+from einsumx.ir.ops import Native, Op, Reshape
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
 _NUMBERS = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES | INTEGERS
+
+Axes: TypeAlias = tuple[int, ...]
 
 _LONG = 256
 """The most ops of a plan that is jitted: XLA takes many seconds to compile a program of a thousand small products."""
@@ -30,6 +35,9 @@ TRAITS = Traits(
     strided=False,
     memory_order=False,
     transpose_flags=True,
+    pairs_by_einsum=True,
+    native_dtypes=_NUMBERS,
+    native_max_labels=52,
     dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
@@ -130,6 +138,27 @@ class JaxAdapter(Adapter):
         wide = self.xp.float32 if lhs.dtype.name in HALVES else lhs.dtype
         product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
         return product.astype(lhs.dtype)
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        match op:
+            case Native() if _is_product(op):
+                return self._product(_dot(op, *shapes), dtype)
+            case Reshape() if _without_ones(op.shape) == _without_ones(shapes[0]) and op.shape != shapes[0]:
+                lax, dropped, added = self._jax.lax, _ones(shapes[0]), _ones(op.shape)
+                return lambda source: lax.expand_dims(lax.squeeze(source, dropped), added)
+            case _:
+                return super().kernel(op, shapes, dtype)
+
+    def _product(self, dot: _Dot, dtype: str) -> Callable[[Array, Array], Array]:
+        """The function that multiplies two arrays of ``dtype``."""
+        lax, wide = self._jax.lax, self.xp.float32 if dtype in HALVES else None
+
+        def kernel(lhs: Array, rhs: Array) -> Array:
+            product = lax.dot_general(lhs, rhs, dot.dimensions, preferred_element_type=wide or lhs.dtype)
+            product = product.astype(lhs.dtype)
+            return product if dot.axes is None else lax.transpose(product, dot.axes)
+
+        return kernel
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import JaxSpelling
@@ -252,6 +281,65 @@ class JaxAdapter(Adapter):
 
     def synchronize(self, array: Array) -> None:
         array.block_until_ready()
+
+
+# -- products -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """A product of two arrays by ``lax.dot_general``.
+
+    Attributes:
+        dimensions: its dimension numbers, of the contracted axes and of the batch axes.
+        axes: of a transpose that puts its result in order; None if the result is in order.
+    """
+
+    dimensions: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
+    axes: Axes | None
+
+
+def _is_product(op: Native) -> bool:
+    """Whether an einsum has two operands, takes no diagonal and sums over no label of one operand alone.
+
+    The planner makes no others; a stored plan may have some.
+    """
+    if len(op.terms) != 2 or any(len(set(term)) < len(term) for term in op.terms):
+        return False
+    lhs, rhs = map(set, op.terms)
+    return lhs ^ rhs <= set(op.output)
+
+
+def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
+    """How to compute an einsum of two arrays.
+
+    >>> _dot(Native(2, (0, 1), "bij,bkj->bki"), (2, 3, 4), (2, 5, 4))
+    _Dot(dimensions=(((2,), (2,)), ((0,), (0,))), axes=(0, 2, 1))
+    """
+    (lhs, rhs), output = op.terms, op.output
+    batch = [label for label in output if label in lhs and label in rhs]
+    contracted = [label for label in lhs if label in rhs and label not in output]
+    other = [label for label in rhs if label in contracted]
+    # XLA copies an operand unless these labels end the first or start the second, in the order of both: if possible,
+    # only the smaller operand.
+    is_ready, is_other_ready = [*lhs[-len(contracted) :]] == contracted, [*rhs[len(batch) :][: len(other)]] == other
+    if is_other_ready and not (is_ready and prod(lhs_shape) >= prod(rhs_shape)):
+        contracted = other
+    made = [*batch, *(label for label in lhs + rhs if label not in (*batch, *contracted))]
+    dimensions = [(_places(labels, lhs), _places(labels, rhs)) for labels in (contracted, batch)]
+    return _Dot((dimensions[0], dimensions[1]), None if made == [*output] else _places(output, made))
+
+
+def _places(labels: Sequence[str], order: Sequence[str]) -> Axes:
+    return tuple([order.index(label) for label in labels])
+
+
+def _ones(shape: Axes) -> Axes:
+    return tuple([axis for axis, size in enumerate(shape) if size == 1])
+
+
+def _without_ones(shape: Axes) -> Axes:
+    return tuple([size for size in shape if size != 1])
 
 
 _is_tracer: Callable[[type], bool] = lru_cache(maxsize=256)(

@@ -69,7 +69,7 @@ def within(equation, shapes, limit):
 
 def every_plan():
     yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32")
-    yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="jax")
+    yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="array_api")
     yield plan("iij,jk,lk->il", (3, 3, 4), (4, 5), (6, 5), dtypes="int64", backend="torch")
     yield plan("ij->ij", (3, 4))
     yield plan("i,i->", (3,), (3,))
@@ -231,7 +231,9 @@ def test_so_it_is_for_random_contractions_whole_and_in_blocks(seed):
 
 
 def test_memory_is_what_is_alive_while_each_op_runs():
-    found = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="jax").draw().timeline
+    found = (
+        plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="array_api").draw().timeline
+    )
     first, second, result = 4 * 4 * 10 * 8 * 16, 4 * 4 * 5 * 8 * 16, 4 * 4 * 8 * 10 * 5
     assert found.base == first + second
     held = {row.call.split()[0]: row.held for row in found.rows}
@@ -246,7 +248,7 @@ def test_memory_is_what_is_alive_while_each_op_runs():
 
 
 def test_copies_have_a_symbol_and_their_reason_in_words():
-    svg = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), backend="jax").draw().svg
+    svg = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), backend="array_api").draw().svg
     root = ElementTree.fromstring(svg)
     copies = [group for group in root.iter(f"{SVG}g") if group.get("class") == "copy-row"]
     assert len(copies) == 2

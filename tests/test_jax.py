@@ -11,6 +11,10 @@ jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
 import einsumx  # noqa: E402
+from einsumx.backends.jax import ADAPTER, TRAITS  # noqa: E402
+from einsumx.ir.cost import op_seconds  # noqa: E402
+from einsumx.ir.ops import Matmul, Native  # noqa: E402
+from einsumx.ir.program import Operand  # noqa: E402
 
 EQUATIONS = {
     "ij,jk->ik": [(2, 3), (3, 4)],
@@ -65,11 +69,113 @@ def test_dot_general_reads_operands_as_they_lie(equation, shapes):
     assert primitives(traced.jaxpr) == ["dot_general"]
 
 
-def test_plan_of_a_batched_product_has_no_copy():
-    plan = einsumx.plan("bndi,bnjd->bnij", (2, 3, 5, 4), (2, 3, 6, 5), backend="jax", dtypes="float32")
-    assert [type(op).__name__ for op in plan.ops] == ["Matmul"]
-    assert plan.ops[0].transpose_lhs
-    assert plan.ops[0].transpose_rhs
+PRODUCTS = {
+    "bind,bjnd->bnij": (["dot_general"], dict.fromkeys("bnijd", 4)),
+    "bnij,bjnd->bind": (["dot_general", "transpose"], dict.fromkeys("bnijd", 4)),
+    "bind,jnd->ijbn": (["dot_general", "transpose"], dict.fromkeys("bnijd", 4)),
+    "ij,j->i": (["dot_general"], {"i": 5, "j": 4}),
+    "ij,i->j": (["dot_general"], {"i": 5, "j": 4}),
+    "ji,kj->ki": (["dot_general"], {"i": 5, "j": 4, "k": 3}),
+    "bij,bij->b": (["dot_general"], {"b": 2, "i": 3, "j": 4}),
+    "aebf,dfce->abcd": (["dot_general", "transpose"], dict.fromkeys("abcdef", 3)),
+    "ij,ij->": (["dot_general"], {"i": 5, "j": 4}),
+    "ij,ij->ij": (["mul"], {"i": 5, "j": 4}),
+    "ij,ij->ji": (["mul", "transpose"], {"i": 5, "j": 4}),
+    "ij,ji->ij": (["transpose", "mul"], {"i": 5, "j": 4}),
+    "ij,ji->ji": (["transpose", "mul"], {"i": 5, "j": 4}),
+    "ij,j->ij": (["mul"], {"i": 5, "j": 4}),
+    "i,j->ij": (["mul"], {"i": 5, "j": 4}),
+    "ab,cd->acbd": (["mul"], dict.fromkeys("abcd", 3)),
+    "iij,jk->ik": (["gather", "dot_general"], dict.fromkeys("ijk", 3)),
+    "abcd->cdab": (["transpose"], dict.fromkeys("abcd", 3)),
+    "abcd,de->ab": (["reduce_sum", "reduce_sum", "dot_general"], dict.fromkeys("abcde", 3)),
+}
+"""The primitives that move or compute data, in order, and the sizes."""
+
+
+@pytest.mark.parametrize("equation", PRODUCTS)
+def test_each_pair_is_one_dot_general_or_mul_and_no_axes_are_merged(rng, equation):
+    expected, sizes = PRODUCTS[equation]
+    operands = [
+        jnp.asarray(rng.normal(size=[sizes[label] for label in term]), "float32")
+        for term in equation.partition("->")[0].split(",")
+    ]
+    traced = jax.make_jaxpr(lambda *given: einsumx.einsum(equation, *given))(*operands)
+    assert "reshape" not in primitives(traced.jaxpr)
+    moving = {"dot_general", "mul", "gather", "transpose", "reduce_sum"}
+    diagonal = "gather" in expected  # jnp.diagonal itself transposes
+    found = [name for name in primitives(traced.jaxpr) if name in moving and not (diagonal and name == "transpose")]
+    assert found == expected
+    reference = np.einsum(equation, *operands, optimize=True)
+    np.testing.assert_allclose(einsumx.einsum(equation, *operands), reference, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("equation", "pairs"),
+    [
+        ("pqrs,pi,qa,rj,sb->iajb", 4),  # a transform of all axes
+        ("ab,apc,bpd,cqe,dqf->ef", 4),  # the norm of a matrix product state
+        ("bqd,bkd,bkc->bqc", 2),
+        ("ij,jk,kl,lm->im", 3),
+    ],
+)
+def test_a_network_is_one_dot_general_for_each_pair_and_at_most_one_transpose(equation, pairs):
+    operands = [jnp.ones([3 + (label > "m") for label in term]) for term in equation.partition("->")[0].split(",")]
+    traced = jax.make_jaxpr(lambda *given: einsumx.einsum(equation, *given))(*operands)
+    found = primitives(traced.jaxpr)
+    assert found in (["dot_general"] * pairs, ["dot_general"] * pairs + ["transpose"])
+
+
+def test_axes_of_size_1_are_dropped_and_added_without_a_reshape():
+    operands = [jnp.ones((2, 1, 4)), jnp.ones((1, 3, 4)), jnp.ones((2, 1, 1))]
+    traced = jax.make_jaxpr(lambda *given: einsumx.einsum("bij,bij,bik->bi", *given))(*operands)
+    assert "reshape" not in primitives(traced.jaxpr)
+    assert (einsumx.einsum("bij,bij,bik->bi", *operands) == 4).all()
+
+
+def test_an_operand_is_not_copied_if_its_contracted_axes_are_first_or_last():
+    shapes = [(8, 8, 8, 8), (8, 4), (8, 4)]
+    path = [(0, 1), (0, 1)]
+    plan = einsumx.plan("pqrs,pi,sb->iqrb", *shapes, backend="jax", dtypes="float32", optimize=path)
+    assert plan.ops == (Native(3, (1, 0), "ab,acde->bcde"), Native(4, (3, 2), "abcd,de->abce"))
+
+
+@pytest.mark.parametrize("equation", ["bij,bkj->bki", "bjnd,bind->ijbn", "ij,ij->ji", "ab,cd->dacb", "ijk,kji->"])
+def test_plans_survive_json_and_are_written_as_code(rng, equation):
+    shapes = [(3,) * len(term) for term in equation.partition("->")[0].split(",")]
+    plan = einsumx.plan(equation, *shapes, backend="jax", dtypes="float32")
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    operands = [jnp.asarray(rng.normal(size=shape), "float32") for shape in shapes]
+    names = {}
+    exec(plan.source(), names)
+    for result in (names["contraction"](*operands), plan(*operands)):
+        np.testing.assert_allclose(result, np.einsum(equation, *operands), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "equation", ["aab,b->a", "ab,bc->c", "ab,cd->ca", "ab,bc,cd->ad", "ab->b", "ab,ba->ba", "a,b->ba"]
+)
+def test_the_kernel_of_a_stored_plan_computes_any_einsum(rng, equation):
+    terms = equation.partition("->")[0].split(",")
+    operands = [jnp.asarray(rng.normal(size=(3,) * len(term)), "float32") for term in terms]
+    op = Native(len(terms), tuple(range(len(terms))), equation)
+    kernel = ADAPTER.kernel(op, [operand.shape for operand in operands], "float32")
+    np.testing.assert_allclose(kernel(*operands), np.einsum(equation, *operands), rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_is_priced_at_the_speed_of_products():
+    operands = [Operand((50, 60, 70), "float32"), Operand((50, 70, 80), "float32")]
+    einsum = op_seconds(Native(2, (0, 1), "bij,bjk->bik"), operands, TRAITS)
+    assert einsum == op_seconds(Matmul(2, 0, 1), operands, TRAITS)
+
+
+def test_no_plan_is_said_to_fall_back_to_the_own_einsum(caplog, capsys):
+    from einsumx.cli.main import main
+
+    with caplog.at_level("INFO", "einsumx"):
+        assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--backend", "jax"]) == 0
+    assert not [record for record in caplog.records if record.levelname == "INFO"]
+    assert capsys.readouterr().out.endswith("generic kernel  none\n")
 
 
 def test_half_precision_products_accumulate_in_float32_inside_dot_general():
@@ -79,12 +185,10 @@ def test_half_precision_products_accumulate_in_float32_inside_dot_general():
 
 
 def test_a_plan_is_traced_once_for_many_calls(rng, monkeypatch):
-    from einsumx.backends.jax import ADAPTER
-
     einsumx.cache_clear()
     calls = []
-    matmul = ADAPTER.matmul
-    monkeypatch.setattr(ADAPTER, "matmul", lambda *given: calls.append(1) or matmul(*given), raising=False)
+    dot_general = jax.lax.dot_general
+    monkeypatch.setattr(jax.lax, "dot_general", lambda *a, **k: calls.append(1) or dot_general(*a, **k))
     operands = arrays(rng, "ij,jk->ik")
     for _ in range(3):
         einsumx.einsum("ij,jk->ik", *operands)
@@ -265,6 +369,43 @@ assert product.devices() == {first, second} and (product == 2).all()
 def test_arrays_stay_on_their_device_and_two_devices_are_an_error():
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+SHARDED = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import einsumx
+
+cases = [
+    ("bind,bjnd->bnij", P(None, None, "x"), P(None, None, "x"), P(None, "x", None, None)),
+    ("bnij,bjnd->bind", P("x", "y"), P("x", None, "y"), P("x", None, "y", None)),
+    ("abcd,dc->ab", P("x", "y"), P(), P("x", "y")),
+    ("abcd,ce->aebd", P("x", "y"), P(), P("x", None, "y", None)),
+    ("ab,b->ab", P("x", "y"), P(), P("x", "y")),
+    ("ab,cd->acbd", P("x"), P("y"), P("x", "y", None, None)),
+]
+for kind in (AxisType.Auto, AxisType.Explicit):
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(kind, kind))
+    with jax.set_mesh(mesh):
+        for equation, *specs, expected in cases:
+            terms = equation.partition("->")[0].split(",")
+            arrays = [jnp.ones((4,) * len(term)) for term in terms]
+            operands = [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(arrays, specs)]
+            product = jax.jit(lambda *operands: einsumx.einsum(equation, *operands))
+            text = product.lower(*operands).compile().as_text()
+            assert "all-" not in text and "collective-" not in text, (kind, equation)
+            result = product(*operands)
+            assert result.sharding.is_equivalent_to(NamedSharding(mesh, expected), result.ndim), (kind, equation)
+            assert (einsumx.einsum(equation, *operands) == jnp.einsum(equation, *operands)).all()
+"""
+
+
+def test_products_of_sharded_arrays_move_no_data_between_devices():
+    if not (hasattr(jax.sharding, "AxisType") and hasattr(jax, "set_mesh")):
+        pytest.skip("this JAX has no explicit axes")
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

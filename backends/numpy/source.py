@@ -109,6 +109,12 @@ class JaxSpelling(_MethodSpelling):
         wide = f"preferred_element_type={self.dtype('float32')}"
         return f"{self.name}.matmul({left}, {right}, {wide}).astype({self.dtype(lhs.dtype)})"
 
+    def native(self, equation: str, arrays: Sequence[Value]) -> str:
+        text, (dtype,) = super().native(equation, arrays), {array.dtype for array in arrays}
+        if dtype not in ("float16", "bfloat16"):
+            return text
+        return f"{text[:-1]}, preferred_element_type={self.dtype('float32')}).astype({self.dtype(dtype)})"
+
     def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
         # This reads no element of the operand, but puts the compiled program on the operand's device.
         read = f"{self.name}.any({arrays[0].text}[None][:0])"

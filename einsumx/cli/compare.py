@@ -119,8 +119,8 @@ class Measured:
 
     @property
     def uses_generic_kernel(self) -> bool:
-        """Whether the plan calls the framework's own einsum."""
-        return ops.Native.__name__.lower() in self.ops
+        """Whether the plan calls the framework's own einsum although that is not its product."""
+        return ops.Native.__name__.lower() in self.ops and not get_backend(self.backend).cpu.pairs_by_einsum
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,8 @@ class PricedTraits(Protocol):
     @property
     def max_batch_axes(self) -> int | None: ...
     @property
+    def pairs_by_einsum(self) -> bool: ...
+    @property
     def rates(self) -> Speeds: ...
 
 
@@ -386,6 +388,8 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
         case ops.Matmul():
             return _matmul_price(op, operands, result, model, framework.max_batch_axes)
+        case ops.Native() if framework.pairs_by_einsum:
+            return _pair_price(op, operands, model)
         case ops.Native():
             return _native_price(op, operands, model)
         case ops.Zeros():
@@ -437,6 +441,15 @@ def _native_price(op: ops.Native, operands: Sequence[Operand], model: CostModel)
     outer, is_packed = outer_loops(orders, [letter for letter in op.output if sizes[letter] != 1])
     amounts = (tuple(sizes.values()), tuple(sizes[letter] for letter in outer))
     return Price(partial(model.einsum, operands=len(operands), is_packed=is_packed), amounts)
+
+
+def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:
+    """The price of two operands' einsum that is as fast as a matmul."""
+    lhs, rhs = map(set, op.terms)
+    kept = lhs & rhs & set(op.output)
+    sizes = op.by_letter([each.shape for each in operands])
+    groups = (set[str](), kept, lhs - rhs, rhs - lhs, (lhs & rhs) - kept)
+    return Price(model.matmul, tuple([size for label, size in sizes.items() if label in group] for group in groups))
 
 
 def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:

@@ -510,7 +510,7 @@ class Matmul(_TwoSources):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Native(_ManySources):
-    """The framework's own einsum kernel, for tiny work and for integers."""
+    """The framework's own einsum: for tiny work and for integers, or for every product if a compiler lowers it."""
 
     out: int
     operands: tuple[int, ...]

@@ -44,14 +44,14 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     return f"{visible(program.equation)}  {shapes}  {types} on {where}\n{body}"
 
 
-def tell_plan(program: Program, kernels: Kernels) -> None:
-    """Log a new plan in one line, and each use of the framework's own einsum kernel."""
+def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
+    """Log a new plan in one line, and each use of the framework's own einsum if that is a fallback."""
     if not log.isEnabledFor(INFO):
         return
     if log.isEnabledFor(DEBUG):
         log.debug("plan %s: %s", excerpt(program.equation), _plan_line(program, kernels))
     for op in program.ops:
-        if isinstance(op, ops.Native):
+        if has_fallbacks and isinstance(op, ops.Native):
             text = excerpt(program.equation)
             log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
 

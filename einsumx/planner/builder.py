@@ -230,9 +230,9 @@ class Builder:
         """The axes in the order of ``labels``: a view with strides, otherwise a copy for ``reason``."""
         if labels == term.labels:
             return term
-        if self.traits.strided:
+        if self.traits.strided or self.traits.pairs_by_einsum:
             axes = tuple(term.labels.index(label) for label in labels)
-            return self._apply(ops.Transpose, term, axes)
+            return self._apply(ops.Transpose, term, axes, "" if self.traits.strided else reason)
         return self._permuted_copy(term, labels, reason)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:

@@ -130,6 +130,8 @@ def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
         match op:
             case ops.Matmul():
                 return dtype in traits.wide_matmul
+            case ops.Native() if traits.pairs_by_einsum:
+                return dtype in traits.wide_matmul
             case ops.Sum():
                 return dtype in traits.wide_sum
             case ops.Native() | ops.Scale():  # a count can be more than a narrow type holds

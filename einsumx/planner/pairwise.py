@@ -15,6 +15,7 @@ from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
+from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import Classes, Pair, Price, ResultUse, candidates, cheapest, cheapest_or, choose, matmul
 from einsumx.planner.template import Elements
 
@@ -66,6 +67,8 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 
 def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
+    if builder.traits.pairs_by_einsum:
+        return _dot(builder, pair)
     classes = pair.classes
     model = CostModel(builder.traits, pair.dtype)
     choices = candidates(builder, pair, model)
@@ -93,8 +96,8 @@ def _multiply_sum_seconds(model: CostModel, labels: Labels, kept: Labels, elemen
 
 def _may_be_native(builder: Builder, pair: Pair) -> bool:
     """Whether the framework's own kernel may compute a product that matmul computes too."""
-    traits, count = builder.traits, len(pair.classes.kept) + len(pair.classes.contracted)
-    return bool(traits.rates.native) and pair.dtype in traits.native_dtypes and count <= traits.native_max_labels
+    traits = builder.traits
+    return bool(traits.rates.native) and pair.dtype in traits.native_dtypes and not _has_too_many_labels(builder, pair)
 
 
 def _sweeps(pair: Pair) -> bool:
@@ -106,7 +109,7 @@ def _sweeps(pair: Pair) -> bool:
 
 def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
-    if not builder.traits.strided:
+    if not (builder.traits.strided or builder.traits.pairs_by_einsum):
         return _fused_multiply(builder, pair)
     order = _product_order(builder, pair)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
@@ -120,6 +123,8 @@ def _product_order(builder: Builder, pair: Pair) -> Labels:
     the requested one.
     """
     lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
+    if builder.traits.pairs_by_einsum:
+        return loop_order(pair)
     if not classes.rhs_free:
         return lhs.in_memory_order(lhs.labels)
     if not classes.lhs_free:
@@ -226,24 +231,43 @@ def _native_seconds(
 
 
 def native(builder: Builder, pair: Pair, result: Labels) -> Term:
-    """A product by the framework's own einsum, with fused axes if there are too many labels."""
-    lhs, rhs, kept = pair.lhs, pair.rhs, pair.classes.kept
-    if len(kept) + len(pair.classes.contracted) > builder.traits.native_max_labels:
-        choice = choose(builder, pair)
-        batch = tuple(label for run in choice.batch for label in run)
-        reason = "its axes in the order of the fused product"
-        first = builder.permute(lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
-        second = builder.permute(rhs, (*batch, *choice.rhs.rows, *choice.contracted), reason)
-        inner = builder.size(choice.contracted)
-        operands = (
-            builder.reshape(first.slot, (builder.size(batch), builder.size(choice.lhs.rows), inner)),
-            builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
-        )
-        result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
-        out = builder.add(ops.Native, operands, "abd,acd->abc")
-        return builder.packed(builder.reshape(out, builder.shape(result)), result)
+    """A product by the framework's own einsum, with its result in this order if there are not too many labels."""
+    if _has_too_many_labels(builder, pair):
+        return _fused_native(builder, pair)
+    return _native(builder, pair.lhs, pair.rhs, result)
+
+
+def _dot(builder: Builder, pair: Pair) -> Term:
+    """The same for a framework whose compiler makes the best product of it, in the order that this product has."""
+    if _has_too_many_labels(builder, pair):
+        return _fused_native(builder, pair)
+    return _native(builder, *dot_order(builder, pair))
+
+
+def _native(builder: Builder, lhs: Term, rhs: Term, result: Labels) -> Term:
     out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
     return builder.packed(out, result)
+
+
+def _has_too_many_labels(builder: Builder, pair: Pair) -> bool:
+    return len(pair.classes.kept) + len(pair.classes.contracted) > builder.traits.native_max_labels
+
+
+def _fused_native(builder: Builder, pair: Pair) -> Term:
+    """A product by the framework's own einsum, of arrays with fused axes."""
+    choice = choose(builder, pair)
+    batch = tuple([label for run in choice.batch for label in run])
+    reason = "its axes in the order of the fused product"
+    first = builder.permute(pair.lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
+    second = builder.permute(pair.rhs, (*batch, *choice.rhs.rows, *choice.contracted), reason)
+    inner = builder.size(choice.contracted)
+    operands = (
+        builder.reshape(first.slot, (builder.size(batch), builder.size(choice.lhs.rows), inner)),
+        builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
+    )
+    result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
+    out = builder.add(ops.Native, operands, "abd,acd->abc")
+    return builder.packed(builder.reshape(out, builder.shape(result)), result)
 
 
 def native_equation(inputs: Iterable[Labels], output: Labels) -> str:

@@ -249,7 +249,7 @@ def make_program(contraction: Contraction) -> Program:
         dtype=dtype,
         device=device,
     )
-    text.tell_plan(program, adapter)
+    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
 

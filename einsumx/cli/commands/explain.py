@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
+from einsumx.adapters.registry import get_backend
 from einsumx.api import plan
 from einsumx.cli.arguments import add_output, add_problem, amount, file_ending_in
 from einsumx.cli.output import print_json
@@ -117,6 +118,9 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def _is_generic(plan: Plan) -> bool:
+    """Whether a call is the framework's own einsum although that is not its product."""
+    if get_backend(plan.backend).traits(plan.device).pairs_by_einsum:
+        return False
     return any(isinstance(op, ops.Native) for op in plan.ops)
 
 
