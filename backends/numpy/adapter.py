@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
 from functools import cached_property
@@ -50,6 +51,7 @@ class NumpyAdapter(Adapter):
     install = "pip install numpy"
     cpu = TRAITS
     device_kinds = ("cpu",)
+    constant_dtypes = True
 
     @cached_property
     def _add(self) -> Any:
@@ -64,7 +66,8 @@ class NumpyAdapter(Adapter):
             kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
             or kind.__array_function__ is not np.ndarray.__array_function__
         )
-        if overrides or issubclass(kind, np.ma.MaskedArray):
+        masked = sys.modules.get("numpy.ma")  # importing it takes milliseconds
+        if overrides or (masked is not None and issubclass(kind, masked.MaskedArray)):
             raise extension_error(kind)
         if not issubclass(kind, np.ndarray):
             raise wrong_type_error(kind, "numpy.ndarray")
@@ -302,13 +305,19 @@ class NumpyAdapter(Adapter):
     def free_bytes(self, device: str) -> int | None:
         return free_host_bytes()
 
+    @cached_property
+    def _assign(self) -> Callable[..., None]:
+        """``out[index] = values``, faster than :func:`numpy.copyto`, for subclasses too that override it."""
+        assign: Callable[..., None] = self.xp.ndarray.__setitem__
+        return assign
+
     def write(self, out: Array, result: Array) -> None:
         # A view of an operand may map the same file as out=, at another address.
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
         if is_view and not owns_memory(result) and share_file(out, result):
             result = result.copy()
         if out.dtype == getattr(result, "dtype", None):
-            self.xp.copyto(out, result)
+            self._assign(out, ..., result)
             return
         with self.xp.errstate(all="ignore"):  # an error would leave out= partly written
             self.xp.copyto(out, result, casting="unsafe")

@@ -67,6 +67,7 @@ class TorchAdapter(Adapter):
     install = "pip install torch"
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
+    constant_dtypes = True
 
     @cached_property
     def _names(self) -> dict[Any, str]:

@@ -40,11 +40,12 @@ __all__ = [
     "check_byte_order",
     "check_operand",
     "described",
+    "from_signatures",
     "make_program",
+    "numbers_as_arrays",
     "one_device",
     "parsed",
     "prepare",
-    "ready",
     "result_dtype",
     "served_dtype",
     "sized_equation",
@@ -109,6 +110,30 @@ def arrays_of(
     return adapter, [arrays[slot] for slot in range(len(operands))]
 
 
+_NUMBERS = frozenset([bool, int, float, complex])
+
+
+def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
+    """As :func:`arrays_of`, for plain arrays of one framework and at least one Python number.
+
+    Raises:
+        BackendError: other operands.
+    """
+    arrays = [operand for operand in operands if type(operand) not in _NUMBERS]
+    adapter, plain = backend_of(tuple(map(type, arrays)))
+    if adapter is None or not plain or len(arrays) == len(operands):
+        raise BackendError("not plain arrays and numbers")
+    dtype = _promotion(adapter, *map(adapter.signature, arrays))
+    return adapter, [
+        adapter.scalar(operand, arrays[0], dtype) if type(operand) in _NUMBERS else operand for operand in operands
+    ]
+
+
+@cached("promotions")
+def _promotion(adapter: Adapter, *signatures: Signature) -> str:
+    return _promoted(adapter, [adapter.operand(signature) for signature in signatures])
+
+
 def _plain(adapter: Adapter, number: int, array: Array) -> Array:
     try:
         return adapter.plain(array)
@@ -153,29 +178,13 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
         return _by_signature(adapter, written, signatures, options)
-    return _from_signatures(adapter, written, signatures, options)
+    return from_signatures(adapter, written, signatures, options)
 
 
-@cached("calls")
-def ready(adapter: Adapter, equation: str, *signatures: Signature) -> Run:
-    """The function for an equation as text and plain arrays of these signatures, without keywords.
-
-    A repeated call needs only this cache. ``adapter`` serves the first array.
-
-    Raises:
-        BackendError: other operands; callers fall back to :func:`prepare`, which accepts them or says what is wrong.
-        EinsumxError: as :func:`prepare` does.
-    """
-    if backend_of(tuple([signature[0] for signature in signatures])) != (adapter, True):
-        raise BackendError("the operands are not all plain arrays")
-    if not isinstance(equation, str):
-        raise BackendError("the equation is not text")
-    return _from_signatures(adapter, equation, signatures, DEFAULT).run
-
-
-def _from_signatures(
+def from_signatures(
     adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
 ) -> Prepared:
+    """The plan for plain arrays of these signatures, and the function that runs it, from the cache of plans."""
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
     contraction = Contraction(adapter, written, operands, device, options)
@@ -212,7 +221,7 @@ def check_byte_order(dtypes: Iterable[Any]) -> None:
             )
 
 
-_by_signature = cached("options")(_from_signatures)
+_by_signature = cached("options")(from_signatures)
 
 
 def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:

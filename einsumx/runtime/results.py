@@ -9,47 +9,88 @@ from einsumx.adapters.registry import is_stored, owner
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 
 if TYPE_CHECKING:
-    from einsumx.adapters.base import Adapter, Array
+    from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.dtypes import Casting
     from einsumx.ir.program import Program
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Order
 
-__all__ = ["check_out_dtype", "deliver", "result_order"]
+__all__ = ["check_fits", "check_out_dtype", "deliver", "ordered", "result_order", "writing"]
 
 
 def deliver(
     adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
 ) -> Array:
     """Run a program, and return the result in a memory order or write it to ``out``."""
-    order = result_order(order, out, adapter, arrays)
     if out is None:
-        result = prepared.run(*arrays)
-        return adapter.arrange(result, order) if prepared.program.shape and order != "K" else result
-    _check_out(adapter, prepared.program, arrays, out, casting)
-    adapter.write(out, prepared.run(*arrays))
-    return out
+        return ordered(adapter, prepared, order)(*arrays)
+    result_order(order, out, adapter, arrays)
+    _check_framework(adapter, out)
+    target = adapter.signature(out)
+    check_fits(adapter, prepared.program, adapter.signature(arrays[0]), target, casting)
+    return writing(adapter, prepared.run)(out, *arrays)
 
 
-def _check_out(adapter: Adapter, program: Program, arrays: Sequence[Array], out: Array, casting: Casting) -> None:
-    """Raise SizeError or BackendError, before ``out`` is touched, if it cannot take the result."""
+def ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
+    """The function that runs a program and returns a new result in a memory order.
+
+    Raises:
+        BackendError: the framework's arrays have no memory order.
+    """
+    run, arrange = prepared.run, adapter.arrange
+    if order == "K":
+        return run
+    if order == "A":
+        return lambda *arrays: arrange(run(*arrays), result_order(order, None, adapter, arrays))
+    result_order(order, None, adapter, ())
+    return (lambda *arrays: arrange(run(*arrays), order)) if prepared.program.shape else run
+
+
+def writing(adapter: Adapter, run: Run) -> Run:
+    """A function of ``out`` and the operands of ``run`` that writes the result to ``out`` and returns it.
+
+    Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
+    """
+    check, write = adapter.check_out, adapter.write
+
+    def run_into(out: Array, *arrays: Array) -> Array:
+        check(out, arrays)
+        write(out, run(*arrays))
+        return out
+
+    return run_into
+
+
+def _check_framework(adapter: Adapter, out: Any) -> None:
+    """Raise BackendError if ``out`` is not an array of the framework."""
     out_adapter = owner(out)
     if out_adapter is None:
         hint = "; pass memory_limit= to have the result written to what is stored" if is_stored(out) else ""
         raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}{hint}")
     if out_adapter is not adapter:
         raise BackendError(f"out= belongs to {out_adapter.name}, but the operands to {adapter.name}")
-    _, shape, dtype, *_ = adapter.signature(out)
+
+
+def check_fits(adapter: Adapter, program: Program, first: Signature, out: Signature, casting: Casting) -> None:
+    """Raise SizeError or BackendError if an ``out`` of a signature cannot take the result of a program.
+
+    Args:
+        adapter: the framework's.
+        program: the program.
+        first: the signature of the first operand.
+        out: the signature of ``out``.
+        casting: NumPy's rule.
+    """
+    _, shape, dtype, *_ = out
     if tuple(shape) != program.shape:
         raise SizeError(
             f"out= has shape {shown(tuple(shape))} but the result has shape {shown(program.shape)}\n"
             f"  {excerpt(program.equation)}"
         )
-    out_device, device = adapter.device(out), adapter.device(arrays[0])
+    out_device, device = adapter.device_of(out), adapter.device_of(first)
     if out_device != device:
         raise BackendError(f"out= is on {out_device}, but the operands are on {device}")
     check_out_dtype(adapter, program.dtype, adapter.dtype_name(dtype), casting, dtype)
-    adapter.check_out(out, arrays)
 
 
 def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, out_dtype: Any) -> None:
