@@ -46,6 +46,7 @@ __all__ = ["Order", "einsum", "einsum_path", "plan"]
 _DEFAULTS = Request("", ())
 """The default of each keyword, the very object, so that an identity check recognizes it."""
 
+
 @cached_first
 def einsum(
     *operands: Any,

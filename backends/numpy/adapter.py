@@ -316,6 +316,9 @@ class NumpyAdapter(Adapter):
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
         if is_view and not owns_memory(result) and share_file(out, result):
             result = result.copy()
+        self.write_new(out, result)
+
+    def write_new(self, out: Array, result: Array) -> None:
         if out.dtype == getattr(result, "dtype", None):
             self._assign(out, ..., result)
             return

@@ -257,6 +257,9 @@ class TorchAdapter(Adapter):
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
 
+    def write_new(self, out: Array, result: Array) -> None:
+        out.copy_(result)
+
     # -- torch's own einsum -----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:

@@ -28,7 +28,7 @@ _BOUNDS = {
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
-_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 256}
+_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 256, "number places": 256}
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}

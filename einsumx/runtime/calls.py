@@ -12,15 +12,15 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters.operand_types import top_package
-from einsumx.adapters.registry import backend_of, serving
+from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
 from einsumx.runtime.caches import cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
 from einsumx.runtime.request import Options, Request, Written, options_of
-from einsumx.runtime.results import check_fits, ordered, writing
+from einsumx.runtime.results import check_plain, delivery
 
 if TYPE_CHECKING:
-    from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.adapters.base import Adapter, Run, Signature
 
 __all__ = ["Translation", "cached_first"]
 
@@ -54,16 +54,20 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
             if type(equation) is str:
                 written, arrays = equation, operands
             else:
-                written, arrays = _split_sublists(equation, *operands)
+                written, arrays = _split_sublists(equation, operands)
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
                 signatures = [*map(adapter.signature, arrays)]
             except (AttributeError, BackendError):
                 adapter, arrays = numbers_as_arrays(arrays)
                 signatures = [*map(adapter.signature, arrays)]
-            target = None if out is None else adapter.signature(out)
-            run = _ready(adapter, translation, written, target, *signatures, **options)
-        except Exception:  # noqa: BLE001, S110 - the function checks the arguments, and raises the error
+            if out is not None:
+                run = ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
+            elif options:
+                run = ready(adapter, translation, written, *signatures, **options)
+            else:
+                run = ready(adapter, translation, written, *signatures)
+        except Exception:  # noqa: BLE001 - the function checks the arguments, and raises the error
             pass
         else:
             return run(*arrays) if out is None else run(out, *arrays)
@@ -74,33 +78,32 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
     return cast(Function, call)
 
 
-_SUBLISTS = frozenset([list, tuple])
-
-
-def _split_sublists(*arguments: Any) -> tuple[Labels, Sequence[Any]]:
-    """The sublists and the arrays of a call such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
+def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
+    """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
         TypeError: a sublist is neither a list nor a tuple. An iterator can be read only once, by the function itself.
     """
-    sublists = arguments[1::2]
-    if len(arguments) % 2:
-        sublists = *sublists, arguments[-1]
-    if not _SUBLISTS.issuperset(map(type, sublists)):
-        raise TypeError
-    return tuple(map(tuple, sublists)), arguments[:-1:2]
+    arrays = [first, *others[1::2]]
+    sublists = others[::2] if len(others) % 2 else (*others[::2], arrays.pop())
+    labels = []
+    for sublist in sublists:  # a loop is twice as fast as map()
+        if type(sublist) is not list and type(sublist) is not tuple:
+            raise TypeError
+        labels.append(tuple(sublist))
+    return tuple(labels), arrays
 
 
 @cached("calls")
-def _ready(
+def ready(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
-    out: Signature | None,
     *signatures: Signature,
+    out: Signature | None = None,
     **options: Any,
 ) -> Run:
-    """The function for calls with these signatures: of the operands, or of ``out`` and the operands.
+    """The function for operands, and ``out``, of these signatures: of ``out``, if there is one, and the operands.
 
     ``adapter`` serves the first array.
 
@@ -108,18 +111,11 @@ def _ready(
         BackendError: such calls cannot be cached.
         EinsumxError: the call is wrong.
     """
-    kinds = [signature[0] for signature in signatures]
-    if backend_of(tuple(kinds if out is None else [*kinds, out[0]])) != (adapter, True):
-        raise BackendError("an operand or out= is not a plain array of the framework")
+    check_plain(adapter, signatures, out)
     request = Request("", (), **translation(adapter, options))
     planned = _cacheable_options(adapter, request)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
-    if out is None:
-        return ordered(adapter, prepared, request.order)
-    if request.order != "K":
-        raise BackendError("order= is for a new array")
-    check_fits(adapter, prepared.program, signatures[0], out, planned.casting)
-    return writing(adapter, prepared.run)
+    return delivery(adapter, prepared, request.order, signatures[0], out, planned.casting)
 
 
 def _as_written(written: str | Labels, count: int) -> Written:

@@ -17,7 +17,7 @@ from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_st
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import cached
-from einsumx.runtime.request import DEFAULT, Contraction, Options, Written
+from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -110,23 +110,30 @@ def arrays_of(
     return adapter, [arrays[slot] for slot in range(len(operands))]
 
 
-_NUMBERS = frozenset([bool, int, float, complex])
-
-
 def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
     """As :func:`arrays_of`, for plain arrays of one framework and at least one Python number.
 
     Raises:
         BackendError: other operands.
     """
-    arrays = [operand for operand in operands if type(operand) not in _NUMBERS]
-    adapter, plain = backend_of(tuple(map(type, arrays)))
-    if adapter is None or not plain or len(arrays) == len(operands):
-        raise BackendError("not plain arrays and numbers")
-    dtype = _promotion(adapter, *map(adapter.signature, arrays))
-    return adapter, [
-        adapter.scalar(operand, arrays[0], dtype) if type(operand) in _NUMBERS else operand for operand in operands
-    ]
+    adapter, first, numbers = _number_places(*map(type, operands))
+    arrays = list(operands)
+    like = arrays[first]
+    dtype = _promotion(adapter, *[adapter.signature(each) for place, each in enumerate(arrays) if place not in numbers])
+    for place in numbers:
+        arrays[place] = adapter.scalar(arrays[place], like, dtype)
+    return adapter, arrays
+
+
+@cached("number places")
+def _number_places(*kinds: type) -> tuple[Adapter, int, tuple[int, ...]]:
+    """The framework of operands of these types, the position of the first array, and those of the Python numbers."""
+    numbers = tuple([place for place, kind in enumerate(kinds) if kind in (bool, int, float, complex)])
+    arrays = [place for place in range(len(kinds)) if place not in numbers]
+    adapter, plain = backend_of(tuple([kinds[place] for place in arrays]))
+    if adapter is None or not plain or not numbers:
+        raise BackendError("the operands are not plain arrays of one framework and numbers")
+    return adapter, arrays[0], numbers
 
 
 @cached("promotions")
