@@ -20,7 +20,7 @@ from einsumx.runtime.request import Options, Request, Written, options_of
 from einsumx.runtime.results import check_plain, delivery
 
 if TYPE_CHECKING:
-    from einsumx.adapters.base import Adapter, Run, Signature
+    from einsumx.adapters.base import Adapter, Array, Run, Signature
 
 __all__ = ["Translation", "cached_first"]
 
@@ -57,16 +57,13 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
                 written, arrays = _split_sublists(equation, operands)
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                signatures = [*map(adapter.signature, arrays)]
+                if out is None and not options:
+                    run = ready(adapter, translation, written, *map(adapter.signature, arrays))
+                else:
+                    run = _ready_for(adapter, translation, written, arrays, out, options)
             except (AttributeError, BackendError):
                 adapter, arrays = numbers_as_arrays(arrays)
-                signatures = [*map(adapter.signature, arrays)]
-            if out is not None:
-                run = ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
-            elif options:
-                run = ready(adapter, translation, written, *signatures, **options)
-            else:
-                run = ready(adapter, translation, written, *signatures)
+                run = _ready_for(adapter, translation, written, arrays, out, options)
         except Exception:  # noqa: BLE001 - the function checks the arguments, and raises the error
             pass
         else:
@@ -78,19 +75,41 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
     return cast(Function, call)
 
 
+def _ready_for(
+    adapter: Adapter,
+    translation: Translation,
+    written: str | Labels,
+    arrays: Sequence[Array],
+    out: Array | None,
+    options: dict[str, Any],
+) -> Run:
+    signatures = map(adapter.signature, arrays)
+    if out is None:
+        return ready(adapter, translation, written, *signatures, **options)
+    return ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
+
+
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
     """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
         TypeError: a sublist is neither a list nor a tuple. An iterator can be read only once, by the function itself.
     """
-    arrays = [first, *others[1::2]]
-    sublists = others[::2] if len(others) % 2 else (*others[::2], arrays.pop())
-    labels = []
-    for sublist in sublists:  # a loop is twice as fast as map()
-        if type(sublist) is not list and type(sublist) is not tuple:
+    arrays, labels = [first], []
+    is_sublist = True
+    for each in others:  # a loop over the arguments is faster than slices and map()
+        if not is_sublist:
+            arrays.append(each)
+        elif type(each) is list or type(each) is tuple:
+            labels.append(tuple(each))
+        else:
             raise TypeError
-        labels.append(tuple(sublist))
+        is_sublist = not is_sublist
+    if is_sublist:
+        output = arrays.pop()
+        if type(output) is not list and type(output) is not tuple:
+            raise TypeError
+        labels.append(tuple(output))
     return tuple(labels), arrays
 
 

@@ -117,6 +117,8 @@ def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         BackendError: other operands.
     """
     adapter, first, numbers = _number_places(*map(type, operands))
+    if adapter is None:
+        raise BackendError("the operands are not plain arrays of one framework and numbers")
     arrays = list(operands)
     like = arrays[first]
     dtype = _promotion(adapter, *[adapter.signature(each) for place, each in enumerate(arrays) if place not in numbers])
@@ -126,14 +128,15 @@ def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
 
 
 @cached("number places")
-def _number_places(*kinds: type) -> tuple[Adapter, int, tuple[int, ...]]:
-    """The framework of operands of these types, the position of the first array, and those of the Python numbers."""
+def _number_places(*kinds: type) -> tuple[Adapter | None, int, tuple[int, ...]]:
+    """The framework of operands of these types, the position of the first array, and those of the Python numbers.
+
+    The framework is None if there are no numbers, or others that are not plain arrays.
+    """
     numbers = tuple([place for place, kind in enumerate(kinds) if kind in (bool, int, float, complex)])
     arrays = [place for place in range(len(kinds)) if place not in numbers]
     adapter, plain = backend_of(tuple([kinds[place] for place in arrays]))
-    if adapter is None or not plain or not numbers:
-        raise BackendError("the operands are not plain arrays of one framework and numbers")
-    return adapter, arrays[0], numbers
+    return adapter if plain and numbers else None, min(arrays, default=0), numbers
 
 
 @cached("promotions")
