@@ -8,7 +8,7 @@ from contextvars import Context
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -225,7 +225,8 @@ class NumpyAdapter(Adapter):
         array[()] = result
         return array
 
-    element = staticmethod(itemgetter(()))  # type: ignore[assignment]
+    def element(self, array: Array) -> Any:
+        return array[()]
 
     def prepare(self, run: Run, program: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.

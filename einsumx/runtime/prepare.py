@@ -1,8 +1,8 @@
 """From operands to a function that runs on them: parse, bind, find a path and lower, behind two bounded caches.
 
-The first cache is keyed by the arrays' signatures (type, shape, strides and dtype, in the framework's own terms). A
-repeated call touches nothing else. The second is keyed by layout class, so that arrays that differ only in the gaps
-between their rows share a plan. Both are keyed by values and are thread-safe.
+A call that :mod:`einsumx.runtime.calls` does not serve comes here. The first cache is keyed by the arrays' signatures
+(type, shape, strides and dtype, in the framework's own terms). The second is keyed by layout class, so that arrays that
+differ only in the gaps between their rows share a plan. Both are keyed by values and are thread-safe.
 
 The planner is imported on the first miss, to keep ``import einsumx`` fast.
 """
