@@ -3,6 +3,7 @@
 These tests count functions and compare outcomes; they measure no time.
 """
 
+import marshal
 import sys
 from fractions import Fraction
 from functools import partial
@@ -35,6 +36,7 @@ FORMS = {
     "optimize=True": (lambda e, a, b, out: e(MATRIX, a, b, optimize=True), 1),
     "optimize=None": (lambda e, a, b, out: e(MATRIX, a, b, optimize=None), 1),
     "optimize by name": (lambda e, a, b, out: e(MATRIX, a, b, optimize="greedy"), 1),
+    "optimize as a path": (lambda e, a, b, out: e(MATRIX, a, b, optimize=["einsum_path", (0, 1)]), 1),
     "limits by default": (lambda e, a, b, out: e(MATRIX, a, b, memory_limit=None, device=None, progress=False), 1),
     "several": (lambda e, a, b, out: e(MATRIX, a, b, dtype=None, order="K", casting="safe", optimize=False), 1),
 }
@@ -142,7 +144,8 @@ def test_a_trace_enters_einsum_its_sum_and_its_element_alone():
 def test_a_number_is_made_an_array_without_the_checks_of_other_operands():
     a = np.ones(2)
     names = [name for name in entered(lambda: einsum("i,->i", a, 2.0)) if name != "<listcomp>"]  # until Python 3.11
-    assert names == ["call", "numbers_as_arrays", "scalar", "_ready_for", "<lambda>"]
+    product = [name for name in entered(lambda: einsum("i,i->i", a, a)) if name != "call"]
+    assert names == ["call", "numbers_as_arrays", "scalar", "_ready_for", *product]
 
 
 @pytest.mark.parametrize("form", ["operands", "out"])
@@ -230,6 +233,22 @@ def test_a_path_with_wrong_numbers_stays_an_error_after_a_right_one(operands):
         einsum(MATRIX, a, b, optimize=path)
         with pytest.raises(einsumx.PathError):
             einsum(MATRIX, a, b, optimize=type(path)(step if step == "einsum_path" else (0.0, 1.0) for step in path))
+        with pytest.raises(einsumx.PathError):
+            einsum(MATRIX, a, b, optimize=marshal.dumps(path, 2))
+
+
+def test_paths_of_other_integers_and_of_lists_are_served(operands):
+    a, b, _ = operands
+    for step in ((0, 1), [0, 1], tuple(np.arange(2)), (False, True)):
+        assert float(einsum(MATRIX, a, b, optimize=[step])[0, 0]) == 2
+
+
+def test_a_limit_of_elements_that_no_path_keeps_is_an_error_at_every_call(framework):
+    a = [framework.ones(shape) for shape in ((2, 30), (30, 30), (30, 2))]
+    for _ in range(2):
+        assert einsum("ij,jk,kl->il", *a, optimize=("greedy", 1000)).shape == (2, 2)
+        with pytest.raises(einsumx.MemoryLimitError):
+            einsum("ij,jk,kl->il", *a, optimize=("greedy", 1))
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
     A call with arrays and Python numbers is looked up in ``calls``, in text and sublist form, with most keywords.
-    Others, such as calls with nested lists, subclasses of arrays, or a path for ``optimize``, are looked up in
-    ``options``, and so is :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts, and
+    Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
+    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts, and
     ``sizes`` and ``equations`` when a new plan is made. ``stored`` is for plans that are called, ``blocks`` and
     ``limits`` for calls under a memory limit.
 

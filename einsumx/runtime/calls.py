@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters.operand_types import top_package
@@ -83,6 +84,13 @@ def _ready_for(
     out: Array | None,
     options: dict[str, Any],
 ) -> Run:
+    """The function for these arrays and keywords; see :func:`ready`."""
+    optimize = options.get("optimize")
+    if type(optimize) is list or type(optimize) is tuple:
+        # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
+        options = {**options, "optimize": dumps(optimize, 2)}
+    elif type(optimize) is bytes:
+        raise BackendError("bytes are no path of the caller's")
     signatures = map(adapter.signature, arrays)
     if out is None:
         return ready(adapter, translation, written, *signatures, **options)
@@ -124,13 +132,15 @@ def ready(
 ) -> Run:
     """The function for operands, and ``out``, of these signatures: of ``out``, if there is one, and the operands.
 
-    ``adapter`` serves the first array.
+    ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
 
     Raises:
         BackendError: such calls cannot be cached.
         EinsumxError: the call is wrong.
     """
     check_plain(adapter, signatures, out)
+    if isinstance(options.get("optimize"), bytes):
+        options["optimize"] = loads(options["optimize"])
     request = Request("", (), **translation(adapter, options))
     planned = _cacheable_options(adapter, request)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
@@ -154,7 +164,7 @@ def _cacheable_options(adapter: Adapter, request: Request) -> Options:
     if (
         request.memory_limit is not None
         or (request.adapter or adapter).name != adapter.name
-        or type(request.optimize) not in (str, bool, type(None))
+        or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
     ):
         raise BackendError("this call has to be checked every time")
