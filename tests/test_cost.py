@@ -199,7 +199,7 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
             lies[op.out] = Operand(op.result_shape([each.shape for each in read]), dtype, strides)
             is_own = not (isinstance(op, ops.Reshape) and op.src == product)  # which splits the axes of the result
             total += op_seconds(op, read, builder.traits) * is_own
-        assert choice.cost == pytest.approx(total), (choice, made)
+        assert choice.price(builder.elements) == pytest.approx(total), (choice, made)
 
     check()
 

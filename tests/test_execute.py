@@ -31,12 +31,12 @@ def test_the_lines_of_a_function_are_forgotten_with_it() -> None:
     plan = einsumx.plan("ab,bc,cd,de,ef,fg,gh->ah", *[(2, 2)] * 7)
     gc.collect()
     before = set(lines_of_plans())
-    execute._compiled.cache_clear()
+    execute._code.cache_clear()
     run = execute.executable(plan, get_backend("numpy"))
     (name,) = set(lines_of_plans()) - before
     linecache.checkcache()
     assert linecache.getline(name, 1).startswith("def run(")
     del run
-    execute._compiled.cache_clear()
+    execute._code.cache_clear()
     gc.collect()
     assert name not in linecache.cache

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from math import prod
 from operator import attrgetter
@@ -18,7 +18,6 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
-from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
@@ -86,9 +85,19 @@ class NumpyAdapter(Adapter):
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, strides, *_ = signature
-        return Operand(shape, self.dtype_name(dtype), _in_elements(shape, strides, dtype))
+        size = dtype.itemsize
+        layout = None if _is_contiguous(shape, strides, size) else _in_elements(shape, strides, size)
+        return Operand(shape, self._dtype_name(dtype), layout)
 
     def dtype_name(self, dtype: Any) -> str:
+        return self._dtype_name(dtype)
+
+    @cached_property
+    def _dtype_name(self) -> Callable[[Any], str]:
+        """:meth:`dtype_name`, cached, as every new signature asks for it."""
+        return lru_cache(maxsize=256)(self._name_of_number)
+
+    def _name_of_number(self, dtype: Any) -> str:
         dtype = self.dtype(dtype)
         if dtype.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
@@ -230,20 +239,18 @@ class NumpyAdapter(Adapter):
 
     def prepare(self, run: Run, program: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.
-        types = slot_dtypes(program)
-        if "object" in types.values():  # objects such as Decimal may use the caller's context
-            return self._with_errstate(run)
-        return self._quiet(run) if any(self._can_warn(program, types)) else run
-
-    def _can_warn(self, program: Program, types: Mapping[int, str]) -> Iterator[bool]:
-        """For each op, whether NumPy may warn about its numbers or raise an error."""
+        types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+        can_warn = False
         for op in program.ops:
             dtype = types[op.sources[0]]
-            match op:
-                case Multiply() | Matmul() | Scale():
-                    yield kind(dtype) in "fc"
-                case Cast():
-                    yield not self.can_cast(dtype, op.dtype, "safe")
+            types[op.out] = op.result_dtype(dtype)
+            if isinstance(op, Multiply | Matmul | Scale):
+                can_warn = can_warn or kind(dtype) in "fc"
+            elif isinstance(op, Cast):
+                can_warn = can_warn or not self.can_cast(dtype, op.dtype, "safe")
+        if "object" in types.values():  # objects such as Decimal may use the caller's context
+            return self._with_errstate(run)
+        return self._quiet(run) if can_warn else run
 
     def _with_errstate(self, run: Run) -> Run:
         """``run`` without warnings."""
@@ -326,13 +333,23 @@ class NumpyAdapter(Adapter):
             self.xp.copyto(out, result, casting="unsafe")
 
 
-def _in_elements(shape: tuple[int, ...], strides: Any, dtype: Any) -> tuple[int, ...] | None:
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether an array is C-contiguous, from its strides in bytes."""
+    span = itemsize
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1:
+            if stride != span:
+                return False
+            span *= size
+    return True
+
+
+def _in_elements(shape: tuple[int, ...], strides: Any, size: int) -> tuple[int, ...] | None:
     """The layout class of strides in bytes.
 
     Strides that are not multiples of the item size (fields of records) stay in bytes. No axis has unit stride then, so
     the planner knows that BLAS cannot read the array.
     """
-    size = dtype.itemsize
     if all(stride % size == 0 for stride in strides):
         strides = tuple(stride // size for stride in strides)
     return layout_class(shape, strides) if prod(shape) else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import Equation, Label, parse_text, symbol
@@ -46,7 +47,8 @@ class SizedEquation:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
-        return tuple(self.sizes[label] for label in self.output)
+        sizes = self.sizes
+        return tuple([sizes[label] for label in self.output])
 
     def carried(self, operand: int) -> tuple[int, ...]:
         """The labels of an operand's axes, without those of size 1 that broadcast."""
@@ -86,31 +88,63 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     >>> sized.inputs, sized.output, sized.sizes
     (((0, 1), (1, 2)), (0, 2), (7, 2, 3))
     """
-    spans = [
-        _ellipsis_span(equation, operand, term, shape)
-        for operand, (term, shape) in enumerate(zip(equation.inputs, shapes))
-    ]
-    span = max(spans, default=0)
+    inputs, output, labels = _numbered(equation, tuple([len(shape) for shape in shapes]))
+    sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
+    if sizes is None:
+        _raise_size_error(equation, shapes)
+    return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
+
+
+@lru_cache(maxsize=1024)
+def _numbered(
+    equation: Equation, ranks: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], tuple[Label, ...]]:
+    """The numbers of the labels of each operand and of the result, and the label of each number.
+
+    No operands are returned if a rank does not fit its subscript.
+    """
+    spans = [_ellipsis_span(term, rank) for term, rank in zip(equation.inputs, ranks)]
+    if None in spans:
+        return (), (), ()
+    span = max(filter(None, spans), default=0)
     numbers: dict[Label, int] = {}
 
-    def number(label: Label) -> int:
-        return numbers.setdefault(label, len(numbers))
-
-    def expanded(term: tuple[Label, ...], axes: int) -> tuple[int, ...]:
+    def expanded(term: tuple[Label, ...], axes: int | None) -> tuple[int, ...]:
         # Ellipsis axes are aligned at the right, as in broadcasting.
-        labels: list[int] = []
+        labels: list[Label] = []
         for label in term:
-            if label is ...:
-                labels.extend(number(EllipsisAxis(k)) for k in range(span - axes, span))
-            else:
-                labels.append(number(label))
-        return tuple(labels)
+            labels += [label] if label is not ... else map(EllipsisAxis, range(span - (axes or 0), span))
+        return tuple([numbers.setdefault(label, len(numbers)) for label in labels])
 
-    inputs = tuple(expanded(term, axes) for term, axes in zip(equation.inputs, spans))
-    output = expanded(equation.output, span)
-    names = {index: label for label, index in numbers.items()}
-    sizes = _sizes(equation, inputs, shapes, names)
-    return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
+    inputs = tuple([expanded(term, axes) for term, axes in zip(equation.inputs, spans)])
+    return inputs, expanded(equation.output, span), tuple(numbers)
+
+
+def _ellipsis_span(term: tuple[Label, ...], rank: int) -> int | None:
+    """The number of axes of one operand's ellipsis; None if the rank does not fit the subscript."""
+    span = rank - len(term)
+    if ... in term:
+        span += 1
+        return span if span >= 0 else None
+    return 0 if span == 0 else None
+
+
+def _sizes(
+    inputs: tuple[tuple[int, ...], ...], shapes: Sequence[tuple[int, ...]], count: int
+) -> tuple[int, ...] | None:
+    """The size of each label, None if one has two sizes; a size of 1 broadcasts, except along a diagonal."""
+    sizes = [1] * count
+    for labels, shape in zip(inputs, shapes):
+        for label, size in zip(labels, shape):
+            if size != 1:
+                if sizes[label] != size and sizes[label] != 1:
+                    return None
+                sizes[label] = size
+        if len(set(labels)) < len(labels) and any(
+            size != shape[labels.index(label)] for label, size in zip(labels, shape)
+        ):
+            return None
+    return tuple(sizes)
 
 
 def label_names(equation: SizedEquation) -> tuple[str, ...]:
@@ -133,47 +167,45 @@ def label_names(equation: SizedEquation) -> tuple[str, ...]:
     return tuple([names[label] if label in names else next(free) for label in range(len(equation.sizes))])
 
 
-def _ellipsis_span(equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]) -> int:
-    """The number of axes of one operand's ellipsis."""
-    named = len(term) - (... in term)
-    if len(shape) < named or (len(shape) > named and ... not in term):
+def _raise_size_error(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> NoReturn:
+    for operand, (term, shape) in enumerate(zip(equation.inputs, shapes)):
+        _check_rank(equation, operand, term, shape)
+    # Not from the cache: labels that are equal but print differently, such as 1 and True, share its entries.
+    inputs, _, labels = _numbered.__wrapped__(equation, tuple([len(shape) for shape in shapes]))
+    sizes = [1] * len(labels)
+    seen: dict[int, tuple[int, int]] = {}  # the operand and axis that a label's size comes from
+    for operand, (numbers, shape) in enumerate(zip(inputs, shapes)):
+        first: dict[int, int] = {}
+        for axis, (number, size) in enumerate(zip(numbers, shape)):
+            if number in first and shape[first[number]] != size:
+                raise SizeError(
+                    f"{_named(labels[number])} has size {shape[first[number]]} (axis {first[number]}) and size {size} "
+                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {excerpt(equation.text)}"
+                )
+            first[number] = axis
+            if size == 1:
+                continue
+            if number in seen and sizes[number] != size:
+                other, other_axis = seen[number]
+                raise SizeError(
+                    f"{_named(labels[number])} has size {sizes[number]} in operand {other} (axis {other_axis}) "
+                    f"but size {size} in operand {operand} (axis {axis})\n  {excerpt(equation.text)}"
+                )
+            sizes[number] = size
+            seen.setdefault(number, (operand, axis))
+    raise AssertionError(equation.text)
+
+
+def _check_rank(equation: Equation, operand: int, term: tuple[Label, ...], shape: tuple[int, ...]) -> None:
+    """Raise SizeError if an operand's rank does not fit its subscript."""
+    if _ellipsis_span(term, len(shape)) is None:
+        named = len(term) - (... in term)
         axes = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
         wants = f"{named} label{'' if named == 1 else 's'}" + (" and an ellipsis" if ... in term else "")
         raise SizeError(
             f"operand {operand} has {axes}, shape {shown(shape)}, but its subscript has {wants}\n"
             f"  {excerpt(equation.text)}"
         )
-    return len(shape) - named if ... in term else 0
-
-
-def _sizes(
-    equation: Equation,
-    inputs: tuple[tuple[int, ...], ...],
-    shapes: Sequence[tuple[int, ...]],
-    names: dict[int, Label],
-) -> tuple[int, ...]:
-    sizes = [1] * len(names)
-    seen: dict[int, tuple[int, int]] = {}  # the operand and axis that a label's size comes from
-    for operand, (term, shape) in enumerate(zip(inputs, shapes)):
-        first: dict[int, int] = {}
-        for axis, (label, size) in enumerate(zip(term, shape)):
-            if label in first and shape[first[label]] != size:
-                raise SizeError(
-                    f"{_named(names[label])} has size {shape[first[label]]} (axis {first[label]}) and size {size} "
-                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {excerpt(equation.text)}"
-                )
-            first[label] = axis
-            if size == 1:
-                continue
-            if label in seen and sizes[label] != size:
-                other, other_axis = seen[label]
-                raise SizeError(
-                    f"{_named(names[label])} has size {sizes[label]} in operand {other} (axis {other_axis}) "
-                    f"but size {size} in operand {operand} (axis {axis})\n  {excerpt(equation.text)}"
-                )
-            sizes[label] = size
-            seen.setdefault(label, (operand, axis))
-    return tuple(sizes)
 
 
 def _named(label: Label) -> str:

@@ -274,9 +274,13 @@ class CostModel:
         work = max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE) * inner * self._multiply_add
         traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
         seconds = matrices * (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
-        if self._is_strided and inner > _LONG_SUM * max(rows, cols):
+        if self._is_strided and self.is_long_sum(rows, cols, inner):
             seconds *= 1 + _BOTH_TURNED * turned + _TALL * (self._has_short_rows and rows > 2 * cols)
         return calls * self._rates.call + seconds
+
+    def is_long_sum(self, rows: int, cols: int, inner: int) -> bool:
+        """Whether a product sums so many terms that its time depends on which matrices are transposed."""
+        return inner > _LONG_SUM * max(rows, cols)
 
     def elementwise(self, *elements: int) -> float:
         """A multiplication or a sum that reads and writes arrays of so many elements."""

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-__all__ = ["broadcast", "contiguous", "layout_class", "memory_order", "merged_stride", "reshaped"]
+__all__ = [
+    "Pattern",
+    "broadcast",
+    "contiguous",
+    "layout_class",
+    "layout_pattern",
+    "memory_order",
+    "merged_stride",
+    "pattern_strides",
+    "reshaped",
+]
 
 
 def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
@@ -58,6 +69,59 @@ def memory_order(strides: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
 
 
+Pattern: TypeAlias = tuple[tuple[int, int], ...]
+"""For each axis from the innermost in memory to the outermost: the axis, and its step. The step is 1 if the axis starts
+where the axes inside it end, 2 if there is a gap, negative if the stride is, and 0 if that is 0. Empty for C order."""
+
+
+def layout_pattern(shape: Sequence[int], strides: Sequence[int] | None) -> Pattern | None:
+    """The layout of an array without its sizes; None if elements of two axes overlap, as in a sliding window.
+
+    >>> layout_pattern((4, 5), (700, 1)), layout_pattern((4, 5), (1, 4)), layout_pattern((4, 5), None)
+    (((1, 1), (0, 2)), ((0, 1), (1, 1)), ())
+    """
+    if strides is None:
+        return ()
+    pattern = []
+    span = 1
+    for axis in reversed(memory_order(strides)):
+        size, stride = shape[axis], strides[axis]
+        step = 1
+        if size != 1:
+            if stride == 0:
+                step = 0
+            elif abs(stride) < span:
+                return None
+            else:
+                step = 1 if abs(stride) == span else 2
+                span = abs(stride) * size
+                step = step if stride > 0 else -step
+        pattern.append((axis, step))
+    return tuple(pattern)
+
+
+def pattern_strides(pattern: Pattern, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides of this pattern with the smallest gaps; None if they are those of a C-contiguous array.
+
+    >>> pattern_strides(((1, 1), (0, 2)), (4, 5)), pattern_strides(((1, 1), (0, 1)), (4, 5))
+    ((6, 1), None)
+    """
+    if not pattern:
+        return None
+    result = [0] * len(shape)
+    span = 1
+    for axis, step in pattern:
+        size = shape[axis]
+        if size == 1:
+            result[axis] = span
+        elif step:
+            stride = span + 1 if step in (2, -2) else span
+            result[axis] = stride if step > 0 else -stride
+            span = stride * size
+    strides = tuple(result)
+    return None if strides == contiguous(shape) else strides
+
+
 def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
     """Strides that represent all layouts with the same plan; None for C-contiguous.
 
@@ -70,23 +134,8 @@ def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
     """
     if 0 in shape:
         return None
-    result = [0] * len(shape)
-    span, actual_span = 1, 1
-    for axis in reversed(memory_order(strides)):
-        size, stride = shape[axis], strides[axis]
-        if size == 1:
-            result[axis] = span
-            continue
-        if stride == 0:
-            continue
-        if abs(stride) < actual_span:  # axes overlap, as in a sliding window: a class of its own
-            return tuple(strides)
-        gap = abs(stride) != actual_span
-        step = span + 1 if gap else span
-        result[axis] = step if stride > 0 else -step
-        span, actual_span = step * size, abs(stride) * size
-    representative = tuple(result)
-    return None if representative == contiguous(shape) else representative
+    pattern = layout_pattern(shape, strides)
+    return tuple(strides) if pattern is None else pattern_strides(pattern, shape)
 
 
 def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ framework call runs it and how it prints; they ``match`` over the ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
@@ -81,6 +81,12 @@ class _Op:
         Multiply(out=2, lhs=0, rhs=7)
         """
         raise NotImplementedError
+
+    def _with(self, *fields: Any) -> Self:
+        """The same op with other values of its first fields."""
+        make: Any = type(self)
+        changed: Self = make(*fields, *[getattr(self, name) for name in make.__slots__[len(fields) :]])
+        return changed
 
     @property
     def kind(self) -> Kind:
@@ -153,7 +159,9 @@ class _OneSource(_Op):
 
     def renamed(self, names: Mapping[int, int]) -> Self:
         out, src = names.get(self.out, self.out), names.get(self.src, self.src)
-        return self if (out, src) == (self.out, self.src) else replace(self, out=out, src=src)
+        if out == self.out and src == self.src:
+            return self
+        return self._with(out, src)
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0]
@@ -205,9 +213,10 @@ class _TwoSources(_Op):
         return (self.lhs, self.rhs)
 
     def renamed(self, names: Mapping[int, int]) -> Self:
-        slots = (self.out, self.lhs, self.rhs)
-        out, lhs, rhs = (names.get(slot, slot) for slot in slots)
-        return self if (out, lhs, rhs) == slots else replace(self, out=out, lhs=lhs, rhs=rhs)
+        out, lhs, rhs = names.get(self.out, self.out), names.get(self.lhs, self.lhs), names.get(self.rhs, self.rhs)
+        if out == self.out and lhs == self.lhs and rhs == self.rhs:
+            return self
+        return self._with(out, lhs, rhs)
 
 
 class _ManySources(_Op):
@@ -219,8 +228,10 @@ class _ManySources(_Op):
         return self.operands
 
     def renamed(self, names: Mapping[int, int]) -> Self:
-        out, operands = names.get(self.out, self.out), tuple(names.get(slot, slot) for slot in self.operands)
-        return self if (out, operands) == (self.out, self.operands) else replace(self, out=out, operands=operands)
+        out, operands = names.get(self.out, self.out), tuple([names.get(slot, slot) for slot in self.operands])
+        if out == self.out and operands == self.operands:
+            return self
+        return self._with(out, operands)
 
 
 # -- views, and copies where a framework has no such view ---------------------------------------------------------
@@ -445,6 +456,11 @@ class Matmul(_TwoSources):
     transpose_rhs: bool = False
     inner_batch: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether no flag is set."""
+        return not (self.transpose_lhs or self.transpose_rhs or self.inner_batch)
+
     def contracted(self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...]) -> tuple[_Axis, _Axis]:
         """The axis of each operand that it sums over.
 
@@ -475,6 +491,8 @@ class Matmul(_TwoSources):
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
+        if len(lhs) == len(rhs) > 1 and lhs[:-2] == rhs[:-2] and self.is_plain:  # the same, sooner
+            return (*lhs[:-1], rhs[-1]) if lhs[-1] == rhs[-2] else None
         if min(len(lhs), len(rhs)) == 1 and not self.inner_batch:
             fits = max(len(lhs), len(rhs)) <= 2 and not (self.transpose_lhs or self.transpose_rhs)
         else:
@@ -521,8 +539,8 @@ class Native(_ManySources):
         sizes = self.by_letter(shapes)
         if any(sizes[letter] != size for term, shape in zip(terms, shapes) for letter, size in zip(term, shape)):
             return None
-        is_output = set(output) <= set(sizes) and len(set(output)) == len(output)
-        return tuple(sizes[letter] for letter in output) if is_output else None
+        is_output = set(output) <= sizes.keys() and len(set(output)) == len(output)
+        return tuple([sizes[letter] for letter in output]) if is_output else None
 
     def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return tuple(self.by_letter(sources).values())

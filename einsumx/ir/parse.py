@@ -246,11 +246,16 @@ def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
             "einsum('ij,jk->ik', a, b); operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
     term = tuple(map(as_python, labels))
-    for label in term:
-        _check_label(label, where)
+    if not _SIMPLE.issuperset(map(type, term)):
+        for label in term:
+            _check_label(label, where)
     if term.count(...) > 1:
         raise EquationError(f"a second ellipsis in the sublist {where}: {shown(list(term))}")
     return term
+
+
+_SIMPLE = frozenset([int, str, type(...)])
+"""The types of labels that need no check."""
 
 
 def _check_label(label: Label, where: str) -> None:

@@ -32,20 +32,20 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     shapes = dict(enumerate(operands))
     same: dict[int, int] = {}  # from the slot of a removed op to the slot that has its value
     for op in ops:
-        op = _joined(op.renamed(same), made)
-        read = op.sources
-        if op.is_idle(shapes[read[0]]) and not (op.out == result and read[0] < len(operands)):
-            same[op.out] = read[0]
+        if same:
+            op = op.renamed(same)
+        while True:
+            source = op.sources[0]
+            joined = op.joined(made[source]) if source in made else None
+            if joined is None:
+                break
+            op = joined
+        if op.is_idle(shapes[source]) and not (op.out == result and source < len(operands)):
+            same[op.out] = source
             continue
-        shapes[op.out] = op.result_shape([shapes[slot] for slot in read])
+        shapes[op.out] = op.result_shape([shapes[slot] for slot in op.sources])
         made[op.out] = op
     return _renumbered(made, len(operands), same.get(result, result))
-
-
-def _joined(op: Op, made: dict[int, Op]) -> Op:
-    """The op, joined with the views that it reads."""
-    joined = op.joined(made.get(op.sources[0]))
-    return op if joined is None else _joined(joined, made)
 
 
 def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[Op, ...], int]:
@@ -56,10 +56,11 @@ def _renumbered(made: dict[int, Op], operands: int, result: int) -> tuple[tuple[
             needed.update(made[out].sources)
     names: dict[int, int] = {}
     kept: list[Op] = []
+    number = operands
     for out, op in made.items():
         if out in needed:
-            number = operands + len(kept)
             if number != out:
                 names[out] = number
-            kept.append(op.renamed(names))
+            kept.append(op.renamed(names) if names else op)
+            number += 1
     return tuple(kept), names.get(result, result)

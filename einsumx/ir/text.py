@@ -46,13 +46,14 @@ def plan_text(program: Program, cost: PlanCost) -> str:
 
 def tell_plan(program: Program, kernels: Kernels) -> None:
     """Log a new plan in one line, and each use of the framework's own einsum kernel."""
+    if not log.isEnabledFor(INFO):
+        return
     if log.isEnabledFor(DEBUG):
         log.debug("plan %s: %s", excerpt(program.equation), _plan_line(program, kernels))
-    if log.isEnabledFor(INFO):
-        for op in program.ops:
-            if isinstance(op, ops.Native):
-                text = excerpt(program.equation)
-                log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
+    for op in program.ops:
+        if isinstance(op, ops.Native):
+            text = excerpt(program.equation)
+            log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
 
 
 _NAMED = 8

@@ -40,8 +40,11 @@ def replay(ops: Sequence[Op], operands: Sequence[Shape]) -> dict[int, Shape]:
     """
     shapes: dict[int, Shape] = dict(enumerate(operands))
     for op in ops:
-        missing = [slot for slot in op.sources if slot not in shapes]
-        if missing or op.out in shapes:
-            raise EinsumxError(f"{excerpt(str(op))}: slot %{missing[0] if missing else op.out} out of turn")
-        shapes[op.out] = op.result_shape([shapes[slot] for slot in op.sources])
+        try:
+            sources = [shapes[slot] for slot in op.sources]
+        except KeyError as missing:
+            raise EinsumxError(f"{excerpt(str(op))}: slot %{missing} out of turn") from None
+        if op.out in shapes:
+            raise EinsumxError(f"{excerpt(str(op))}: slot %{op.out} out of turn")
+        shapes[op.out] = op.result_shape(sources)
     return shapes

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
-from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
-from einsumx.ir.layout import contiguous, merged_stride
+from einsumx.ir.layout import Pattern, contiguous, layout_pattern
 from einsumx.ir.ops import Op
+from einsumx.planner.template import Decision, Elements, Labels, Template, replaced
 
 __all__ = ["Builder", "Labels", "Term", "cut"]
 
-Labels = tuple[int, ...]
+Answer = TypeVar("Answer", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
 class Term:
     """A value during lowering: its slot, and for each axis a label and a stride in elements."""
 
-    slot: int
-    labels: Labels
-    strides: tuple[int, ...]
+    __slots__ = ("_memory", "_steps", "labels", "slot", "strides")
 
-    def stride(self, label: int) -> int:
-        """The stride of a label's axis."""
-        return self.strides[self.labels.index(label)]
+    def __init__(self, slot: int, labels: Labels, strides: tuple[int, ...], memory: Labels | None = None) -> None:
+        self.slot, self.labels, self.strides = slot, labels, strides
+        self._memory = memory
+        self._steps: dict[int, int] | None = None
+
+    @property
+    def memory(self) -> Labels:
+        """The labels from the outermost in memory to the innermost."""
+        if self._memory is None:
+            axes = sorted(range(len(self.labels)), key=[-abs(stride) for stride in self.strides].__getitem__)
+            self._memory = tuple([self.labels[axis] for axis in axes])
+        return self._memory
+
+    @property
+    def steps(self) -> dict[int, int]:
+        """The stride of each label."""
+        if self._steps is None:
+            self._steps = dict(zip(self.labels, self.strides))
+        return self._steps
 
     def in_memory_order(self, labels: Sequence[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
-        places = {label: (-abs(stride), axis) for axis, (label, stride) in enumerate(zip(self.labels, self.strides))}
-        return tuple(sorted(labels, key=places.__getitem__))
+        return tuple([label for label in self.memory if label in labels])
 
 
 _LARGEST_COUNT = 2**63 - 1
@@ -45,24 +57,46 @@ class Builder:
     """Appends ops and tracks the layout of their results.
 
     Args:
-        sizes: the size of each label.
+        sizes: a stand-in for the size of each label, see :mod:`einsumx.planner.template`; or the sizes.
         traits: of the target framework.
         slots: the number of operands.
+        elements: counts by the sizes.
     """
 
-    def __init__(self, sizes: Sequence[int], traits: Traits, slots: int) -> None:
+    def __init__(self, sizes: Sequence[int], traits: Traits, slots: int, elements: Elements | None = None) -> None:
         self.sizes = sizes
         self.traits = traits
         self.ops: list[Op] = []
+        self.elements = Elements(sizes) if elements is None else elements
+        self.decisions: list[Decision] = []
         self._slots = slots
+        self._stand_ins = Elements(sizes)
 
-    def size(self, labels: Sequence[int]) -> int:
-        """The number of elements that ``labels`` span."""
-        return prod([self.sizes[label] for label in labels])
+    def decide(self, question: Callable[[Elements], Answer]) -> Answer:
+        """The answer to a question about sizes; lowering asks each of them here."""
+        answer = question(self.elements)
+        self.record(question, answer)
+        return answer
+
+    def record(self, question: Callable[[Elements], Hashable], answer: Hashable) -> None:
+        """Record a decision that was made elsewhere."""
+        self.decisions.append((question, answer))
+
+    def spans(self) -> dict[int, Labels]:
+        """The labels that each size in the ops spans, if the sizes are stand-ins."""
+        spans: dict[int, Labels] = {size: (label,) for label, size in enumerate(self.sizes)}
+        spans.update((size, labels) for labels, size in self._stand_ins.items())
+        spans[1] = ()
+        return spans
+
+    def size(self, labels: Labels) -> int:
+        """The number of elements that ``labels`` span, by the stand-ins."""
+        return self._stand_ins[labels]
 
     def shape(self, labels: Sequence[int]) -> tuple[int, ...]:
         """The sizes of ``labels``."""
-        return tuple([self.sizes[label] for label in labels])
+        sizes = self.sizes
+        return tuple([sizes[label] for label in labels])
 
     def add(self, op: Callable[..., Op], *arguments: Any) -> int:
         """Append an op, made from its output slot and ``arguments``; returns that slot."""
@@ -71,9 +105,32 @@ class Builder:
         self.ops.append(op(slot, *arguments))
         return slot
 
+    def splice(self, template: Template[Any], names: dict[int, int], labels: Labels) -> None:
+        """Append the ops of a template.
+
+        Args:
+            template: its labels are numbers.
+            names: the slots of its operands here; those of its ops are added.
+            labels: the label here of each number.
+        """
+        for op, spans in zip(template.ops, template.spans):
+            names[op.out] = self._slots
+            self._slots += 1
+            sizes = None
+            if spans is not None:
+                sizes = [self._stand_ins[tuple([labels[number] for number in span])] for span in spans]
+            self.ops.append(replaced(op, names, sizes))
+
+    def pattern(self, term: Term) -> Pattern | None:
+        """The layout of a term without sizes; None if elements of two axes overlap."""
+        if term.memory is term.labels:
+            return ()
+        shape = self.shape(term.labels)
+        return layout_pattern(shape, None if term.strides == contiguous(shape) else term.strides)
+
     def packed(self, slot: int, labels: Labels) -> Term:
         """A C-contiguous term."""
-        return Term(slot, labels, contiguous(self.shape(labels)))
+        return Term(slot, labels, contiguous(self.shape(labels)), labels)
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""
@@ -149,14 +206,12 @@ class Builder:
         kept = tuple(label for summed, run in runs if not summed for label in run)
         return self.packed(self.reshape(out, self.shape(kept)), kept)
 
-    def scale(self, term: Term, labels: Sequence[int]) -> Term:
+    def scale(self, term: Term, labels: Labels) -> Term:
         """The sum over ``labels``, which the term lacks, so that all summands are equal."""
-        count = 1
-        for number, label in enumerate(labels, 1):
-            count *= self.sizes[label]
-            if number < len(labels) and count * self.sizes[labels[number]] <= _LARGEST_COUNT:
-                continue
-            term, count = self._apply(ops.Scale, term, count), 1
+        while labels:
+            most = self.decide(partial(_most_in_one_count, labels))
+            term = self._apply(ops.Scale, term, self.size(labels[:most]))
+            labels = labels[most:]
         return term
 
     def cast(self, term: Term, dtype: str) -> Term:
@@ -186,13 +241,24 @@ class Builder:
 
     def is_packed(self, term: Term, labels: Labels) -> bool:
         """Whether the term, with its axes in the order of ``labels``, is C-contiguous."""
-        strides = tuple(term.stride(label) for label in labels)
-        shape = self.shape(labels)
-        return all(size == 1 or step == packed for size, step, packed in zip(shape, strides, contiguous(shape)))
+        return self.merged(term, labels) == 1
 
     def merged(self, term: Term, labels: Labels) -> int | None:
-        """The stride of ``labels`` as a single axis, None if they do not merge."""
-        return merged_stride(self.shape(labels), tuple(term.stride(label) for label in labels))
+        """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
+        sizes, steps = self.sizes, term.steps
+        inner: int | None = None
+        span = 0
+        for label in reversed(labels):
+            size = sizes[label]
+            if size == 1:
+                continue
+            stride = steps[label]
+            if inner is None:
+                inner = stride
+            elif stride != span:
+                return None
+            span = stride * size
+        return 1 if inner is None else inner
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""
@@ -215,6 +281,14 @@ class Builder:
                 slot = self.add(ops.Transpose, self.reshape(slot, before), moved, reason)
             order = target
         return self.packed(self.reshape(slot, self.shape(labels)), labels)
+
+
+def _most_in_one_count(labels: Labels, elements: Elements) -> int:
+    """How many of ``labels``, from the first on, one count can sum over."""
+    most = 1
+    while most < len(labels) and elements[labels[: most + 1]] <= _LARGEST_COUNT:
+        most += 1
+    return most
 
 
 def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:

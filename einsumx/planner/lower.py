@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from functools import partial
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel, is_sweep
-from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.layout import contiguous, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
-from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
+from einsumx.planner.step import contract_step
+from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
 __all__ = ["lower"]
 
@@ -32,7 +33,7 @@ def lower(
     dtype: str,
     device: str = "",
 ) -> Program:
-    """Write a contraction as array calls, and verify their shapes.
+    """Write a contraction as array calls.
 
     Args:
         equation: from :func:`~einsumx.ir.bind.bind`.
@@ -46,26 +47,77 @@ def lower(
         result = len(operands)
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
-        lowered, result = _compute(equation, operands, path, traits, dtype)
-        calls, result = simplify(lowered, [operand.shape for operand in operands], result)
-        if _native_is_cheaper(equation, operands, traits, dtype, calls):
-            result = len(operands)
-            text = native_equation(equation.inputs, equation.output)
-            calls = (ops.Native(result, tuple(range(len(operands))), text),)
-    program = Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
-    verify(program)
-    return program
+        calls, result = _lowered(equation, operands, path, traits, dtype)
+    return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
+
+
+def _lowered(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
+) -> tuple[tuple[Op, ...], int]:
+    """The ops for these sizes and the slot of the result, from a template if the contraction has one."""
+    elements = Elements(equation.sizes)
+    patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
+    if len(operands) > _MOST_OPERANDS or None in patterns:
+        drafted = _drafted(equation, operands, path, traits, dtype, elements)
+        return drafted.ops, drafted.result
+    ones = tuple([size == 1 for size in equation.sizes])
+    described = [
+        (operand.dtype, layout, tuple([size == 1 for size in operand.shape]) if 1 in operand.shape else ())
+        for operand, layout in zip(operands, patterns)
+    ]
+    templates: Templates[int] = known((traits, dtype, equation.inputs, equation.output, path, ones, *described))
+    template = templates.fitting(equation.sizes)
+    if template is None:
+        sized, stood = _stood_in(equation, operands, ones)
+        template = _drafted(sized, stood, path, traits, dtype, elements)
+        templates.add(template, equation.sizes)
+    return template.sized(elements), template.result
+
+
+_MOST_OPERANDS = 8
+"""The most operands of a contraction that has a template. The steps of larger ones have templates."""
+
+
+def _stood_in(
+    equation: SizedEquation, operands: Sequence[Operand], ones: tuple[bool, ...]
+) -> tuple[SizedEquation, list[Operand]]:
+    """The same contraction with stand-ins for sizes."""
+    sizes = stand_ins(ones)
+    stood = []
+    for labels, operand in zip(equation.inputs, operands):
+        shape = tuple([1 if size == 1 else sizes[label] for label, size in zip(labels, operand.shape)])
+        pattern = layout_pattern(operand.shape, operand.strides) or ()
+        stood.append(Operand(shape, operand.dtype, pattern_strides(pattern, shape)))
+    shapes = tuple([operand.shape for operand in stood])
+    return SizedEquation(equation.text, equation.inputs, equation.output, sizes, shapes), stood
+
+
+def _drafted(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str, elements: Elements
+) -> Template[int]:
+    """The ops for stand-ins, which ``equation`` has in the place of sizes, and the decisions by the real sizes."""
+    builder, slot = _compute(equation, operands, path, traits, dtype, elements)
+    calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
+    if _native_is_cheaper(builder, equation, operands, dtype, calls):
+        result = len(operands)
+        text = native_equation(equation.inputs, equation.output)
+        calls = (ops.Native(result, tuple(range(len(operands))), text),)
+    return Template.drafted(calls, builder.spans(), result, builder.decisions)
 
 
 def _compute(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
-) -> tuple[list[Op], int]:
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str, elements: Elements
+) -> tuple[Builder, int]:
     """The ops in the result's dtype, or in a wider one if rounding each intermediate would lose too much."""
     wider = dict(traits.widen).get(dtype)
-    calls, result = _lower_in(equation, operands, path, traits, dtype, dtype)
-    if wider is not None and not _rounds_once(calls, traits, dtype):
-        return _lower_in(equation, operands, path, traits, dtype, wider)
-    return calls, result
+    builder = Builder(equation.sizes, traits, len(operands), elements)
+    slot = _lower_in(builder, equation, operands, path, dtype, dtype)
+    if wider is not None and not _rounds_once(builder.ops, traits, dtype):
+        decisions = builder.decisions
+        builder = Builder(equation.sizes, traits, len(operands), elements)
+        builder.decisions += decisions
+        slot = _lower_in(builder, equation, operands, path, dtype, wider)
+    return builder, slot
 
 
 def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
@@ -87,12 +139,13 @@ def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
 
 
 def _native_is_cheaper(
-    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str, calls: Sequence[Op]
+    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str, calls: Sequence[Op]
 ) -> bool:
     """Whether the framework's own einsum takes less time than the mere overhead of ``calls``, and is correct.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
+    traits = builder.traits
     if not traits.rates.native or dtype not in traits.native_dtypes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
@@ -102,16 +155,17 @@ def _native_is_cheaper(
     model = CostModel(traits, dtype)
     overhead = sum(map(model.overhead, calls))
     sweeps = len(operands) == 2 and is_sweep(*map(_in_memory_order, equation.inputs, operands))
-    if not model.einsum(prod(equation.sizes), len(operands), sweeps) < overhead:
-        return False
     if not traits.native_any_labels and not equation.sizes:
         return False
-    return all(
+    labels = tuple(range(len(equation.sizes)))
+    is_possible = all(
         operand.dtype == dtype
-        and operand.shape == tuple(equation.sizes[label] for label in labels)
-        and (traits.native_any_labels or len(set(labels)) == len(labels))
-        for operand, labels in zip(operands, equation.inputs)
+        and operand.shape == builder.shape(term)
+        and (traits.native_any_labels or len(set(term)) == len(term))
+        for operand, term in zip(operands, equation.inputs)
     )
+    count = len(operands)
+    return is_possible and builder.decide(lambda elements: model.einsum(elements[labels], count, sweeps) < overhead)
 
 
 def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
@@ -119,14 +173,10 @@ def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
 
 
 def _lower_in(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    traits: Traits,
-    dtype: str,
-    compute: str,
-) -> tuple[list[Op], int]:
-    builder = Builder(equation.sizes, traits, len(operands))
+    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], path: Path, dtype: str, compute: str
+) -> int:
+    """Append the ops that compute in dtype ``compute`` and return ``dtype``; returns the slot of the result."""
+    traits = builder.traits
     terms = [
         _operand(builder, slot, labels, operand)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
@@ -135,8 +185,9 @@ def _lower_in(
     terms = [
         builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
     ]
-    scaled = None if compute == "bool" else _smallest(builder, terms, equation.output)
+    scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
+    lowered_step = contract if len(path) == 1 else contract_step  # a template of the whole contraction serves a pair
     steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
     for (step, keep), use in zip(steps, _uses(steps, terms, equation.output)):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
@@ -145,7 +196,7 @@ def _lower_in(
             terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
         else:
             lhs, rhs = taken
-            terms.append(contract(builder, lhs, rhs, keep, compute, use))
+            terms.append(lowered_step(builder, lhs, rhs, keep, compute, use))
     (term,) = terms
     if scaled == len(operands):
         term = builder.scale(term, counted)
@@ -160,7 +211,7 @@ def _lower_in(
         term = builder.packed(slot, term.labels)
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
-    return builder.ops, term.slot
+    return term.slot
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
@@ -192,12 +243,15 @@ def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tup
 def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
     """The position of the term with the fewest elements; ``len(terms)`` if the result has no more."""
     kept = {label for term in terms for label in term.labels}
-    sizes = [builder.size(term.labels) for term in terms]
-    return (
-        len(sizes)
-        if builder.size([label for label in output if label in kept]) <= min(sizes)
-        else sizes.index(min(sizes))
-    )
+    arrays = [tuple([label for label in output if label in kept]), *[term.labels for term in terms]]
+    at = builder.decide(partial(_fewest, arrays))
+    return at - 1 if at else len(terms)
+
+
+def _fewest(arrays: Sequence[Labels], elements: Elements) -> int:
+    """The position of the array with the fewest elements."""
+    counts = [elements[labels] for labels in arrays]
+    return counts.index(min(counts))
 
 
 def _uses(

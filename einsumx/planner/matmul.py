@@ -7,17 +7,34 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product as combinations
 from math import prod
+from typing import TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, run_counters
 from einsumx.planner.builder import Builder, Labels, Term, cut
+from einsumx.planner.template import Elements
 
-__all__ = ["Choice", "Classes", "Pair", "ResultUse", "choose", "matmul"]
+__all__ = [
+    "Choice",
+    "Classes",
+    "Pair",
+    "Price",
+    "ResultUse",
+    "candidates",
+    "cheapest",
+    "cheapest_or",
+    "choose",
+    "matmul",
+]
+
+Price: TypeAlias = Callable[[Elements], float]
+"""Seconds, from the number of elements that labels span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +93,21 @@ class OperandAccess:
     """How a product reads one operand.
 
     Attributes:
-        cost: seconds spent on a copy.
         rows: the free labels along its matrices.
         loops: the free labels that become batch axes.
-        copied: whether it is copied first.
         transposed: its matrices are stored as ``[contracted, rows]``.
+        copy: the price of copying it first; None if it is read in place.
     """
 
-    cost: float
     rows: Labels
     loops: Labels = ()
-    copied: bool = False
     transposed: bool = False
+    copy: Price | None = None
+
+    @property
+    def copied(self) -> bool:
+        """Whether it is copied first."""
+        return self.copy is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,8 @@ class Choice:
         swapped: the right term is the product's left operand.
         by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
         result: the axis order of the product.
-        cost: seconds.
+        price: seconds.
+        is_ready: the result needs no copy before it is used.
     """
 
     batch: tuple[Labels, ...]
@@ -115,7 +136,8 @@ class Choice:
     swapped: bool
     by_vector: bool
     result: Labels
-    cost: float
+    price: Price
+    is_ready: bool
 
 
 def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
@@ -169,9 +191,41 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
+def candidates(builder: Builder, pair: Pair, model: CostModel) -> list[Choice]:
+    """All candidates for the matrix product of a pair."""
+    return list(_Search(builder, pair, model).candidates())
+
+
 def choose(builder: Builder, pair: Pair) -> Choice:
-    """The cheapest candidate, and the first of equals, so that plans are deterministic."""
-    return min(_Search(builder, pair).candidates(), key=lambda choice: choice.cost)
+    """The cheapest candidate."""
+    choices = candidates(builder, pair, CostModel(builder.traits, pair.dtype))
+    return choices[cheapest(builder, [choice.price for choice in choices])]
+
+
+def cheapest(builder: Builder, prices: Sequence[Price]) -> int:
+    """The position of the lowest price, and of the first of equals, so that plans are deterministic."""
+    return builder.decide(partial(_lowest, tuple(prices))) if len(prices) > 1 else 0
+
+
+def cheapest_or(builder: Builder, prices: Sequence[Price], others: Sequence[Price]) -> tuple[int, bool]:
+    """The same, unless one of ``others`` is lower: then the position of the first such one, and True."""
+    if not others:
+        return cheapest(builder, prices), False
+    return builder.decide(partial(_lowest_or, tuple(prices), tuple(others)))
+
+
+def _lowest(prices: tuple[Price, ...], elements: Elements) -> int:
+    seconds = [price(elements) for price in prices]
+    return seconds.index(min(seconds))
+
+
+def _lowest_or(prices: tuple[Price, ...], others: tuple[Price, ...], elements: Elements) -> tuple[int, bool]:
+    seconds = [price(elements) for price in prices]
+    least = min(seconds)
+    for at, price in enumerate(others):
+        if price(elements) < least:
+            return at, True
+    return seconds.index(least), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,24 +248,29 @@ class _Axes:
 class _Search:
     """All candidates for one product."""
 
-    def __init__(self, builder: Builder, pair: Pair) -> None:
+    def __init__(self, builder: Builder, pair: Pair, model: CostModel) -> None:
         traits = builder.traits
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
-        self._model = CostModel(traits, pair.dtype)
+        self._model = model
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
     def candidates(self) -> Iterator[Choice]:
-        """Each candidate, with its cost."""
+        """Each candidate that can be the cheapest."""
         for axes in self._axes():
             lefts = self._accesses(self._lhs, self._classes.lhs_free, axes)
             rights = self._accesses(self._rhs, self._classes.rhs_free, axes)
+            is_ready = False
             for left, right in combinations(lefts, rights):
                 if axes.summed and (left.copied or right.copied):
                     continue
                 for batch in self._batches(left, right, axes):
-                    yield from self._choices(left, right, batch, axes)
+                    for choice in self._choices(left, right, batch, axes):
+                        is_ready = is_ready or choice.is_ready
+                        yield choice
+            if is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0]))):
+                return  # nothing is copied, and other axes could only add copies or a sum
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
@@ -221,40 +280,89 @@ class _Search:
     def _choices(
         self, left: OperandAccess, right: OperandAccess, batch: tuple[Labels, ...], axes: _Axes
     ) -> Iterator[Choice]:
-        """The product with either operand on the left.
+        """The product with either operand on the left, or only the better of both if that does not depend on sizes.
 
-        The cost is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
+        The price is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
         in.
         """
-        traits, size = self._traits, self._builder.size
-        batch_size = prod(map(size, batch))
-        calls = batch_size // max((1, *map(size, batch))) if traits.max_batch_axes == 1 else 1
-        matrices = batch_size * size(axes.inner)
-        left_rows, right_rows, contracted = size(left.rows), size(right.rows), size(axes.contracted)
-        labels = tuple(label for run in batch for label in run)
+        builder, traits, contracted = self._builder, self._traits, axes.contracted
+        labels = tuple([label for run in batch for label in run])
         by_vector = self._takes_vectors and not labels
-        cost = left.cost + right.cost
-        if axes.summed:
-            cost += self._model.elementwise(matrices * left_rows * right_rows, size(self._classes.kept))
+        left_views = _views(builder, self._lhs, left, contracted, batch, by_vector)
+        right_views = _views(builder, self._rhs, right, contracted, batch, by_vector)
+        both = []
         for swapped in (False, True):
             first, second = (right, left) if swapped else (left, right)
-            turned = (first.transposed, second.transposed)
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
-            if not traits.strided and not traits.transpose_flags and turned != (False, True):
+            if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
-            rows, cols = (right_rows, left_rows) if swapped else (left_rows, right_rows)
             result = (*labels, *first.rows, *axes.inner, *second.rows)
-            kept = tuple(label for label in result if label not in axes.summed) if axes.summed else result
-            terms = (self._rhs, self._lhs) if swapped else (self._lhs, self._rhs)
-            views = _views(self._builder, terms[0], first, axes.contracted, batch, by_vector, False)
-            views += _views(self._builder, terms[1], second, axes.contracted, batch, by_vector, True)
-            total = cost + views * traits.rates.view + self._turn_seconds(kept)
-            total += self._model.matmul(
-                calls, matrices, rows, cols, contracted, turned == (True, False), bool(axes.inner)
-            )
+            kept = tuple([label for label in result if label not in axes.summed]) if axes.summed else result
+            views = right_views[0] + left_views[1] if swapped else left_views[0] + right_views[1]
+            turn, turned = self._turn(kept)
+            both.append((swapped, result, views + turned, turn))
+        if len(both) == 2:
+            (_, _, views, turn), (_, _, other_views, other) = both
+            if (turn is None or other is None or turn == other) and not self._has_long_sum(left, right, contracted):
+                is_worse = (other is not None, other_views) < (turn is not None, views)
+                both = both[is_worse : is_worse + 1]
+        for swapped, result, views, turn in both:
+            first, second = (right, left) if swapped else (left, right)
             yield Choice(
-                batch, axes.inner, axes.contracted, axes.summed, left, right, swapped, by_vector, result, total
+                batch,
+                axes.inner,
+                contracted,
+                axes.summed,
+                left,
+                right,
+                swapped,
+                by_vector,
+                result,
+                self._price(first, second, batch, axes, views, turn),
+                turn is None,
             )
+
+    def _has_long_sum(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
+        """Whether the time of the product depends on which operand is on the left."""
+        if not (self._traits.strided and (self._traits.short_rows or left.transposed != right.transposed)):
+            return False
+        return self._builder.decide(partial(_is_long_sum, self._model, left.rows, right.rows, contracted))
+
+    def _price(
+        self,
+        first: OperandAccess,
+        second: OperandAccess,
+        batch: tuple[Labels, ...],
+        axes: _Axes,
+        views: int,
+        turn: _Move | None,
+    ) -> Price:
+        """The price of copies, views, the product, and of ``turn``, which brings the result into order."""
+        model, loops = self._model, self._traits.max_batch_axes == 1 and len(batch) > 1
+        rows, cols, contracted, inner = first.rows, second.rows, axes.contracted, axes.inner
+        turned = first.transposed and not second.transposed
+        matrices = (*[label for run in batch for label in run], *inner)
+        fixed = views * self._traits.rates.view
+        more = [price for price in (first.copy, second.copy) if price is not None]
+        if turn is not None:
+            more.append(turn.price(model))
+        summed = ((*matrices, *rows, *cols), self._classes.kept) if axes.summed else None
+
+        def seconds(elements: Elements) -> float:
+            total = fixed
+            for price in more:
+                total += price(elements)
+            if summed:
+                total += model.elementwise(elements[summed[0]], elements[summed[1]])
+            calls = 1
+            if loops:
+                sizes = [elements[run] for run in batch]
+                calls = prod(sizes) // max(1, *sizes)
+            return total + model.matmul(
+                calls, elements[matrices], elements[rows], elements[cols], elements[contracted], turned, bool(inner)
+            )
+
+        return seconds
 
     # -- axes -------------------------------------------------------------------------------------------
 
@@ -262,9 +370,12 @@ class _Search:
         """Orders of the contracted labels, and which of them are batch axes that are summed afterwards."""
         builder, labels, terms = self._builder, self._classes.contracted, (self._lhs, self._rhs)
         orders = list(dict.fromkeys(term.in_memory_order(labels) for term in terms))
-        for order in orders:
+        yield orders[0], ()
+        if len(labels) < 2 or builder.decide(partial(_is_small, tuple(term.labels for term in terms))):
+            return
+        for order in orders[1:]:
             yield order, ()
-        if len(labels) < 2 or not (self._traits.strided and self._traits.batch_strides):
+        if not (self._traits.strided and self._traits.batch_strides):
             return
         for order in orders:
             merging = cut(
@@ -332,47 +443,70 @@ class _Search:
         if not traits.strided:
             for rows in orders:
                 if builder.is_packed(term, straight(rows)):
-                    accesses.append(OperandAccess(0.0, rows))
+                    accesses.append(OperandAccess(rows))
                 if builder.is_packed(term, turned(rows)):
-                    accesses.append(OperandAccess(0.0, rows, transposed=True))
+                    accesses.append(OperandAccess(rows, transposed=True))
             if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
                 orders = [rows for rows in orders if all(rows != access.rows for access in accesses)]
-        source = term.in_memory_order(term.labels)
         for rows in orders:
-            copies = [
-                OperandAccess(self._copy_seconds(source, straight(rows)), rows, copied=True),
-                OperandAccess(self._copy_seconds(source, turned(rows)), rows, copied=True, transposed=True),
-            ]
-            if traits.strided or traits.transpose_flags:
-                copies = [min(copies, key=lambda access: access.cost)]
-            accesses.extend(copies)
+            moves = [self._move(term.memory, order(rows)) for order in (straight, turned)]
+            copies = [OperandAccess(rows, (), at == 1, move.price(self._model)) for at, move in enumerate(moves)]
+            if not (traits.strided or traits.transpose_flags):
+                accesses.extend(copies)
+            else:
+                at = 0 if moves[0] == moves[1] else cheapest(builder, [copy.copy for copy in copies if copy.copy])
+                accesses.append(copies[at])
         return accesses
 
-    # -- what moving data costs -------------------------------------------------------------------------
+    # -- moving data ------------------------------------------------------------------------------------
 
-    def _copy_seconds(self, source: Labels, target: Labels) -> float:
-        """Seconds to copy an array from one order of its axes to another."""
-        size, sizes = self._builder.size, self._builder.sizes
+    def _move(self, source: Labels, target: Labels) -> _Move:
+        """A copy of an array from one order of its axes to another."""
+        sizes = self._builder.sizes
         before = [label for label in source if sizes[label] != 1]
         after = [label for label in target if sizes[label] != 1]
         if before == after and not self._traits.strided:
-            return 0.0  # a reshape
+            return _RESHAPE
         counters = run_counters(before, after)
-        return self._model.copy(size(before), None if counters is None else size(counters))
+        return _Move(tuple(before), None if counters is None else tuple(counters))
 
-    def _turn_seconds(self, result: Labels) -> float:
-        """Seconds to bring the result from the order in which the product has it into the one it is needed in."""
-        builder, use = self._builder, self._use
+    def _turn(self, result: Labels) -> tuple[_Move | None, int]:
+        """The copy and the views that bring the result from the product's order into the one it is needed in."""
+        use = self._use
         target = use.target(result)
         if target is not None:
             if target == result:
-                return 0.0
-            if self._traits.strided:
-                return self._traits.rates.view
-            return self._copy_seconds(result, target)
-        if not (use.contracted or use.batch) or _is_ready(builder, result, use):
-            return 0.0
-        return self._model.copy(builder.size(result))
+                return None, 0
+            return (None, 1) if self._traits.strided else (self._move(result, target), 0)
+        if not (use.contracted or use.batch) or _is_ready(self._builder, result, use):
+            return None, 0
+        return _Move(result, None), 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A copy that changes the order of axes.
+
+    Attributes:
+        labels: of the array, in memory order and without sizes of 1.
+        counters: the labels that count contiguous runs; None if the innermost axis moves.
+    """
+
+    labels: Labels
+    counters: Labels | None
+
+    def price(self, model: CostModel) -> Price:
+        """The time of the copy; nothing for a reshape."""
+        labels, counters = self.labels, self.counters
+        if self is _RESHAPE:
+            return lambda _: 0.0
+        if counters is None:
+            return lambda elements: model.copy(elements[labels])
+        return lambda elements: model.copy(elements[labels], elements[counters])
+
+
+_RESHAPE = _Move((), ())
+"""The copy of an array that has its axes in order already."""
 
 
 def _views(
@@ -382,24 +516,30 @@ def _views(
     contracted: Labels,
     batch: tuple[Labels, ...],
     by_vector: bool,
-    is_second: bool,
-) -> int:
-    """How many views :func:`_operand` makes of an operand; without strides, about as many."""
-    own = [tuple([label for label in run if label in term.labels]) for run in batch]
-    is_single = all(len(run) == 1 for run in (*own, contracted)) and (
-        len(access.rows) == 1 or (by_vector and not access.rows)
-    )
+) -> tuple[int, int]:
+    """How many views :func:`_operand` makes of an operand on the left and on the right; without strides, about."""
+    own = [[label for label in run if label in term.labels] for run in batch]
+    is_single = (len(access.rows) == 1 or (by_vector and not access.rows)) and len(contracted) == 1
+    views = 0 if is_single and all(len(run) == 1 for run in own) else 1
     if not builder.traits.strided:
-        return not is_single
-    labels = tuple([label for run in own for label in run])
-    turned, straight = (*labels, *contracted, *access.rows), (*labels, *access.rows, *contracted)
-    target, lying = turned if is_second else straight, term.labels
-    views = int(not is_single)
-    if access.copied:
+        return views, views
+    labels = [label for run in own for label in run]
+    straight, turned = (*labels, *access.rows, *contracted), (*labels, *contracted, *access.rows)
+    lying = term.labels
+    if access.copy is not None:
         copied = turned if access.transposed else straight
         views += copied != lying
         lying = copied
-    return views + (target != lying)
+    return views + (straight != lying), views + (turned != lying)
+
+
+def _is_long_sum(model: CostModel, rows: Labels, cols: Labels, inner: Labels, elements: Elements) -> bool:
+    return model.is_long_sum(elements[rows], elements[cols], elements[inner])
+
+
+def _is_free(access: OperandAccess) -> bool:
+    """Whether an operand is read in place without loops over free axes."""
+    return access.copy is None and not access.loops
 
 
 def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> OperandAccess | None:
@@ -413,11 +553,24 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
     if not readable:
         return None
-    rows = max(readable, key=builder.size)
+    rows = readable[cheapest(builder, [partial(_fewer, run) for run in readable])]
     loops = tuple(label for run in runs if run is not rows for label in run)
     if loops and not builder.traits.batch_strides:
         return None
-    return OperandAccess(0.0, rows, loops, transposed=builder.merged(term, contracted) != 1)
+    return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
+
+
+_SMALL = 1024
+"""The most elements of two operands for which the order of contracted axes matters less than time to plan."""
+
+
+def _is_small(arrays: tuple[Labels, ...], elements: Elements) -> bool:
+    return sum([elements[labels] for labels in arrays]) <= _SMALL
+
+
+def _fewer(labels: Labels, elements: Elements) -> float:
+    """A price that is lower for more elements."""
+    return -elements[labels]
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:

@@ -7,13 +7,15 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Classes, Pair, ResultUse, choose, matmul
+from einsumx.planner.matmul import Classes, Pair, Price, ResultUse, candidates, cheapest, cheapest_or, choose, matmul
+from einsumx.planner.template import Elements
 
 __all__ = ["contract", "native_equation"]
 
@@ -64,18 +66,21 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
     classes = pair.classes
-    choice = choose(builder, pair)
     model = CostModel(builder.traits, pair.dtype)
+    choices = candidates(builder, pair, model)
+    others: list[tuple[Callable[[Builder, Pair], Term], Price]] = []
     if _may_be_native(builder, pair):
-        steps = builder.size((*classes.kept, *classes.contracted))
-        if model.einsum(steps, 2, _sweeps(pair)) < choice.cost:
-            return _native(builder, pair)
+        steps, sweeps = (*classes.kept, *classes.contracted), _sweeps(pair)
+        others.append((_native, lambda elements: model.einsum(elements[steps], 2, sweeps)))
     if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
-        steps = builder.size(pair.lhs.labels)
-        seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(classes.batch))
-        if seconds < choice.cost:
-            return _multiply_sum(builder, pair)
-    return matmul(builder, pair, choice)
+        others.append((_multiply_sum, partial(_multiply_sum_seconds, model, pair.lhs.labels, classes.batch)))
+    at, instead = cheapest_or(builder, [choice.price for choice in choices], [price for _, price in others])
+    return others[at][0](builder, pair) if instead else matmul(builder, pair, choices[at])
+
+
+def _multiply_sum_seconds(model: CostModel, labels: Labels, kept: Labels, elements: Elements) -> float:
+    steps = elements[labels]
+    return model.elementwise(steps, steps, steps) + model.elementwise(steps, elements[kept])
 
 
 def _may_be_native(builder: Builder, pair: Pair) -> bool:
@@ -85,7 +90,7 @@ def _may_be_native(builder: Builder, pair: Pair) -> bool:
 
 
 def _sweeps(pair: Pair) -> bool:
-    return is_sweep(*(term.in_memory_order(term.labels) for term in (pair.lhs, pair.rhs)))
+    return is_sweep(pair.lhs.memory, pair.rhs.memory)
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
@@ -117,24 +122,30 @@ def _product_order(builder: Builder, pair: Pair) -> Labels:
     target = pair.use.target(classes.kept)
     if target is not None:
         orders.insert(0, target)
-    return max(orders, key=lambda order: min(_inner_run(builder, lhs, rhs, order), _LONG_RUN))
+    runs = [_inner_run(builder, lhs, rhs, order) for order in orders]
+    return orders[cheapest(builder, [partial(_shortness, run) for run in runs])]
+
+
+def _shortness(run: Labels, elements: Elements) -> float:
+    """The price of an order whose innermost run has these labels."""
+    return -min(elements[run], _LONG_RUN)
 
 
 _LONG_RUN = 256
 """Runs of more elements make a product no faster."""
 
 
-def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> int:
-    """The length of the contiguous run at the end of ``order``, in each operand that has its labels."""
+def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> Labels:
+    """The labels of the contiguous run at the end of ``order``, in each operand that has its labels."""
     run: Labels = ()
     for label in reversed(order):
         longer = (label, *run)
         for term in (lhs, rhs):
             own = [other for other in longer if other in term.labels]
             if own and (len(own) < len(longer) or builder.merged(term, longer) != 1):
-                return builder.size(run)
+                return run
         run = longer
-    return builder.size(run)
+    return run
 
 
 def _aligned(builder: Builder, term: Term, order: Labels) -> int:

@@ -47,7 +47,8 @@ def as_optimize(optimize: Any) -> Any:
 def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
-    The ``"auto"`` optimizer splits steps of three or more operands into pairs.
+    ``"auto"`` finds one path for all sizes that are equal when rounded to four significant bits, because a search takes
+    longer than many contractions. Steps of three or more operands are split into pairs.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
@@ -59,10 +60,17 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     >>> find_path(sized), find_path(sized, [(1, 2), (0, 1)])
     (((0, 1), (0, 1)), ((1, 2), (0, 1)))
     """
-    inputs = [frozenset(equation.carried(operand)) for operand in range(len(equation.inputs))]
+    count = len(equation.inputs)
+    is_auto = optimize is True or (isinstance(optimize, str) and optimize == "auto")
+    if count <= 2 and (is_auto or optimize is False):
+        return (tuple(range(count)),)
+    inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
+    output, sizes = frozenset(equation.output), equation.sizes
+    if is_auto:
+        return _auto_path(inputs, output, tuple([_rounded(size) for size in sizes]))
     match as_optimize(optimize):
         case (bool() | str()) as choice:
-            steps = _optimized(inputs, equation, "auto" if choice is True else choice)
+            steps = _optimized(inputs, output, sizes, choice)
         case (str() as name, limit):
             path = find_path(equation, name)
             _check_limit(path, inputs, equation, limit)
@@ -70,16 +78,34 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
         case tuple() as steps:
             pass
         case _ if callable(optimize):
-            steps = _optimized(inputs, equation, optimize)
+            steps = _optimized(inputs, output, sizes, optimize)
         case _:
             hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
             raise PathError(
                 f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
             )
-    return tuple(_pairwise(steps, inputs, equation))
+    return tuple(_pairwise(steps, inputs, output, sizes))
 
 
-def _check_limit(path: Path, inputs: list[frozenset[int]], equation: SizedEquation, limit: float) -> None:
+@lru_cache(maxsize=1024)
+def _auto_path(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...]) -> Path:
+    return tuple(_pairwise(_optimized(inputs, output, sizes, "auto"), inputs, output, sizes))
+
+
+_SIGNIFICANT_BITS = 4
+
+
+def _rounded(size: int) -> int:
+    """The nearest size with few significant bits.
+
+    >>> [_rounded(size) for size in (7, 15, 33, 35, 1000)]
+    [7, 15, 32, 36, 1024]
+    """
+    spare = size.bit_length() - _SIGNIFICANT_BITS
+    return size if spare <= 0 else (size + (1 << spare - 1)) >> spare << spare
+
+
+def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEquation, limit: float) -> None:
     """Raise if an intermediate has more elements than NumPy's limit, which NumPy avoids by unpaired contractions."""
     *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
     largest = max((prod(equation.sizes[label] for label in labels) for _, labels in intermediates), default=0)
@@ -115,7 +141,10 @@ def step_outputs(
 
 
 def _optimized(
-    inputs: list[frozenset[int]], equation: SizedEquation, optimize: str | bool | Callable[..., Any]
+    inputs: Sequence[frozenset[int]],
+    output: frozenset[int],
+    label_sizes: Sequence[int],
+    optimize: str | bool | Callable[..., Any],
 ) -> list[tuple[int, ...]]:
     """The steps that an optimizer finds; False goes from left to right, the running result always first."""
     count = len(inputs)
@@ -129,16 +158,16 @@ def _optimized(
         return [tuple(range(count))]
     if optimizer is None:
         return [(0, 1), *((0, last) for last in range(count - 2, 0, -1))]
-    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    sizes = dict(enumerate([max(size, 1) for size in label_sizes]))
     if _is_cotengra(optimizer):  # expects labels that are text, and takes no memory limit
         from einsumx.ir.parse import symbol
 
         letters = [frozenset(map(symbol, term)) for term in inputs]
         named = {symbol(label): size for label, size in sizes.items()}
-        steps = optimizer(letters, frozenset(map(symbol, equation.output)), named)
+        steps = optimizer(letters, frozenset(map(symbol, output)), named)
     else:
         # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
-        steps = optimizer(inputs, frozenset(equation.output), sizes, None)
+        steps = optimizer(list(inputs), output, sizes, None)
     if not isinstance(steps, Iterable):
         raise PathError(f"the optimizer {shown(optimizer)} returned {shown(steps)}; a path is a list such as [(0, 1)]")
     return _path_steps(list(steps))
@@ -206,14 +235,16 @@ def _path_steps(steps: Sequence[Any]) -> list[tuple[int, ...]]:
 
 
 def _pairwise(
-    steps: Sequence[tuple[int, ...]], inputs: list[frozenset[int]], equation: SizedEquation
+    steps: Sequence[tuple[int, ...]],
+    inputs: Sequence[frozenset[int]],
+    output: frozenset[int],
+    sizes: Sequence[int],
 ) -> Iterator[tuple[int, ...]]:
     """Check the steps against the number of operands, and split those of three or more into pairs."""
     left = len(inputs)
     if not steps and left == 1:
         steps = [(0,)]
     terms = list(inputs)
-    output = frozenset(equation.output)
     for number, step in enumerate(steps):
         where = f"step {number} of the path, {shown(step)}"
         if not step or len(set(step)) < len(step):
@@ -229,7 +260,7 @@ def _pairwise(
             terms.append(frozenset().union(*taken))
         else:
             result = frozenset().union(*taken) & frozenset().union(output, *terms)
-            yield from _split(positions, taken, result, left, equation)
+            yield from _split(positions, taken, result, left, sizes)
             terms.append(result)
         left = len(terms)
     if left != 1:
@@ -241,10 +272,10 @@ def _split(
     taken: list[frozenset[int]],
     result: frozenset[int],
     left: int,
-    equation: SizedEquation,
+    label_sizes: Sequence[int],
 ) -> Iterator[tuple[int, int]]:
     """One step over many operands, as pairs with positions in the whole list of terms."""
-    sizes = dict(enumerate(max(size, 1) for size in equation.sizes))
+    sizes = dict(enumerate([max(size, 1) for size in label_sizes]))
     inner = _paths().get_path_fn("auto")(taken, result, sizes, None)
     # The position of each inner term in the whole list, which loses two terms and gains one at its end.
     where = list(positions)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import linecache
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
-from types import CodeType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TypeAlias
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
-from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
-from einsumx.ir.verify import replay
+from einsumx.ir.verify import verify
 
 __all__ = ["executable"]
 
@@ -33,34 +32,41 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    dtypes = slot_dtypes(program)
-    kernels = {
-        op.out: _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtypes[op.sources[0]]) for op in program.ops
-    }
+    shapes = verify(program)
+    dtypes = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+    kernels = {}
+    for op in program.ops:
+        dtype = dtypes[op.sources[0]]
+        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtype)
+        dtypes[op.out] = op.result_dtype(dtype)
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
     if constants:
         late, values = _fold(program, adapter, constants, kernels)
-    arguments = [slot for slot in range(len(program.operands)) if slot not in (constants or {})]
+    arguments = tuple([slot for slot in range(len(program.operands)) if slot not in (constants or {})])
     # If one op takes all arguments in order, its kernel is the function.
-    if len(late) == 1 and list(late[0].sources) == arguments and program.shape:
+    if len(late) == 1 and late[0].sources == arguments and program.shape:
         run = kernels[late[0].out]
     else:
-        names = {_named("k", op.out): kernels[op.out] for op in late}
-        names.update((_named("x", slot), value) for slot, value in values.items())
-        finish = None if program.shape else adapter.element
-        run = _function(arguments, _lines(late, last_uses(program)), [program.result], names, finish)
+        names: dict[str, Any] = {"__builtins__": builtins, **{f"k{op.out}": kernels[op.out] for op in late}}
+        names.update((f"x{slot}", value) for slot, value in values.items())
+        if not program.shape:
+            names["finish"] = adapter.element
+        calls = tuple([(op.out, op.sources) for op in late])
+        if len(calls) < _LONG:
+            run = FunctionType(_code(arguments, calls, program.result, not program.shape), names)
+        else:
+            run = _LongRun(arguments, calls, program.result, names, values)
     return adapter.prepare(run, program)
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-    kernel: Callable[..., Array] | None = None
-    with suppress(NotImplementedError):
-        kernel = adapter.kernel(op, shapes, dtype)
-    if kernel is None:
-        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
-    return kernel
+    try:
+        return adapter.kernel(op, shapes, dtype)
+    except NotImplementedError:
+        raise EinsumxError(
+            f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again"
+        ) from None
 
 
 def _fold(
@@ -77,43 +83,96 @@ def _fold(
         else:
             late.append(op)
     kept = sorted(ready & {slot for op in late for slot in op.sources})
-    slots = sorted(constants)
-    names = {_named("k", op.out): kernels[op.out] for op in early}
-    fold = adapter.prepare(_function(slots, _lines(early, {}), kept, names), program)
-    values = fold(*(constants[slot] for slot in slots))
-    return late, dict(zip(kept, values if len(kept) > 1 else [values]))
+    slots = tuple(sorted(constants))
+
+    def run(*arrays: Array) -> list[Array]:
+        values = dict(zip(slots, arrays))
+        for op in early:
+            values[op.out] = kernels[op.out](*[values[slot] for slot in op.sources])
+        return [values[slot] for slot in kept]
+
+    folded = adapter.prepare(run, program)(*[constants[slot] for slot in slots])
+    return late, dict(zip(kept, folded))
 
 
-def _lines(ops: Iterable[Op], last_uses: Mapping[int, Sequence[int]]) -> list[str]:
-    """One line of code per op, and one that frees the slots that the op uses last; operands are the caller's."""
-    lines = []
-    written = set()
-    for op in ops:
-        arguments = ", ".join(_named("x", slot) for slot in op.sources)
-        lines.append(f"{_named('x', op.out)} = {_named('k', op.out)}({arguments})")
-        written.add(op.out)
-        spent = [_named("x", slot) for slot in last_uses.get(op.out, ()) if slot in written]
-        if spent:
-            lines.append(f"{' = '.join(spent)} = None")
-    return lines
+Call: TypeAlias = tuple[int, tuple[int, ...]]
+"""The slot that an op writes, and those that it reads."""
 
 
-def _function(
-    arguments: Iterable[int],
-    lines: Iterable[str],
-    results: Iterable[int],
-    names: Mapping[str, Any],
-    finish: Callable[[Array], Array] | None = None,
-) -> Run:
-    """A function of some slots that executes lines of code and returns other slots, through ``finish`` if it is set."""
-    values = ", ".join(_named("x", slot) for slot in results)
-    body = [*lines, f"return finish({values})" if finish else f"return {values}"]
-    header = f"def run({', '.join(_named('x', slot) for slot in arguments)}):"
-    code = _compiled("\n ".join([header, *body]))
-    namespace = {"finish": finish, **names}
-    exec(code, namespace)  # the text contains nothing but numbers of slots
-    run: Run = namespace["run"]
-    return run
+@lru_cache(maxsize=1024)
+def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, finishes: bool) -> CodeType:
+    """The code of a function of some slots; programs with the same calls share it.
+
+    Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
+
+    Args:
+        arguments: the slots that it takes.
+        calls: the ops, in order, one line of code each, and one that drops the values that it uses last.
+        result: the slot that it returns.
+        finishes: whether the result goes through ``finish``.
+    """
+    lines = [f"def run({', '.join(_named('x', slot) for slot in arguments)}):"]
+    spent = _last_uses(calls, result)
+    for out, sources in calls:
+        lines.append(f"{_named('x', out)} = {_named('k', out)}({', '.join(_named('x', slot) for slot in sources)})")
+        if out in spent:
+            lines.append(f"{' = '.join(_named('x', slot) for slot in spent[out])} = None")
+    lines.append(f"return finish({_named('x', result)})" if finishes else f"return {_named('x', result)}")
+    source = "\n ".join(lines)  # it contains nothing but numbers of slots
+    name = f"<einsumx plan {next(_numbers)}>"
+    module = compile(source, name, "exec")
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    (code,) = (value for value in module.co_consts if isinstance(value, CodeType))
+    finalize(code, linecache.cache.pop, name, None).atexit = False
+    return code
+
+
+def _last_uses(calls: Sequence[Call], result: int) -> dict[int, list[int]]:
+    """For each call, by the slot that it writes, the slots written by calls that it uses last."""
+    last = {slot: out for out, sources in calls for slot in (*sources, out)}
+    spent: dict[int, list[int]] = {}
+    for out, _ in calls:
+        if out != result:
+            spent.setdefault(last[out], []).append(out)
+    return spent
+
+
+_LONG = 24
+"""The least calls of a function whose compilation takes as long as many runs."""
+
+
+class _LongRun:
+    """A function of many calls, which is compiled when it is called again."""
+
+    def __init__(
+        self,
+        arguments: tuple[int, ...],
+        calls: tuple[Call, ...],
+        result: int,
+        names: dict[str, Any],
+        constants: Mapping[int, Array],
+    ) -> None:
+        self._arguments, self._calls, self._result, self._names = arguments, calls, result, names
+        self._constants = constants
+        self._compiled: Run | None = None
+        self._has_run = False
+
+    def __call__(self, *operands: Array) -> Array:
+        if self._compiled is not None:
+            return self._compiled(*operands)
+        if self._has_run:
+            code = _code(self._arguments, self._calls, self._result, "finish" in self._names)
+            self._compiled = FunctionType(code, self._names)
+            return self._compiled(*operands)
+        self._has_run = True
+        values = {**self._constants, **dict(zip(self._arguments, operands))}
+        names, spent = self._names, _last_uses(self._calls, self._result)
+        for out, sources in self._calls:
+            values[out] = names[f"k{out}"](*[values[slot] for slot in sources])
+            for slot in spent.get(out, ()):
+                del values[slot]
+        result = values[self._result]
+        return names["finish"](result) if "finish" in names else result
 
 
 _numbers = count()
@@ -124,17 +183,3 @@ def _named(letter: str, slot: int) -> str:
     if type(slot) is not int:
         raise EinsumxError(f"a slot of a plan must be an int, not {shown(slot)}")
     return f"{letter}{slot}"
-
-
-@lru_cache(maxsize=1024)
-def _compiled(source: str) -> CodeType:
-    """The code of a text that defines one function; programs that differ only in shapes and kernels share it.
-
-    Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
-    """
-    name = f"<einsumx plan {next(_numbers)}>"
-    code = compile(source, name, "exec")
-    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
-    (function,) = (value for value in code.co_consts if isinstance(value, CodeType))
-    finalize(function, linecache.cache.pop, name, None).atexit = False
-    return code

@@ -176,10 +176,11 @@ def _read_stored(operands: Mapping[int, Any], required: Adapter | None) -> tuple
 
 def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
     """The framework's promotion of the operands' dtypes; empty without operands."""
-    strong = list(dict.fromkeys(operand.dtype for operand in operands if not operand.weak))
-    weak = list(dict.fromkeys(operand.dtype for operand in operands if operand.weak))
-    if len(strong) + len(weak) < 2:
-        return "".join((*strong, *weak))
+    kinds = {(operand.dtype, operand.weak) for operand in operands}
+    if len(kinds) < 2:
+        return "".join([dtype for dtype, _ in kinds])
+    strong = list(dict.fromkeys([operand.dtype for operand in operands if not operand.weak]))
+    weak = list(dict.fromkeys([operand.dtype for operand in operands if operand.weak]))
     return adapter.promote_weak(strong, weak) if weak else adapter.promote(strong)
 
 
@@ -255,7 +256,7 @@ def _by_layout(contraction: Contraction) -> Prepared:
 def make_program(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
     adapter, written, operands, device, options = contraction
-    sized = _sized(written, tuple(operand.shape for operand in operands))
+    sized = _sized(written, tuple([operand.shape for operand in operands]))
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
     program = lower.lower(
@@ -325,8 +326,10 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
     """
     adapter, _, operands, _, options = contraction
     dtype = result_dtype(adapter, operands, options)
-    for name in (dtype, *(operand.dtype for operand in operands)):
-        if traits.dtypes is not None and name not in traits.dtypes:
+    if traits.dtypes is None:
+        return dtype
+    for name in (dtype, *[operand.dtype for operand in operands]):
+        if name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
     return dtype
 
