@@ -90,15 +90,14 @@ class NumpyAdapter(Adapter):
         return Operand(shape, self._dtype_name(dtype), layout)
 
     def dtype_name(self, dtype: Any) -> str:
-        return self._dtype_name(dtype)
+        return self._dtype_name(self.dtype(dtype))
 
     @cached_property
     def _dtype_name(self) -> Callable[[Any], str]:
-        """:meth:`dtype_name`, cached, as every new signature asks for it."""
+        """:meth:`dtype_name` of NumPy's own dtypes, cached, as every new signature asks for it."""
         return lru_cache(maxsize=256)(self._name_of_number)
 
     def _name_of_number(self, dtype: Any) -> str:
-        dtype = self.dtype(dtype)
         if dtype.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
         return name_of(dtype)
