@@ -243,6 +243,21 @@ def test_paths_of_other_integers_and_of_lists_are_served(operands):
         assert float(einsum(MATRIX, a, b, optimize=[step])[0, 0]) == 2
 
 
+@pytest.mark.parametrize(
+    "step", [np.array([1], "int16"), b"\x01\x00", np.array([0, 1], "int8"), (np.int8(0), np.int8(1))]
+)
+def test_arrays_and_bytes_in_a_path_mean_what_they_mean_without_a_cache(step, operands):
+    def outcome(function):
+        try:
+            return float(function(MATRIX, a, b, optimize=[step])[0, 0])
+        except einsumx.PathError as error:
+            return str(error)
+
+    a, b, _ = operands
+    einsum(MATRIX, a, b, optimize=[(1, 0)])
+    assert outcome(einsum) == outcome(einsum) == outcome(einsum.__wrapped__)
+
+
 def test_a_limit_of_elements_that_no_path_keeps_is_an_error_at_every_call(framework):
     a = [framework.ones(shape) for shape in ((2, 30), (30, 30), (30, 2))]
     for _ in range(2):

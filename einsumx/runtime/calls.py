@@ -23,7 +23,7 @@ from einsumx.runtime.results import check_plain, delivery
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
 
-__all__ = ["Translation", "cached_first"]
+__all__ = ["Translation", "cached_first", "ready"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -140,11 +140,20 @@ def ready(
     """
     check_plain(adapter, signatures, out)
     if isinstance(options.get("optimize"), bytes):
-        options["optimize"] = loads(options["optimize"])
+        options["optimize"] = _unmarshalled(options["optimize"])
     request = Request("", (), **translation(adapter, options))
     planned = _cacheable_options(adapter, request)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
     return delivery(adapter, prepared, request.order, signatures[0], out, planned.casting)
+
+
+def _unmarshalled(path: bytes) -> Any:
+    """A marshalled path; BackendError if it contained bytes or arrays, which are marshalled as bytes."""
+    steps = loads(path)
+    for step in steps:
+        if bytes in map(type, step if isinstance(step, list | tuple) else [step]):
+            raise BackendError("this path has to be checked every time")
+    return steps
 
 
 def _as_written(written: str | Labels, count: int) -> Written:
