@@ -28,6 +28,9 @@ class Term:
         self._memory = memory
         self._steps: dict[int, int] | None = None
 
+    def __repr__(self) -> str:
+        return f"Term(slot={self.slot}, labels={self.labels}, strides={self.strides})"
+
     @property
     def memory(self) -> Labels:
         """The labels from the outermost in memory to the innermost."""

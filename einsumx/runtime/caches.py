@@ -5,6 +5,7 @@ Other caches, such as that of calibrations, are not among them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ _BOUNDS = {
     "calls": 4096,
     "options": 4096,
     "plans": 1024,
+    "templates": 1024,
     "sizes": 1024,
     "equations": 1024,
     "stored": 256,
@@ -62,22 +64,29 @@ def cache_info() -> dict[str, CacheInfo]:
 
     A call with arrays and Python numbers is looked up in ``calls``, in text and sublist form, with most keywords.
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
-    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts, and
-    ``sizes`` and ``equations`` when a new plan is made. ``stored`` is for plans that are called, ``blocks`` and
-    ``limits`` for calls under a memory limit.
+    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made,
+    ``sizes`` and ``equations`` are searched, and ``templates`` for the same contraction or step with other sizes.
+    ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored']
+    ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored', 'templates']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
-    for name in _BOUNDS.keys() & _caches:
-        hits, misses, _, size = _caches[name].cache_info()
+    caches = _all_caches()
+    for name in _BOUNDS.keys() & caches:
+        hits, misses, _, size = caches[name].cache_info()
         statistics[name] = CacheInfo(hits, misses, _BOUNDS[name], size)
     return statistics
 
 
 def cache_clear() -> None:
     """Forget every plan and equation."""
-    for cache in _caches.values():
+    for cache in _all_caches().values():
         cache.cache_clear()
+
+
+def _all_caches() -> dict[str, _lru_cache_wrapper[Any]]:
+    """The caches by name, with that of the planner if it is imported; it cannot import this module."""
+    planner = sys.modules.get("einsumx.planner.template")
+    return _caches if planner is None else {**_caches, "templates": planner.known}
