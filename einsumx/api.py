@@ -6,17 +6,17 @@ Planner, plans and everything for memory limits are imported when first used, to
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend, is_stored, lazy, serving
+from einsumx.adapters.registry import get_backend, is_stored, lazy
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize
-from einsumx.runtime.prepare import arrays_of, make_program, prepare, ready, result_dtype, sized_equation
+from einsumx.runtime.calls import cached_first
+from einsumx.runtime.prepare import arrays_of, make_program, prepare, result_dtype, sized_equation
 from einsumx.runtime.request import (
     DEFAULT,
     Contraction,
@@ -46,29 +46,8 @@ __all__ = ["Order", "einsum", "einsum_path", "plan"]
 _DEFAULTS = Request("", ())
 """The default of each keyword, the very object, so that an identity check recognizes it."""
 
-Function = TypeVar("Function", bound="Callable[..., Array]")
 
-
-def _cached_first(function: Function) -> Function:
-    """``function``, except that calls with an equation as text, plain arrays and no keywords try the cache first."""
-
-    @wraps(function)
-    def call(equation: Any = None, *operands: Any, **options: Any) -> Array:
-        if not options:
-            try:
-                first: Any = type(operands[0])
-                adapter = serving(first)
-                run = ready(adapter, equation, *map(adapter.signature, operands))
-            except (LookupError, AttributeError, TypeError):  # other operands, or wrong ones
-                pass
-            else:
-                return run(*operands)
-        return function(equation, *operands, **options)
-
-    return cast(Function, call)
-
-
-@_cached_first
+@cached_first
 def einsum(
     *operands: Any,
     out: Array | None = None,

@@ -22,7 +22,7 @@ from einsumx.runtime.prepare import (
     sized_equation,
 )
 from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
-from einsumx.runtime.results import deliver
+from einsumx.runtime.results import check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Expression:
         self.path = find_path(self._sized, as_optimize(request.optimize))
         self._request = replace(request, operands=(), casting=casting, optimize=self.path)
         self._prepared = lru_cache(maxsize=64)(self._prepare)
-        self._ready = lru_cache(maxsize=64)(self._run_of)
+        self._ready = lru_cache(maxsize=64, typed=True)(self._run_of)
 
     def __repr__(self) -> str:
         shapes = ", ".join(
@@ -80,15 +80,14 @@ class Expression:
             SizeError: the number of operands or their shapes are not the expression's.
             BackendError: as :func:`einsumx.einsum` raises, or the operands and the constants are of two frameworks.
         """
-        if out is None and order == "K":
-            try:
-                first: Any = type(operands[0])
-                adapter = serving(first)
-                run = self._ready(adapter, *map(adapter.signature, operands))
-            except (LookupError, AttributeError, TypeError):  # other operands, or wrong ones
-                pass
-            else:
-                return run(*operands)
+        try:
+            adapter = serving(type(operands[0]))  # type: ignore[arg-type]
+            target = None if out is None else adapter.signature(out)
+            run = self._ready(adapter, order, target, *map(adapter.signature, operands))
+        except Exception:  # noqa: BLE001 - what follows checks the operands, and raises the error
+            pass
+        else:
+            return run(*operands) if out is None else run(out, *operands)
         order = as_order(order)
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
@@ -130,11 +129,11 @@ class Expression:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
-    def _run_of(self, adapter: Adapter, *signatures: Signature) -> Run:
-        """The function for plain arrays of these signatures; ``adapter`` serves the first."""
-        if backend_of(tuple([signature[0] for signature in signatures])) != (self._adapter or adapter, True):
-            raise BackendError("the operands are not all plain arrays of the expression's own framework")
-        return self._prepared(adapter, signatures).run
+    def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
+        """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
+        check_plain(self._adapter or adapter, signatures, out)
+        prepared = self._prepared(adapter, signatures)
+        return delivery(adapter, prepared, as_order(order), signatures[0], out, self._request.casting)
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
         self._check_count(signatures)

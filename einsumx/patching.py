@@ -17,6 +17,7 @@ from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_nati
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime.caller import opens_block
+from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
 
 if TYPE_CHECKING:
@@ -284,7 +285,15 @@ def behind(adapter: Adapter, native: Function) -> Function:
         say_native(name, operands, reason)
         return native(*operands, **options)
 
-    return function
+    def translated(own: Adapter, options: dict[str, Any]) -> dict[str, Any]:
+        if own is not adapter:
+            raise BackendError("the operands are another framework's")
+        accepted, reason = _accepted(adapter, options, keywords)
+        if reason:
+            raise BackendError(reason)
+        return accepted
+
+    return cached_first(function, translated)
 
 
 def _serves(adapter: Adapter, kind: type) -> bool:

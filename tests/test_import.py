@@ -25,6 +25,7 @@ AT_IMPORT = {
     "einsumx.planner.path",
     "einsumx.runtime",
     "einsumx.runtime.caches",
+    "einsumx.runtime.calls",
     "einsumx.runtime.prepare",
     "einsumx.runtime.request",
     "einsumx.runtime.results",

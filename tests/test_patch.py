@@ -30,6 +30,7 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
+from einsumx.runtime import calls as repeated
 
 PLACES = {"numpy": ["numpy"], "torch": ["torch", "torch.functional"], "jax": ["jax.numpy"]}
 INSTALLED = [name for name in PLACES if find_spec(name)]
@@ -63,8 +64,27 @@ def calls(monkeypatch):
         found.append(get_ident())
         return einsum(*operands, **options)
 
+    ready = repeated.ready
+
+    def ready_spy(adapter, translation, *keys, **options):
+        run = ready(adapter, translation, *keys, **options)
+        if translation.__module__ == patching.__name__:  # a replacement's look into the cache, not einsum's own
+            found.append(get_ident())
+        return run
+
     monkeypatch.setattr(patching, "einsum", spy)
+    monkeypatch.setattr(repeated, "ready", ready_spy)
     return found
+
+
+@pytest.fixture
+def uncached(monkeypatch):
+    """Every call takes the road of a call that cannot be cached."""
+
+    def refuse(*keys, **options):
+        raise einsumx.BackendError("this call has to be checked every time")
+
+    monkeypatch.setattr(repeated, "ready", refuse)
 
 
 @pytest.fixture
@@ -463,7 +483,7 @@ def test_labels_in_lists_are_taken(name, calls):
 
 
 @pytest.mark.parametrize("optimize", [True, False, None, np.True_])
-def test_bools_ask_for_no_path(optimize, name, monkeypatch):
+def test_bools_ask_for_no_path(optimize, name, uncached, monkeypatch):
     seen = []
     monkeypatch.setattr(patching, "einsum", lambda *operands, **options: seen.append(options))
     with einsumx.patch(name):

@@ -183,6 +183,14 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         with self.mx.util.np_shape(True):
             self.cast(result, self.dtype_name(out.dtype)).copyto(out)
 
+    def write_new(self, out: Array, result: Array) -> None:
+        shape, dtype = self._describe(out)
+        is_plain = bool(shape) and 0 not in shape and dtype is self._describe(result)[1]
+        if is_plain and self.calls.mxnet_1 and not self.mx.autograd.is_recording():
+            self.calls.copy_into(out, result)
+        else:
+            self.write(out, result)
+
     def synchronize(self, array: Array) -> None:
         array.wait_to_read()
 

@@ -80,6 +80,22 @@ class Calls:
         """``mx.npx.fully_connected`` of an array and weights, without a bias."""
         return self._operator("_npx", "fully_connected", 2, num_hidden=units, no_bias=True, flatten=False)
 
+    @cached_property
+    def copy_into(self) -> Callable[[Array, Array], None]:
+        """A function of a target and a source that calls ``source.copyto(target)`` of MXNet 1."""
+        operator = c_void_p()
+        self._check(self._library.NNGetOpHandle(b"_copyto", byref(operator)))
+        invoke, handles, results = self._library.MXImperativeInvokeEx, c_void_p * 1, POINTER(c_void_p)
+
+        def copy_into(target: Array, source: Array) -> None:
+            storage = c_void_p()
+            outputs = cast(handles(target.handle), results)
+            operands = handles(source.handle)
+            if failed := invoke(operator, 1, operands, byref(c_int(1)), byref(outputs), 0, None, None, byref(storage)):
+                self._check(failed)
+
+        return copy_into
+
     def swapaxes(self, axis1: int, axis2: int) -> Callable[..., Array]:
         """``mx.np.swapaxes``."""
         return self._operator("_npi", "swapaxes", 1, dim1=axis1, dim2=axis2)

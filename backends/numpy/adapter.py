@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import cached_property, lru_cache
@@ -49,6 +50,7 @@ class NumpyAdapter(Adapter):
     install = "pip install numpy"
     cpu = TRAITS
     device_kinds = ("cpu",)
+    constant_dtypes = True
 
     @cached_property
     def _add(self) -> Any:
@@ -63,7 +65,8 @@ class NumpyAdapter(Adapter):
             kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
             or kind.__array_function__ is not np.ndarray.__array_function__
         )
-        if overrides or issubclass(kind, np.ma.MaskedArray):
+        masked = sys.modules.get("numpy.ma")  # importing it takes milliseconds
+        if overrides or (masked is not None and issubclass(kind, masked.MaskedArray)):
             raise extension_error(kind)
         if not issubclass(kind, np.ndarray):
             raise wrong_type_error(kind, "numpy.ndarray")
@@ -87,15 +90,14 @@ class NumpyAdapter(Adapter):
         return Operand(shape, self._dtype_name(dtype), layout)
 
     def dtype_name(self, dtype: Any) -> str:
-        return self._dtype_name(dtype)
+        return self._dtype_name(self.dtype(dtype))
 
     @cached_property
     def _dtype_name(self) -> Callable[[Any], str]:
-        """:meth:`dtype_name`, cached, as every new signature asks for it."""
+        """:meth:`dtype_name` of NumPy's own dtypes, cached, as every new signature asks for it."""
         return lru_cache(maxsize=256)(self._name_of_number)
 
     def _name_of_number(self, dtype: Any) -> str:
-        dtype = self.dtype(dtype)
         if dtype.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
         return name_of(dtype)
@@ -309,13 +311,22 @@ class NumpyAdapter(Adapter):
     def free_bytes(self, device: str) -> int | None:
         return free_host_bytes()
 
+    @cached_property
+    def _assign(self) -> Callable[..., None]:
+        """``out[index] = values``, faster than :func:`numpy.copyto`, for subclasses too that override it."""
+        assign: Callable[..., None] = self.xp.ndarray.__setitem__
+        return assign
+
     def write(self, out: Array, result: Array) -> None:
         # A view of an operand may map the same file as out=, at another address.
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
         if is_view and not owns_memory(result) and share_file(out, result):
             result = result.copy()
+        self.write_new(out, result)
+
+    def write_new(self, out: Array, result: Array) -> None:
         if out.dtype == getattr(result, "dtype", None):
-            self.xp.copyto(out, result)
+            self._assign(out, ..., result)
             return
         with self.xp.errstate(all="ignore"):  # an error would leave out= partly written
             self.xp.copyto(out, result, casting="unsafe")

@@ -36,6 +36,9 @@ __all__ = ["ADAPTER", "TorchAdapter"]
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *HALVES, *INTEGERS, *SIGNED})
 
+_ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+"""The kinds of dtype that each type of Python scalar adopts."""
+
 # Products of half precision are computed in float32 on the CPU. oneDNN would accumulate in float32, but only on
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
 CPU = Traits(
@@ -68,6 +71,7 @@ class TorchAdapter(Adapter):
     install = "pip install torch"
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
+    constant_dtypes = True
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -154,11 +158,16 @@ class TorchAdapter(Adapter):
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None:
             return self.xp.as_tensor(value)
-        tensor = self.xp.as_tensor(value, device=like.device)
         if isinstance(value, list | tuple):
-            return tensor
-        # As in torch, a Python scalar only changes the result to another kind of number, in its default dtype.
-        return tensor.to(self.xp.result_type(self.xp.empty(1, dtype=self.dtype(dtype)), value))
+            return self.xp.as_tensor(value, device=like.device)
+        target = self.dtype(dtype)
+        if kind(dtype) not in _ADOPTED[type(value)]:
+            # As in torch, a Python scalar only changes the result to another kind of number, in its default dtype.
+            target = self.xp.result_type(self.xp.empty(1, dtype=target), value)
+        try:
+            return self.xp.scalar_tensor(value, dtype=target, device=like.device)
+        except (OverflowError, RuntimeError):  # the cast of a tensor wraps, or makes an infinity of it
+            return self.xp.as_tensor(value, device=like.device).to(target)
 
     # -- primitives -------------------------------------------------------------------------------------
 
@@ -264,6 +273,9 @@ class TorchAdapter(Adapter):
 
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        out.copy_(result)
 
     # -- torch's own einsum -----------------------------------------------------------------------------
 

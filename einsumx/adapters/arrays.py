@@ -34,6 +34,10 @@ class Arrays:
     device_kinds: tuple[str, ...] = ()
     """The kinds of device for its arrays, such as ``("cpu", "cuda")``; empty if only the framework knows."""
 
+    constant_dtypes: bool = False
+    """Whether a dtype that the framework has is always there, whatever the settings, so that calls with ``dtype=`` can
+    be cached."""
+
     verified: bool = True
     """Whether the test suite has run on the framework itself, not only on a stand-in."""
 

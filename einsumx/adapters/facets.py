@@ -46,6 +46,10 @@ class Results(Arrays):
         """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
         raise NotImplementedError
 
+    def write_new(self, out: Array, result: Array) -> None:
+        """As :meth:`write`, for a ``result`` that shares memory with no other array."""
+        self.write(out, result)
+
 
 class BlockAccess(Arrays):
     """Blocks of arrays, for contractions under a memory limit."""

@@ -30,7 +30,7 @@ _BOUNDS = {
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
-_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256}
+_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 256, "number places": 256}
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
@@ -46,10 +46,13 @@ class CacheInfo(NamedTuple):
 
 
 def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
-    """A decorator that keeps a function's results in the cache of that name."""
+    """A decorator that keeps a function's results in the cache of that name.
+
+    The cache of calls tells arguments of different types apart, because it is searched before they are checked.
+    """
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name])(function)
+        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name], typed=name == "calls")(function)
         _caches[name] = wrapper
         return wrapper
 
@@ -59,10 +62,11 @@ def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Val
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call of an equation as text with plain arrays is looked up in ``calls``; one with keywords, sublists or lists in
-    ``options``. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made, ``sizes`` and
-    ``equations`` are searched, and ``templates`` for the same contraction or step with other sizes. ``stored`` is for
-    plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
+    A call with arrays and Python numbers is looked up in ``calls``, in text and sublist form, with most keywords.
+    Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
+    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made,
+    ``sizes`` and ``equations`` are searched, and ``templates`` for the same contraction or step with other sizes.
+    ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())

@@ -1,8 +1,8 @@
 """From operands to a function that runs on them: parse, bind, find a path and lower, behind two bounded caches.
 
-The first cache is keyed by the arrays' signatures (type, shape, strides and dtype, in the framework's own terms). A
-repeated call touches nothing else. The second is keyed by layout class, so that arrays that differ only in the gaps
-between their rows share a plan. Both are keyed by values and are thread-safe.
+A call that :mod:`einsumx.runtime.calls` does not serve comes here. The first cache is keyed by the arrays' signatures
+(type, shape, strides and dtype, in the framework's own terms). The second is keyed by layout class, so that arrays that
+differ only in the gaps between their rows share a plan. Both are keyed by values and are thread-safe.
 
 The planner is imported on the first miss, to keep ``import einsumx`` fast.
 """
@@ -17,7 +17,7 @@ from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_st
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import cached
-from einsumx.runtime.request import DEFAULT, Contraction, Options, Written
+from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -40,11 +40,12 @@ __all__ = [
     "check_byte_order",
     "check_operand",
     "described",
+    "from_signatures",
     "make_program",
+    "numbers_as_arrays",
     "one_device",
     "parsed",
     "prepare",
-    "ready",
     "result_dtype",
     "served_dtype",
     "sized_equation",
@@ -109,6 +110,40 @@ def arrays_of(
     return adapter, [arrays[slot] for slot in range(len(operands))]
 
 
+def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
+    """As :func:`arrays_of`, for plain arrays of one framework and at least one Python number.
+
+    Raises:
+        BackendError: other operands.
+    """
+    adapter, first, numbers = _number_places(*map(type, operands))
+    if adapter is None:
+        raise BackendError("the operands are not plain arrays of one framework and numbers")
+    arrays = list(operands)
+    like = arrays[first]
+    dtype = _promotion(adapter, *[adapter.signature(each) for place, each in enumerate(arrays) if place not in numbers])
+    for place in numbers:
+        arrays[place] = adapter.scalar(arrays[place], like, dtype)
+    return adapter, arrays
+
+
+@cached("number places")
+def _number_places(*kinds: type) -> tuple[Adapter | None, int, tuple[int, ...]]:
+    """The framework of operands of these types, the position of the first array, and those of the Python numbers.
+
+    The framework is None if there are no numbers, or others that are not plain arrays.
+    """
+    numbers = tuple([place for place, kind in enumerate(kinds) if kind in (bool, int, float, complex)])
+    arrays = [place for place in range(len(kinds)) if place not in numbers]
+    adapter, plain = backend_of(tuple([kinds[place] for place in arrays]))
+    return adapter if plain and numbers else None, min(arrays, default=0), numbers
+
+
+@cached("promotions")
+def _promotion(adapter: Adapter, *signatures: Signature) -> str:
+    return _promoted(adapter, [adapter.operand(signature) for signature in signatures])
+
+
 def _plain(adapter: Adapter, number: int, array: Array) -> Array:
     try:
         return adapter.plain(array)
@@ -154,29 +189,13 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
         return _by_signature(adapter, written, signatures, options)
-    return _from_signatures(adapter, written, signatures, options)
+    return from_signatures(adapter, written, signatures, options)
 
 
-@cached("calls")
-def ready(adapter: Adapter, equation: str, *signatures: Signature) -> Run:
-    """The function for an equation as text and plain arrays of these signatures, without keywords.
-
-    A repeated call needs only this cache. ``adapter`` serves the first array.
-
-    Raises:
-        BackendError: other operands; callers fall back to :func:`prepare`, which accepts them or says what is wrong.
-        EinsumxError: as :func:`prepare` does.
-    """
-    if backend_of(tuple([signature[0] for signature in signatures])) != (adapter, True):
-        raise BackendError("the operands are not all plain arrays")
-    if not isinstance(equation, str):
-        raise BackendError("the equation is not text")
-    return _from_signatures(adapter, equation, signatures, DEFAULT).run
-
-
-def _from_signatures(
+def from_signatures(
     adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options
 ) -> Prepared:
+    """The plan for plain arrays of these signatures, and the function that runs it, from the cache of plans."""
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
     contraction = Contraction(adapter, written, operands, device, options)
@@ -213,7 +232,7 @@ def check_byte_order(dtypes: Iterable[Any]) -> None:
             )
 
 
-_by_signature = cached("options")(_from_signatures)
+_by_signature = cached("options")(from_signatures)
 
 
 def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:

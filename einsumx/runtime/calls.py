@@ -1,0 +1,190 @@
+"""Repeated calls: one lookup leads from the arguments of a call to a function that runs on its arrays.
+
+The cache of calls is keyed by the equation, the signatures of the operands and of ``out=``, and the other keywords as
+they were passed, with their types, because 1 and True are equal. It holds only calls whose outcome depends on nothing
+else. All others, and all errors, are left to the functions behind it, which check every argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from marshal import dumps, loads
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from einsumx.adapters.operand_types import top_package
+from einsumx.adapters.registry import serving
+from einsumx.errors import BackendError
+from einsumx.runtime.caches import cached
+from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
+from einsumx.runtime.request import Options, Request, Written, options_of
+from einsumx.runtime.results import check_plain, delivery
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter, Array, Run, Signature
+
+__all__ = ["Translation", "cached_first", "ready"]
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+Labels: TypeAlias = tuple[tuple[Any, ...], ...]
+"""The sublists of a call as tuples: one for each operand, and possibly one for the output."""
+
+Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
+"""A function of the adapter and the keywords of a call that returns einsumx's keywords, or raises BackendError if the
+call cannot be cached."""
+
+
+def _einsumx_keywords(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
+    return options
+
+
+def cached_first(function: Function, translation: Translation = _einsumx_keywords) -> Function:
+    """``function``, an einsum, except that each call tries the cache of calls first.
+
+    Args:
+        function: called with the same arguments if the cache does not serve them.
+        translation: turns the function's keywords other than ``out`` into einsumx's.
+    """
+
+    @wraps(function)
+    def call(equation: Any = None, /, *operands: Any, out: Any = None, **options: Any) -> Any:
+        try:
+            written: str | Labels
+            arrays: Sequence[Any]
+            if type(equation) is str:
+                written, arrays = equation, operands
+            else:
+                written, arrays = _split_sublists(equation, operands)
+            try:
+                adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
+                if out is None and not options:
+                    run = ready(adapter, translation, written, *map(adapter.signature, arrays))
+                else:
+                    run = _ready_for(adapter, translation, written, arrays, out, options)
+            except (AttributeError, BackendError):
+                adapter, arrays = numbers_as_arrays(arrays)
+                run = _ready_for(adapter, translation, written, arrays, out, options)
+        except Exception:  # noqa: BLE001 - the function checks the arguments, and raises the error
+            pass
+        else:
+            return run(*arrays) if out is None else run(out, *arrays)
+        if out is not None:
+            options["out"] = out
+        return function(equation, *operands, **options)
+
+    return cast(Function, call)
+
+
+def _ready_for(
+    adapter: Adapter,
+    translation: Translation,
+    written: str | Labels,
+    arrays: Sequence[Array],
+    out: Array | None,
+    options: dict[str, Any],
+) -> Run:
+    """The function for these arrays and keywords; see :func:`ready`."""
+    optimize = options.get("optimize")
+    if type(optimize) is list or type(optimize) is tuple:
+        # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
+        options = {**options, "optimize": dumps(optimize, 2)}
+    elif type(optimize) is bytes:
+        raise BackendError("bytes are no path of the caller's")
+    signatures = map(adapter.signature, arrays)
+    if out is None:
+        return ready(adapter, translation, written, *signatures, **options)
+    return ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
+
+
+def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
+    """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
+
+    Raises:
+        TypeError: a sublist is neither a list nor a tuple. An iterator can be read only once, by the function itself.
+    """
+    arrays, labels = [first], []
+    is_sublist = True
+    for each in others:  # a loop over the arguments is faster than slices and map()
+        if not is_sublist:
+            arrays.append(each)
+        elif type(each) is list or type(each) is tuple:
+            labels.append(tuple(each))
+        else:
+            raise TypeError
+        is_sublist = not is_sublist
+    if is_sublist:
+        output = arrays.pop()
+        if type(output) is not list and type(output) is not tuple:
+            raise TypeError
+        labels.append(tuple(output))
+    return tuple(labels), arrays
+
+
+@cached("calls")
+def ready(
+    adapter: Adapter,
+    translation: Translation,
+    written: str | Labels,
+    *signatures: Signature,
+    out: Signature | None = None,
+    **options: Any,
+) -> Run:
+    """The function for operands, and ``out``, of these signatures: of ``out``, if there is one, and the operands.
+
+    ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
+
+    Raises:
+        BackendError: such calls cannot be cached.
+        EinsumxError: the call is wrong.
+    """
+    check_plain(adapter, signatures, out)
+    if isinstance(options.get("optimize"), bytes):
+        options["optimize"] = _unmarshalled(options["optimize"])
+    request = Request("", (), **translation(adapter, options))
+    planned = _cacheable_options(adapter, request)
+    prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
+    return delivery(adapter, prepared, request.order, signatures[0], out, planned.casting)
+
+
+def _unmarshalled(path: bytes) -> Any:
+    """A marshalled path; BackendError if it contained bytes or arrays, which are marshalled as bytes."""
+    steps = loads(path)
+    for step in steps:
+        if bytes in map(type, step if isinstance(step, list | tuple) else [step]):
+            raise BackendError("this path has to be checked every time")
+    return steps
+
+
+def _as_written(written: str | Labels, count: int) -> Written:
+    if isinstance(written, str):
+        return written
+    return written[:count], written[count] if len(written) > count else None
+
+
+def _cacheable_options(adapter: Adapter, request: Request) -> Options:
+    """The keywords that a plan depends on.
+
+    Raises:
+        BackendError: their meaning may change between calls, or another keyword is set.
+        ValueError: a keyword needs a memory limit.
+    """
+    request.check_unlimited()
+    if (
+        request.memory_limit is not None
+        or (request.adapter or adapter).name != adapter.name
+        or type(request.optimize) not in (str, bool, list, tuple, type(None))
+        or not _is_constant(adapter, request.dtype)
+    ):
+        raise BackendError("this call has to be checked every time")
+    return options_of(adapter, request.dtype, request.casting, request.optimize)
+
+
+def _is_constant(adapter: Adapter, dtype: Any) -> bool:
+    """Whether a value of ``dtype=`` always means the same dtype."""
+    if dtype is None:
+        return True
+    if not adapter.constant_dtypes:
+        return False
+    kind: type = dtype if isinstance(dtype, type) else type(dtype)
+    return kind in (str, bool, int, float, complex) or top_package(kind.__module__) in ("numpy", adapter.module)
