@@ -72,12 +72,17 @@ class Framework:
             return False
         return self.strided or not problem.layouts
 
-    def functions(self, problem: Problem) -> dict[str, Function]:
-        """The functions for a problem, by name, einsumx first."""
+    def einsums(self) -> dict[str, Function]:
+        """Einsumx and the installed peers, by name."""
         functions: dict[str, Function] = {EINSUMX: einsumx.einsum}
         for name, (module, attribute, keywords) in self.peers.items():
             if find_spec(module.partition(".")[0]) is not None:
                 functions[name] = partial(getattr(import_module(module), attribute), **keywords)
+        return functions
+
+    def functions(self, problem: Problem) -> dict[str, Function]:
+        """The functions for a problem, by name, einsumx first."""
+        functions = self.einsums()
         # PyTorch does not differentiate through the out= of its own lines.
         own = {} if problem.gradient and self.backend == "torch" else OWN_LINES.get(self.backend, {})
         lines = {**LINES, **own}

@@ -23,7 +23,7 @@ from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
 from einsumx.runtime.threads import core_count
 
-__all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare"]
+__all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]
 
 SLICE = 2e-4
 """Seconds for which a fast call is repeated between two readings of the clock."""
@@ -130,7 +130,7 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
     times: dict[str, list[float]] = {}
     notes: dict[str, str] = {}
     for name, function in framework.functions(problem).items():
-        notes[name] = _why_skipped(name, problem)
+        notes[name] = why_skipped(name, problem)
         if notes[name]:
             continue
         try:
@@ -138,7 +138,7 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
             start = perf_counter()
             result = call()
             times[name] = [perf_counter() - start]
-            notes[name] = _wrong(framework.values(result), prepared)
+            notes[name] = wrong(framework.values(result), prepared)
         except Exception as error:  # noqa: BLE001  any exception of a contender is a result to report
             notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
         if not notes[name]:
@@ -161,7 +161,7 @@ def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], 
     """The median time of each call. Calls whose first times are far behind take no part in the rounds."""
     for name, call in calls.items():
         while len(times[name]) < 3 and sum(times[name]) < seconds / 4:  # the first call planned and compiled
-            times[name].append(_timed(call, 1))
+            times[name].append(timed(call, 1))
     best = {name: min(times[name]) for name in calls}
     limit = max(4 * min(best.values(), default=0.0), 1e-3)
     racing = [name for name in calls if best[name] < limit or name == EINSUMX]
@@ -175,13 +175,13 @@ def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], 
     while racing and (done < 3 or perf_counter() < end):
         shuffle(racing)  # so that no call always follows the same other one
         for name in racing:
-            times[name].append(_timed(calls[name], counts[name]))
+            times[name].append(timed(calls[name], counts[name]))
         done += 1
     gc.enable()
     return {name: median(times[name]) for name in calls}
 
 
-def _timed(call: Callable[[], Any], count: int) -> float:
+def timed(call: Callable[[], Any], count: int) -> float:
     """Seconds of a call, on average over ``count`` of them."""
     loop = repeat(None, count)
     start = perf_counter()
@@ -190,8 +190,8 @@ def _timed(call: Callable[[], Any], count: int) -> float:
     return (perf_counter() - start) / count
 
 
-def _why_skipped(name: str, problem: Problem) -> str:
-    """Why a contender is skipped; empty if it is not."""
+def why_skipped(name: str, problem: Problem, limit: float = LOOP_LIMIT) -> str:
+    """Why a contender is skipped; empty if it is not. ``limit`` is for the multiply-adds of a loop."""
     everything = tuple(range(len(problem.shapes)))
     path: Sequence[Sequence[int]] = [everything] if name in LOOPS else []
     if name == "np.einsum(optimize)" and len(everything) > 2:
@@ -199,13 +199,13 @@ def _why_skipped(name: str, problem: Problem) -> str:
         path = np.einsum_path(problem.equation, *empty, optimize=True)[0][1:]
         path = path if max(map(len, path)) > 2 else []
     work = multiply_adds(problem, path)
-    return f"skipped: {quantity(work)} multiply-adds in a loop" if work > LOOP_LIMIT else ""
+    return f"skipped: {quantity(work)} multiply-adds in a loop" if work > limit else ""
 
 
-def _wrong(results: Sequence[Any], prepared: PreparedProblem) -> str:
+def wrong(results: Sequence[Any], prepared: PreparedProblem) -> str:
     """What is wrong with a result; empty if it is right."""
     dtype = np.dtype(prepared.problem.dtype)
-    terms = prod(prepared.problem.sizes.values()) / max(prod(prepared.problem.shape), 1)
+    terms = prod(prepared.problem.sizes.values()) // max(prod(prepared.problem.shape), 1)
     # Sums are accumulated in float32 or wider; float16 results are rounded once more.
     eps = float(np.finfo("float64" if dtype == "float64" else "float32").eps)
     tolerance = 20 * eps * sqrt(min(terms, 1e7)) + (1e-2 if dtype == "float16" else 0)
@@ -243,7 +243,7 @@ def gemm_rate(dtype: str) -> float:
         return gemm_rate("float32")
     matrix = np.ones((1200, 1200), dtype)
     result = np.empty_like(matrix)
-    best: float = min(_timed(lambda: np.matmul(matrix, matrix, out=result), 1) for _ in range(8))
+    best: float = min(timed(lambda: np.matmul(matrix, matrix, out=result), 1) for _ in range(8))
     return 1200**3 / best
 
 
@@ -253,5 +253,5 @@ def copy_rate() -> float:
     cores = core_count()
     source, target = np.ones((2, cores, 1 << 24), np.float32)
     with ThreadPoolExecutor(cores) as pool:
-        best: float = min(_timed(lambda: list(pool.map(np.copyto, target, source)), 1) for _ in range(8))
+        best: float = min(timed(lambda: list(pool.map(np.copyto, target, source)), 1) for _ in range(8))
     return 2.0 * source.nbytes / best

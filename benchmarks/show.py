@@ -24,7 +24,7 @@ from einsumx.ir.text import quantity
 from einsumx.runtime.threads import core_count
 from einsumx.terminal import terminal_width, timing
 
-__all__ = ["console", "data", "print_reading", "print_rows", "print_tables"]
+__all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]
 
 PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS")
@@ -111,8 +111,8 @@ def _ratio(ratio: float | None) -> Text:
     return Text(f"{ratio:.2f}x", "green" if ratio >= 1.03 else "red" if ratio < summary.EVEN else "")
 
 
-def data(rows: Sequence[Row]) -> dict[str, Any]:
-    """A run for JSON: times in seconds, memory in bytes."""
+def about() -> dict[str, Any]:
+    """Date, versions, machine and settings of a run, for JSON."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES.split():
         with suppress(PackageNotFoundError):
@@ -123,6 +123,13 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
         "machine": _processor(),
         "cores": core_count(),
         "environment": {name: os.environ[name] for name in (*THREADS, *SETTINGS) if name in os.environ},
+    }
+
+
+def data(rows: Sequence[Row]) -> dict[str, Any]:
+    """A run for JSON: times in seconds, memory in bytes."""
+    return {
+        **about(),
         "gemm_rate": gemm_rate("float32"),
         "copy_rate": copy_rate(),
         "rows": [

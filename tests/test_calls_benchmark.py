@@ -1,0 +1,93 @@
+"""The benchmarks of calls: every group measures einsumx and its peers, and its tables get into the documentation."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rich")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # cotengra's, on keywords that it cannot cache
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def calls():
+    """The module, which is a script among others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        import calls
+
+        patch.setattr(calls, "REST", 0)
+        patch.setattr(calls, "WARM_UP", 1)
+        yield calls
+
+
+@pytest.fixture(scope="module")
+def rows(calls):
+    """Some rows of each group on NumPy."""
+    numpy, *_ = calls.FRAMEWORKS
+    scale = calls.Scale(pairs=2, networks=2, large_networks=0, processes=1, largest=4, rounds=1)
+    return [row for group in calls.GROUPS for row in calls.measured(numpy, group, scale)]
+
+
+def test_einsumx_has_a_time_of_every_contraction(rows):
+    ours = {row["problem"]: len(row["first"]) for row in rows if row.get("contender") == "einsumx"}
+    assert all(count == (1 if "process" in problem else 2) for problem, count in ours.items())
+    assert {"small pairs", "state's norm (40)", "ij,jk->ik", "new process, with import"} <= set(ours)
+
+
+def test_a_contender_that_takes_no_path_has_no_row_of_networks(rows):
+    networks = {row["contender"] for row in rows if row.get("problem") == "6×6 lattice (36)"}
+    assert "opt_einsum" in networks
+    assert "np.einsum" not in networks
+
+
+def test_einsumx_and_numpy_take_every_form(rows):
+    forms = [row for row in rows if row["group"] == "forms"]
+    assert all(row["rounds"]["einsumx"] for row in forms)
+    assert {row["form"] for row in forms if not row["rounds"]["np.einsum"]} == {"e(a, b)"}
+    assert {row["form"] for row in forms if not row["rounds"]["patched"]} == {"e(a, b)"}
+
+
+def test_a_wrong_result_has_no_time(calls):
+    numpy, *_ = calls.FRAMEWORKS
+    matrices = {letter: np.eye(2, dtype="float32") for letter in "abc"}
+    form = 'f("ij,jk->ik", a, b, out=c)'
+    for function, right in ((np.einsum, True), (lambda *_, out: np.eye(2), False)):
+        arrays = {letter: 0 * matrix if letter == "c" else matrix for letter, matrix in matrices.items()}
+        call = calls._form(form, "", function, arrays)
+        assert calls._is_right(numpy, call, form, arrays, matrices) == right
+
+
+@pytest.mark.parametrize("title", ["6×6 lattice (36)", "3-regular graph (44)", "state's norm (40)"])
+def test_networks_connect_each_label_twice_and_contract_to_a_number_near_one(calls, title):
+    case = calls.NETWORKS[title](Random(0))
+    text, _, output = case.problem.equation.partition("->")
+    tensors = text.split(",")
+    assert len(tensors) == int(title.split("(")[1].strip(")"))
+    assert not output
+    assert all(text.count(label) == 2 for label in set(text) - {","})
+    assert 1e-3 < case.prepared.expected[0] < 1e3
+
+
+def test_first_calls_are_of_distinct_contractions(calls):
+    cases = calls.drawn(calls.PAIRS["small pairs"], 0, 30)
+    assert len({case.problem.equation for case in cases}) == 30
+
+
+def test_tables_replace_those_of_calls_alone(calls, rows, tmp_path):
+    run = {"date": "2026-11-23T01:00:00", "machine": "M", "cores": 2, "environment": {}, "versions": {}, "calls": rows}
+    results, page = tmp_path / "calls.json", tmp_path / "page.md"
+    results.write_text(json.dumps(run), encoding="utf-8")
+    page.write_text((BENCHMARKS.parent / "docs/benchmarks.md").read_text(encoding="utf-8"), encoding="utf-8")
+    before = page.read_text(encoding="utf-8")
+    subprocess.run([sys.executable, str(BENCHMARKS / "tables.py"), str(results), str(page)], check=True)
+    after = page.read_text(encoding="utf-8")
+    mark = "<!-- calls: written by benchmarks/tables.py -->"
+    assert after.partition(mark)[0] == before.partition(mark)[0]
+    assert '| `f("ij,jk->ik", a, b)` | 2×2 |' in after.partition(mark)[2]
