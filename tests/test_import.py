@@ -137,7 +137,8 @@ print(json.dumps([before, einsumx.cache_info()]))
 """
     before, after = fresh(code)
     assert before == after
-    assert set(before) == {"blocks", "calls", "equations", "limits", "options", "plans", "sizes", "stored"}
+    names = {"blocks", "calls", "equations", "limits", "options", "plans", "sizes", "stored", "templates"}
+    assert set(before) == names
 
 
 def test_a_plan_is_unpickled_where_only_the_package_is_imported():

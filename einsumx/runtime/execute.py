@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import linecache
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
@@ -61,12 +62,12 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-    try:
-        return adapter.kernel(op, shapes, dtype)
-    except NotImplementedError:
-        raise EinsumxError(
-            f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again"
-        ) from None
+    kernel: Callable[..., Array] | None = None
+    with suppress(NotImplementedError):
+        kernel = adapter.kernel(op, shapes, dtype)
+    if kernel is None:
+        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    return kernel
 
 
 def _fold(
