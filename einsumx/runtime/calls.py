@@ -17,7 +17,7 @@ from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
 from einsumx.runtime.caches import cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
-from einsumx.runtime.request import Options, Request, Written, options_of
+from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written
 from einsumx.runtime.results import check_plain, delivery
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ def ready(
     check_plain(adapter, signatures, out)
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
-    request = Request("", (), **translation(adapter, options))
-    planned = _cacheable_options(adapter, request)
+    keywords = translation(adapter, options)
+    order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
-    return delivery(adapter, prepared, request.order, signatures[0], out, planned.casting)
+    return delivery(adapter, prepared, order, signatures[0], out, planned.casting)
 
 
 def _unmarshalled(path: bytes) -> Any:
@@ -162,13 +162,14 @@ def _as_written(written: str | Labels, count: int) -> Written:
     return written[:count], written[count] if len(written) > count else None
 
 
-def _cacheable_options(adapter: Adapter, request: Request) -> Options:
-    """The keywords that a plan depends on.
+def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Options]:
+    """The order of the result, and the keywords that a plan depends on.
 
     Raises:
         BackendError: their meaning may change between calls, or another keyword is set.
         ValueError: a keyword needs a memory limit.
     """
+    request = Request("", (), **keywords)
     request.check_unlimited()
     if (
         request.memory_limit is not None
@@ -177,7 +178,7 @@ def _cacheable_options(adapter: Adapter, request: Request) -> Options:
         or not _is_constant(adapter, request.dtype)
     ):
         raise BackendError("this call has to be checked every time")
-    return options_of(adapter, request.dtype, request.casting, request.optimize)
+    return request.order, request.options(adapter)
 
 
 def _is_constant(adapter: Adapter, dtype: Any) -> bool:
