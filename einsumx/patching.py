@@ -16,6 +16,7 @@ from einsumx.adapters.registry import get_backend, is_builtin, serving
 from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
+from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.caller import opens_block
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
@@ -287,10 +288,10 @@ def behind(adapter: Adapter, native: Function) -> Function:
 
     def translated(own: Adapter, options: dict[str, Any]) -> dict[str, Any]:
         if own is not adapter:
-            raise BackendError("the operands are another framework's")
+            raise Uncacheable  # the operands are another framework's
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
-            raise BackendError(reason)
+            raise Uncacheable
         return accepted
 
     return cached_first(function, translated)

@@ -360,8 +360,9 @@ class ValueThatIsAskedForWhileAGraphIsRecorded(Torch):
 
 @fault("jit", "raised")
 class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
-    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
-        return super().matmul(self.xp.asarray(np.asarray(lhs)), rhs, transpose_lhs, transpose_rhs)
+    def kernel(self, op, shapes, dtype):
+        run = super().kernel(op, shapes, dtype)
+        return lambda *arrays: run(*[self.xp.asarray(np.asarray(array)) for array in arrays])
 
     def prepare(self, run, plan):
         return run

@@ -31,6 +31,7 @@ __all__ = [
     "cheapest_or",
     "choose",
     "matmul",
+    "short_choice",
 ]
 
 Price: TypeAlias = Callable[[Elements], float]
@@ -196,6 +197,11 @@ def candidates(builder: Builder, pair: Pair, model: CostModel) -> list[Choice]:
     return list(_Search(builder, pair, model).candidates())
 
 
+def short_choice(builder: Builder, pair: Pair, model: CostModel) -> Choice:
+    """A product without a search, for products that take less time than the search."""
+    return _Search(builder, pair, model).short()
+
+
 def choose(builder: Builder, pair: Pair) -> Choice:
     """The cheapest candidate."""
     choices = candidates(builder, pair, CostModel(builder.traits, pair.dtype))
@@ -271,6 +277,25 @@ class _Search:
                         yield choice
             if is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0]))):
                 return  # nothing is copied, and other axes could only add copies or a sum
+
+    def short(self) -> Choice:
+        """The product that reads each operand in place if that is simple, and copies it otherwise."""
+        classes, lhs = self._classes, self._lhs
+        batch = self._use.target(classes.batch) or lhs.in_memory_order(classes.batch)
+        axes = _Axes(lhs.in_memory_order(classes.contracted), (), batch, ())
+        left = self._simple_access(lhs, classes.lhs_free, axes)
+        right = self._simple_access(self._rhs, classes.rhs_free, axes)
+        return next(self._choices(left, right, next(iter(self._batches(left, right, axes))), axes))
+
+    def _simple_access(self, term: Term, free: Labels, axes: _Axes) -> OperandAccess:
+        in_place = _in_place(self._builder, term, axes.batch, free, axes.contracted)
+        most = self._traits.max_batch_axes
+        if in_place is not None and (
+            most is None or not in_place.loops or len(axes.batch) + len(in_place.loops) <= most
+        ):
+            return in_place
+        rows = self._use.target(free) or term.in_memory_order(free)
+        return OperandAccess(rows, copy=_Move(term.memory, None).price(self._model))
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
@@ -371,7 +396,7 @@ class _Search:
         builder, labels, terms = self._builder, self._classes.contracted, (self._lhs, self._rhs)
         orders = list(dict.fromkeys(term.in_memory_order(labels) for term in terms))
         yield orders[0], ()
-        if len(labels) < 2 or builder.decide(partial(_is_small, tuple(term.labels for term in terms))):
+        if len(labels) < 2:
             return
         for order in orders[1:]:
             yield order, ()
@@ -558,14 +583,6 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     if loops and not builder.traits.batch_strides:
         return None
     return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
-
-
-_SMALL = 1024
-"""The most elements of two operands for which the order of contracted axes matters less than time to plan."""
-
-
-def _is_small(arrays: tuple[Labels, ...], elements: Elements) -> bool:
-    return sum([elements[labels] for labels in arrays]) <= _SMALL
 
 
 def _fewer(labels: Labels, elements: Elements) -> float:

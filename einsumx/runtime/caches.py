@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
-__all__ = ["CacheInfo", "cache_clear", "cache_info", "cached"]
+__all__ = ["CacheInfo", "Uncacheable", "cache_clear", "cache_info", "cached"]
 
 Value = TypeVar("Value")
 
@@ -34,6 +34,10 @@ _UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 25
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
+
+
+class Uncacheable(Exception):  # noqa: N818  control flow, no error of the user
+    """A call whose arguments have to be checked every time. It never reaches the user."""
 
 
 class CacheInfo(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
-from einsumx.runtime.caches import cached
+from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written
 from einsumx.runtime.results import check_plain, delivery
@@ -31,7 +31,7 @@ Labels: TypeAlias = tuple[tuple[Any, ...], ...]
 """The sublists of a call as tuples: one for each operand, and possibly one for the output."""
 
 Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
-"""A function of the adapter and the keywords of a call that returns einsumx's keywords, or raises BackendError if the
+"""A function of the adapter and the keywords of a call that returns einsumx's keywords, or raises Uncacheable if the
 call cannot be cached."""
 
 
@@ -62,7 +62,7 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
                     run = ready(adapter, translation, written, *map(adapter.signature, arrays))
                 else:
                     run = _ready_for(adapter, translation, written, arrays, out, options)
-            except (AttributeError, BackendError):
+            except (AttributeError, BackendError, Uncacheable):
                 adapter, arrays = numbers_as_arrays(arrays)
                 run = _ready_for(adapter, translation, written, arrays, out, options)
         except Exception:  # noqa: BLE001 - the function checks the arguments, and raises the error
@@ -90,7 +90,7 @@ def _ready_for(
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
         options = {**options, "optimize": dumps(optimize, 2)}
     elif type(optimize) is bytes:
-        raise BackendError("bytes are no path of the caller's")
+        raise Uncacheable  # these bytes are no path, and a path is looked up by its bytes
     signatures = map(adapter.signature, arrays)
     if out is None:
         return ready(adapter, translation, written, *signatures, **options)
@@ -135,7 +135,7 @@ def ready(
     ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
 
     Raises:
-        BackendError: such calls cannot be cached.
+        Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
     check_plain(adapter, signatures, out)
@@ -148,11 +148,11 @@ def ready(
 
 
 def _unmarshalled(path: bytes) -> Any:
-    """A marshalled path; BackendError if it contained bytes or arrays, which are marshalled as bytes."""
+    """A marshalled path; Uncacheable if it contained bytes or arrays, which are marshalled as bytes."""
     steps = loads(path)
     for step in steps:
         if bytes in map(type, step if isinstance(step, list | tuple) else [step]):
-            raise BackendError("this path has to be checked every time")
+            raise Uncacheable
     return steps
 
 
@@ -166,7 +166,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
     """The order of the result, and the keywords that a plan depends on.
 
     Raises:
-        BackendError: their meaning may change between calls, or another keyword is set.
+        Uncacheable: their meaning may change between calls, or another keyword is set.
         ValueError: a keyword needs a memory limit.
     """
     request = Request("", (), **keywords)
@@ -177,7 +177,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
     ):
-        raise BackendError("this call has to be checked every time")
+        raise Uncacheable
     return request.order, request.options(adapter)
 
 

@@ -16,7 +16,7 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
-from einsumx.runtime.caches import cached
+from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
     """As :func:`arrays_of`, for plain arrays of one framework and at least one Python number.
 
     Raises:
-        BackendError: other operands.
+        Uncacheable: other operands.
     """
     adapter, first, numbers = _number_places(*map(type, operands))
     if adapter is None:
-        raise BackendError("the operands are not plain arrays of one framework and numbers")
+        raise Uncacheable  # the operands are not plain arrays of one framework and numbers
     arrays = list(operands)
     like = arrays[first]
     dtype = _promotion(adapter, *[adapter.signature(each) for place, each in enumerate(arrays) if place not in numbers])

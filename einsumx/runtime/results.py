@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.registry import backend_of, is_stored, owner
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
+from einsumx.runtime.caches import Uncacheable
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -35,10 +36,10 @@ def deliver(
 
 
 def check_plain(adapter: Adapter, signatures: Sequence[Signature], out: Signature | None) -> None:
-    """Raise BackendError unless operands and ``out`` of these signatures are plain arrays of the framework."""
+    """Raise Uncacheable unless operands and ``out`` of these signatures are plain arrays of the framework."""
     every = signatures if out is None else (*signatures, out)
     if backend_of(tuple([signature[0] for signature in every])) != (adapter, True):
-        raise BackendError("an operand or out= is not a plain array of the framework")
+        raise Uncacheable
 
 
 def delivery(
