@@ -96,3 +96,7 @@ class Traits:
 
     rates: Rates = field(default_factory=Rates)
     """The framework's speed."""
+
+    def __hash__(self) -> int:
+        """Of a few fields, as traits are part of the keys of caches."""
+        return hash((self.strided, self.max_batch_axes, self.rates.call, self.rates.gemm))

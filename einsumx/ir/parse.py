@@ -235,7 +235,7 @@ def _check_output(
 
 def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
     shape = getattr(labels, "shape", None)  # that of an operand in the place of a missing sublist
-    if (
+    if type(labels) not in (list, tuple) and (
         isinstance(labels, str | bytes | AbstractSet | Mapping)
         or not hasattr(labels, "__iter__")
         or (shape is not None and len(shape) != 1)
@@ -277,7 +277,7 @@ def _check_label(label: Label, where: str) -> None:
 
 def _text(inputs: Sequence[tuple[Label, ...]], output: tuple[Label, ...]) -> str:
     def written(term: tuple[Label, ...]) -> str:
-        return "".join("..." if label is ... else str(label) for label in term)
+        return "".join(["..." if label is ... else str(label) for label in term])
 
     return f"{','.join(map(written, inputs))}->{written(output)}"
 

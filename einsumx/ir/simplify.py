@@ -34,16 +34,15 @@ def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int
     for op in ops:
         if same:
             op = op.renamed(same)
-        while True:
-            source = op.sources[0]
-            joined = op.joined(made[source]) if source in made else None
-            if joined is None:
-                break
-            op = joined
+        sources = op.sources
+        source = sources[0]
+        while source in made and (joined := op.joined(made[source])) is not None:
+            op, sources = joined, joined.sources
+            source = sources[0]
         if op.is_idle(shapes[source]) and not (op.out == result and source < len(operands)):
             same[op.out] = source
             continue
-        shapes[op.out] = op.result_shape([shapes[slot] for slot in op.sources])
+        shapes[op.out] = op.result_shape([shapes[slot] for slot in sources])
         made[op.out] = op
     return _renumbered(made, len(operands), same.get(result, result))
 

@@ -59,8 +59,8 @@ def _lowered(
     elements = Elements(equation.sizes)
     patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
     if len(operands) > _MOST_OPERANDS or None in patterns:
-        drafted = _drafted(equation, operands, path, traits, dtype, elements)
-        return drafted.ops, drafted.result
+        _, calls, result = _drafted(equation, operands, path, traits, dtype, elements)
+        return calls, result
     ones = tuple([size == 1 for size in equation.sizes])
     described = [
         (operand.dtype, layout, tuple([size == 1 for size in operand.shape]) if 1 in operand.shape else ())
@@ -70,7 +70,8 @@ def _lowered(
     template = templates.fitting(equation.sizes)
     if template is None:
         sized, stood = _stood_in(equation, operands, ones)
-        template = _drafted(sized, stood, path, traits, dtype, elements)
+        builder, calls, result = _drafted(sized, stood, path, traits, dtype, elements)
+        template = Template.drafted(calls, builder.spans(), result, builder.decisions)
         templates.add(template, equation.sizes)
     return template.sized(elements), template.result
 
@@ -95,15 +96,18 @@ def _stood_in(
 
 def _drafted(
     equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str, elements: Elements
-) -> Template[int]:
-    """The ops for stand-ins, which ``equation`` has in the place of sizes, and the decisions by the real sizes."""
+) -> tuple[Builder, tuple[Op, ...], int]:
+    """The ops and the slot of the result, and the builder with the decisions that led to them.
+
+    ``equation`` and ``operands`` may have stand-ins for sizes; ``elements`` counts by the sizes.
+    """
     builder, slot = _compute(equation, operands, path, traits, dtype, elements)
     calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
     if _native_is_cheaper(builder, equation, operands, dtype, calls):
         result = len(operands)
         text = native_equation(equation.inputs, equation.output)
         calls = (ops.Native(result, tuple(range(len(operands))), text),)
-    return Template.drafted(calls, builder.spans(), result, builder.decisions)
+    return builder, calls, result
 
 
 def _compute(

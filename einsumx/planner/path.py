@@ -223,7 +223,7 @@ def _path_steps(steps: Sequence[Any]) -> list[tuple[int, ...]]:
     path: list[tuple[int, ...]] = []
     for step in steps:
         try:
-            positions = tuple(index(position) for position in step)
+            positions = tuple(map(index, step))
         except (TypeError, ValueError):
             is_both = isinstance(step, list | tuple) and step[:1] in (["einsum_path"], ("einsum_path",))
             hint = "; einsum_path returns a path and a text: pass the first alone" if is_both else ""
@@ -246,14 +246,10 @@ def _pairwise(
         steps = [(0,)]
     terms = list(inputs)
     for number, step in enumerate(steps):
-        where = f"step {number} of the path, {shown(step)}"
-        if not step or len(set(step)) < len(step):
-            raise PathError(f"{where}, must name different operands")
-        if min(step) < -left or max(step) >= left:
-            raise PathError(f"{where}, names an operand that is not there: {left} {'is' if left == 1 else 'are'} left")
-        positions = tuple(sorted(position % left for position in step))
-        if len(set(positions)) < len(positions):
-            raise PathError(f"{where}, must name different operands")
+        positions = tuple(sorted([position % left for position in step]))
+        is_there = bool(step) and -left <= min(step) <= max(step) < left
+        if not is_there or len(set(positions)) < len(positions):
+            raise _step_error(number, step, left)
         taken = [terms.pop(position) for position in reversed(positions)][::-1]
         if len(positions) <= 2:
             yield positions
@@ -265,6 +261,14 @@ def _pairwise(
         left = len(terms)
     if left != 1:
         raise PathError(f"the path leaves {left} operands uncontracted; it must end with one")
+
+
+def _step_error(number: int, step: Sequence[int], left: int) -> PathError:
+    """The error for a step that does not fit the operands that are left."""
+    where = f"step {number} of the path, {shown(tuple(step))}"
+    if not step or len(set(step)) < len(step) or -left <= min(step) <= max(step) < left:
+        return PathError(f"{where}, must name different operands")
+    return PathError(f"{where}, names an operand that is not there: {left} {'is' if left == 1 else 'are'} left")
 
 
 def _split(

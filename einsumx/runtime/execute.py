@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
@@ -37,8 +36,9 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     dtypes = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
     kernels = {}
     for op in program.ops:
-        dtype = dtypes[op.sources[0]]
-        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in op.sources], dtype)
+        sources = op.sources
+        dtype = dtypes[sources[0]]
+        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtype)
         dtypes[op.out] = op.result_dtype(dtype)
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
@@ -62,9 +62,10 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-    kernel: Callable[..., Array] | None = None
-    with suppress(NotImplementedError):
-        kernel = adapter.kernel(op, shapes, dtype)
+    try:
+        kernel: Callable[..., Array] | None = adapter.kernel(op, shapes, dtype)
+    except NotImplementedError:
+        kernel = None
     if kernel is None:
         raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
     return kernel
