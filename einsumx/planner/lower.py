@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel
-from einsumx.ir.layout import contiguous, layout_pattern, memory_order, pattern_strides
+from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
@@ -18,6 +19,7 @@ from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
+from einsumx.planner.short import MOST, ShortPair, memory_labels, short_ops, takes_short_road
 from einsumx.planner.step import contract_step
 from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
@@ -58,6 +60,9 @@ def _lowered(
     """The ops for these sizes and the slot of the result, from a template if the contraction has one."""
     elements = Elements(equation.sizes)
     patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
+    short = _short_road(equation, operands, patterns, traits, dtype, elements)
+    if short is not None:
+        return short
     if len(operands) > _MOST_OPERANDS or None in patterns:
         _, calls, result = _drafted(equation, operands, path, traits, dtype, elements)
         return calls, result
@@ -74,6 +79,38 @@ def _lowered(
         template = Template.drafted(calls, builder.spans(), result, builder.decisions)
         templates.add(template, equation.sizes)
     return template.sized(elements), template.result
+
+
+def _short_road(
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    patterns: Sequence[Pattern | None],
+    traits: Traits,
+    dtype: str,
+    elements: Elements,
+) -> tuple[tuple[Op, ...], int] | None:
+    """The ops of a small product and the slot of the result; None for another contraction."""
+    if len(operands) != 2 or not takes_short_road(traits, dtype):
+        return None
+    steps = prod(equation.sizes)
+    if steps > MOST or 1 in equation.sizes:
+        return None
+    memory = []
+    for labels, operand, layout in zip(equation.inputs, operands, patterns):
+        if operand.dtype != dtype or 1 in operand.shape or len(set(labels)) < len(labels):
+            return None
+        memory.append(memory_labels(labels, layout))
+    if memory[0] is None or memory[1] is None:
+        return None
+    pair = ShortPair(*equation.inputs, memory[0], memory[1], equation.output)
+    short = short_ops(pair, elements.__getitem__, traits, dtype, lambda question: question(elements))
+    if short is None:
+        return None
+    calls, order = short
+    if order != equation.output:
+        axes = tuple([order.index(label) for label in equation.output])
+        calls.append(ops.Transpose(2 + len(calls), 1 + len(calls), axes))
+    return tuple(calls), 1 + len(calls)
 
 
 _MOST_OPERANDS = 8

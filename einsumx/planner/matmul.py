@@ -31,7 +31,6 @@ __all__ = [
     "cheapest_or",
     "choose",
     "matmul",
-    "short_choice",
 ]
 
 Price: TypeAlias = Callable[[Elements], float]
@@ -197,11 +196,6 @@ def candidates(builder: Builder, pair: Pair, model: CostModel) -> list[Choice]:
     return list(_Search(builder, pair, model).candidates())
 
 
-def short_choice(builder: Builder, pair: Pair, model: CostModel) -> Choice:
-    """A product without a search, for products that take less time than the search."""
-    return _Search(builder, pair, model).short()
-
-
 def choose(builder: Builder, pair: Pair) -> Choice:
     """The cheapest candidate."""
     choices = candidates(builder, pair, CostModel(builder.traits, pair.dtype))
@@ -277,25 +271,6 @@ class _Search:
                         yield choice
             if is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0]))):
                 return  # nothing is copied, and other axes could only add copies or a sum
-
-    def short(self) -> Choice:
-        """The product that reads each operand in place if that is simple, and copies it otherwise."""
-        classes, lhs = self._classes, self._lhs
-        batch = self._use.target(classes.batch) or lhs.in_memory_order(classes.batch)
-        axes = _Axes(lhs.in_memory_order(classes.contracted), (), batch, ())
-        left = self._simple_access(lhs, classes.lhs_free, axes)
-        right = self._simple_access(self._rhs, classes.rhs_free, axes)
-        return next(self._choices(left, right, next(iter(self._batches(left, right, axes))), axes))
-
-    def _simple_access(self, term: Term, free: Labels, axes: _Axes) -> OperandAccess:
-        in_place = _in_place(self._builder, term, axes.batch, free, axes.contracted)
-        most = self._traits.max_batch_axes
-        if in_place is not None and (
-            most is None or not in_place.loops or len(axes.batch) + len(in_place.loops) <= most
-        ):
-            return in_place
-        rows = self._use.target(free) or term.in_memory_order(free)
-        return OperandAccess(rows, copy=_Move(term.memory, None).price(self._model))
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():

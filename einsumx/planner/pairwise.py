@@ -26,7 +26,6 @@ from einsumx.planner.matmul import (
     cheapest_or,
     choose,
     matmul,
-    short_choice,
 )
 from einsumx.planner.template import Elements
 
@@ -83,9 +82,6 @@ def _product(builder: Builder, pair: Pair) -> Term:
     classes = pair.classes
     model = CostModel(builder.traits, pair.dtype)
     labels = (*classes.kept, *classes.contracted)
-    has_sides = classes.lhs_free or classes.rhs_free or not classes.batch
-    if builder.traits.strided and has_sides and builder.decide(partial(_is_at_most, _SMALL, labels)):
-        return _short_product(builder, pair, model)
     choices = candidates(builder, pair, model)
     prices = tuple([choice.price for choice in choices])
     others: list[tuple[Callable[[Builder, Pair], Term], Price]] = []
@@ -96,31 +92,6 @@ def _product(builder: Builder, pair: Pair) -> Term:
         others.append((_multiply_sum, partial(_multiply_sum_seconds, model, pair.lhs.labels, classes.batch)))
     at, instead = cheapest_or(builder, prices, [price for _, price in others])
     return others[at][0](builder, pair) if instead else matmul(builder, pair, choices[at])
-
-
-_SMALL = 4096
-"""The most multiply-adds of a product that takes less time than a search for the best one."""
-
-_TINY = 256
-"""The most multiply-adds for which the framework's own kernel is as fast as copies and a matmul."""
-
-
-def _is_at_most(most: int, labels: Labels, elements: Elements) -> bool:
-    return elements[labels] <= most
-
-
-def _short_product(builder: Builder, pair: Pair, model: CostModel) -> Term:
-    """A small product without a search."""
-    kept = pair.classes.kept
-    choice = short_choice(builder, pair, model)
-    is_plain = not (choice.batch or choice.lhs.copied or choice.rhs.copied)
-    if is_plain or not _may_be_native(builder, pair):
-        return matmul(builder, pair, choice)
-    if builder.decide(partial(_is_at_most, _TINY, (*kept, *pair.classes.contracted))):
-        return native(builder, pair, pair.use.target(kept) or kept)
-    order, price = native_order(builder, pair)
-    is_native = cheapest(builder, (choice.price, price)) == 1
-    return native(builder, pair, order) if is_native else matmul(builder, pair, choice)
 
 
 def _may_be_least(model: CostModel, labels: Labels, prices: Sequence[Price], elements: Elements) -> bool:

@@ -1,0 +1,194 @@
+"""The short road: a small matrix product of two operands, planned without a search, which would take longer to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from einsumx.adapters.traits import Traits
+from einsumx.dtypes import kind
+from einsumx.ir import ops
+from einsumx.ir.cost import CostModel
+from einsumx.ir.layout import Pattern
+from einsumx.ir.loops import natural_order, outer_loops
+from einsumx.ir.ops import Op
+from einsumx.planner.builder import cut
+from einsumx.planner.pairwise import native_equation
+from einsumx.planner.template import Elements, Labels
+
+__all__ = ["MOST", "ShortPair", "memory_labels", "short_ops", "takes_short_road"]
+
+MOST = 4096
+"""The most multiply-adds of a product that takes less time than a search for the best one."""
+
+Question: TypeAlias = Callable[[Elements], bool]
+
+
+class ShortPair(NamedTuple):
+    """Two operands without repeated labels, gaps, broadcast axes, and axes of size 1.
+
+    Attributes:
+        lhs, rhs: the labels of their axes.
+        lhs_memory, rhs_memory: the same labels from the outermost in memory to the innermost.
+        output: the labels of the result.
+    """
+
+    lhs: Labels
+    rhs: Labels
+    lhs_memory: Labels
+    rhs_memory: Labels
+    output: Labels
+
+
+class _Side(NamedTuple):
+    """How a product reads an operand.
+
+    Attributes:
+        slot, labels: of the operand.
+        loops: its free labels that become batch axes.
+        rows: its free labels along its matrices.
+        copied: whether it is copied first.
+    """
+
+    slot: int
+    labels: Labels
+    loops: Labels
+    rows: Labels
+    copied: bool
+
+
+def memory_labels(labels: Labels, pattern: Pattern | None) -> Labels | None:
+    """The labels of an array without gaps, from the outermost in memory to the innermost; None for another array."""
+    if not pattern:
+        return labels if pattern is not None else None
+    order: list[int] = []
+    for axis, step in pattern:
+        if step != 1:
+            return None
+        order.append(labels[axis])
+    return tuple(order[::-1])
+
+
+def takes_short_road(traits: Traits, dtype: str) -> bool:
+    """Whether the framework computes products of a dtype as the short road writes them."""
+    return (
+        traits.strided
+        and traits.batch_strides
+        and not traits.min_batch_axes
+        and dtype in traits.matmul_dtypes
+        and kind(dtype) in "fc"
+    )
+
+
+def short_ops(
+    pair: ShortPair, size: Callable[[Labels], int], traits: Traits, dtype: str, decide: Callable[[Question], bool]
+) -> tuple[list[Op], Labels] | None:
+    """The ops of a product, from slot 2 on, and the order in which the last one has the labels of the result.
+
+    Args:
+        pair: the operands.
+        size: states sizes in the ops.
+        traits: of the framework.
+        dtype: of the operands.
+        decide: answers a question about sizes.
+
+    Returns:
+        None if the product needs sums, or takes no matmul.
+    """
+    lhs, rhs, lhs_memory, rhs_memory, output = pair
+    shared = [label for label in lhs if label in rhs]
+    batch = tuple([label for label in output if label in shared])
+    free = len(output) - len(batch)
+    if len(shared) == len(batch) or len(lhs) + len(rhs) - 2 * len(shared) != free or (batch and not free):
+        return None
+    contracted = tuple([label for label in lhs_memory if label in rhs and label not in batch])
+    most = traits.max_batch_axes
+    room = 8 if most is None else most - len(batch)
+    if room < 0:
+        return None
+    sides = [_side(0, lhs, lhs_memory, rhs, contracted, room)]
+    sides.append(_side(1, rhs, rhs_memory, lhs, contracted, room - len(sides[0].loops)))
+    if _transposes(sides[::-1], batch, contracted, output) < _transposes(sides, batch, contracted, output):
+        sides.reverse()
+    calls, result = _product(sides, batch, contracted, size)
+    if (batch or sides[0].copied or sides[1].copied) and traits.rates.native and dtype in traits.native_dtypes:
+        order = tuple(natural_order([lhs_memory, rhs_memory], output))
+        if decide(_is_native_faster(pair, order, calls, CostModel(traits, dtype), traits)):
+            return [ops.Native(2, (0, 1), native_equation((lhs, rhs), order))], order
+    return calls, result
+
+
+def _side(slot: int, labels: Labels, memory: Labels, others: Labels, contracted: Labels, room: int) -> _Side:
+    """An operand in place, if its contracted labels are a run in memory and a side of its matrices ends there."""
+    start = memory.index(contracted[0])
+    runs = cut(
+        tuple([label for label in memory if label not in others]),
+        lambda run, label: memory.index(label) == memory.index(run[-1]) + 1,
+    )
+    last = [run for run in runs if run[-1] == memory[-1]] or (runs[-1:] if memory[-1] == contracted[-1] else [])
+    free = tuple([label for run in runs for label in run])
+    if memory[start : start + len(contracted)] == contracted and (last or memory[-1] == contracted[-1]):
+        rows = last[0] if last else ()
+        loops = tuple([label for label in free if label not in rows])
+        if len(loops) <= room:
+            return _Side(slot, labels, loops, rows, copied=False)
+    return _Side(slot, labels, (), free, copied=True)
+
+
+def _transposes(sides: Sequence[_Side], batch: Labels, contracted: Labels, output: Labels) -> int:
+    """The transposes of a product with the first side on the left, and of its result."""
+    left, right = sides
+    count = (*batch, *left.loops, *left.rows, *contracted) != left.labels
+    count += (*batch, *right.loops, *contracted, *right.rows) != right.labels
+    return count + ((*batch, *left.loops, *right.loops, *left.rows, *right.rows) != output)
+
+
+def _product(
+    sides: Sequence[_Side], batch: Labels, contracted: Labels, size: Callable[[Labels], int]
+) -> tuple[list[Op], Labels]:
+    """The ops of a matrix product with the first side on the left, and the order of its result."""
+    calls: list[Op] = []
+    left, right = sides
+    axes = (*batch, *left.loops, *right.loops)
+    slots = []
+    for side, groups in ((left, (left.rows, contracted)), (right, (contracted, right.rows))):
+        slot = side.slot
+        order = (*batch, *side.loops, *groups[0], *groups[1])
+        if order != side.labels:
+            slot = _add(calls, ops.Transpose, slot, tuple([side.labels.index(label) for label in order]))
+        if side.copied:
+            slot = _add(calls, ops.Copy, slot, "its axes do not lie as a small product reads them")
+        shape = [(label,) if label in order else () for label in axes]
+        shape += [group for group in groups if group or axes]  # without batch axes, a vector
+        if any(len(labels) != 1 for labels in shape):
+            slot = _add(calls, ops.Reshape, slot, tuple([size(labels) for labels in shape]))
+        slots.append(slot)
+    out = _add(calls, ops.Matmul, *slots)
+    result = (*axes, *left.rows, *right.rows)
+    if any(len(rows) != 1 and (rows or axes) for rows in (left.rows, right.rows)):
+        _add(calls, ops.Reshape, out, tuple([size((label,)) for label in result]))
+    return calls, result
+
+
+def _is_native_faster(
+    pair: ShortPair, order: Labels, calls: Sequence[Op], model: CostModel, traits: Traits
+) -> Question:
+    """Whether the framework's own kernel, with its result in this order, takes less than the calls of a product."""
+    every = tuple(dict.fromkeys(pair.lhs + pair.rhs))
+    loops, is_packed = outer_loops([pair.lhs_memory, pair.rhs_memory], order)
+    outer = tuple(loops)
+    batch = tuple([label for label in pair.lhs if label in pair.rhs and label in pair.output])
+    overhead = sum([model.overhead(op) for op in calls])
+    matrix = traits.rates.matrix
+
+    def is_faster(elements: Elements) -> bool:
+        seconds = model.einsum(elements[every], elements[outer], 2, is_packed)
+        return seconds < overhead + elements[batch] * matrix
+
+    return is_faster
+
+
+def _add(calls: list[Op], op: Callable[..., Op], *arguments: object) -> int:
+    slot = 2 + len(calls)
+    calls.append(op(slot, *arguments))
+    return slot
