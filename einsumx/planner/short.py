@@ -111,9 +111,11 @@ def short_ops(
     if _transposes(sides[::-1], batch, contracted, output) < _transposes(sides, batch, contracted, output):
         sides.reverse()
     calls, result = _product(sides, batch, contracted, size)
-    if (batch or sides[0].copied or sides[1].copied) and traits.rates.native and dtype in traits.native_dtypes:
+    axes = (*batch, *sides[0].loops, *sides[1].loops)
+    is_one_matrix = not (axes or sides[0].copied or sides[1].copied)
+    if not is_one_matrix and traits.rates.native and dtype in traits.native_dtypes:
         order = tuple(natural_order([lhs_memory, rhs_memory], output))
-        if decide(_is_native_faster(pair, order, calls, CostModel(traits, dtype), traits)):
+        if decide(_is_native_faster(pair, order, axes, calls, CostModel(traits, dtype), traits.rates.matrix)):
             return [ops.Native(2, (0, 1), native_equation((lhs, rhs), order))], order
     return calls, result
 
@@ -171,19 +173,26 @@ def _product(
 
 
 def _is_native_faster(
-    pair: ShortPair, order: Labels, calls: Sequence[Op], model: CostModel, traits: Traits
+    pair: ShortPair, order: Labels, axes: Labels, calls: Sequence[Op], model: CostModel, matrix: float
 ) -> Question:
-    """Whether the framework's own kernel, with its result in this order, takes less than the calls of a product."""
+    """Whether the framework's own kernel, with its result in this order, takes less than the calls of a product.
+
+    Args:
+        pair: the operands.
+        order: of the kernel's result.
+        axes: the batch axes of the product.
+        calls: its ops.
+        model: prices both.
+        matrix: seconds for each matrix of the product.
+    """
     every = tuple(dict.fromkeys(pair.lhs + pair.rhs))
     loops, is_packed = outer_loops([pair.lhs_memory, pair.rhs_memory], order)
     outer = tuple(loops)
-    batch = tuple([label for label in pair.lhs if label in pair.rhs and label in pair.output])
     overhead = sum([model.overhead(op) for op in calls])
-    matrix = traits.rates.matrix
 
     def is_faster(elements: Elements) -> bool:
         seconds = model.einsum(elements[every], elements[outer], 2, is_packed)
-        return seconds < overhead + elements[batch] * matrix
+        return seconds < overhead + elements[axes] * matrix
 
     return is_faster
 
