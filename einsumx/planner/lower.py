@@ -102,7 +102,8 @@ def _short_road(
         memory.append(memory_labels(labels, layout))
     if memory[0] is None or memory[1] is None:
         return None
-    pair = ShortPair(*equation.inputs, memory[0], memory[1], equation.output)
+    lhs, rhs = equation.inputs
+    pair = ShortPair(lhs, rhs, memory[0], memory[1], equation.output)
     short = short_ops(pair, elements.__getitem__, traits, dtype, lambda question: question(elements))
     if short is None:
         return None

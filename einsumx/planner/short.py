@@ -140,9 +140,12 @@ def _side(slot: int, labels: Labels, memory: Labels, others: Labels, contracted:
 def _transposes(sides: Sequence[_Side], batch: Labels, contracted: Labels, output: Labels) -> int:
     """The transposes of a product with the first side on the left, and of its result."""
     left, right = sides
-    count = (*batch, *left.loops, *left.rows, *contracted) != left.labels
-    count += (*batch, *right.loops, *contracted, *right.rows) != right.labels
-    return count + ((*batch, *left.loops, *right.loops, *left.rows, *right.rows) != output)
+    orders = (
+        ((*batch, *left.loops, *left.rows, *contracted), left.labels),
+        ((*batch, *right.loops, *contracted, *right.rows), right.labels),
+        ((*batch, *left.loops, *right.loops, *left.rows, *right.rows), output),
+    )
+    return sum([order != labels for order, labels in orders])
 
 
 def _product(
@@ -160,7 +163,7 @@ def _product(
             slot = _add(calls, ops.Transpose, slot, tuple([side.labels.index(label) for label in order]))
         if side.copied:
             slot = _add(calls, ops.Copy, slot, "its axes do not lie as a small product reads them")
-        shape = [(label,) if label in order else () for label in axes]
+        shape: list[Labels] = [(label,) if label in order else () for label in axes]
         shape += [group for group in groups if group or axes]  # without batch axes, a vector
         if any(len(labels) != 1 for labels in shape):
             slot = _add(calls, ops.Reshape, slot, tuple([size(labels) for labels in shape]))
