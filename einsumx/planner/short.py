@@ -103,7 +103,7 @@ def short_ops(
         return None
     contracted = tuple([label for label in lhs_memory if label in rhs and label not in batch])
     most = traits.max_batch_axes
-    room = 8 if most is None else most - len(batch)
+    room = free if most is None else most - len(batch)  # for batch axes of one operand alone
     if room < 0:
         return None
     sides = [_side(0, lhs, lhs_memory, rhs, contracted, room)]
@@ -121,7 +121,15 @@ def short_ops(
 
 
 def _side(slot: int, labels: Labels, memory: Labels, others: Labels, contracted: Labels, room: int) -> _Side:
-    """An operand in place, if its contracted labels are a run in memory and a side of its matrices ends there."""
+    """An operand in place, if its contracted labels are a run in memory and a side of its matrices ends there.
+
+    Args:
+        slot, labels: of the operand.
+        memory: its labels in memory order.
+        others: the labels of the other operand.
+        contracted: the contracted labels in the order of the product.
+        room: the most free labels that can become batch axes.
+    """
     start = memory.index(contracted[0])
     runs = cut(
         tuple([label for label in memory if label not in others]),
