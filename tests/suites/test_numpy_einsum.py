@@ -20,7 +20,6 @@ PATHS = "asserts which steps NumPy's own path algorithms choose; einsumx takes o
 EXCEPTIONS = {
     "TestEinsumPath.test_long_paths": PATHS,
     "TestEinsumPath.test_edge_paths": PATHS,
-    "TestEinsum.test_output_order": "asserts that order='K' gives a view of a reshape; any memory order will do here",
     "TestEinsumPath.test_path_type_input": "wants one step of all operands for optimize=False; steps are pairs here",
     "TestEinsumPath.test_memory_contraints": LIMIT,
     "TestEinsumPath.test_memory_constraints": LIMIT,  # the same test as NumPy 2.5 spells it
