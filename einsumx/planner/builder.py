@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
-from einsumx.ir.layout import Pattern, contiguous, layout_pattern
+from einsumx.ir.layout import Pattern, contiguous, layout_pattern, merged_stride
 from einsumx.ir.ops import Op
 from einsumx.planner.template import Decision, Elements, Labels, Template, replaced
 
@@ -248,20 +248,8 @@ class Builder:
 
     def merged(self, term: Term, labels: Labels) -> int | None:
         """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
-        sizes, steps = self.sizes, term.steps
-        inner: int | None = None
-        span = 0
-        for label in reversed(labels):
-            size = sizes[label]
-            if size == 1:
-                continue
-            stride = steps[label]
-            if inner is None:
-                inner = stride
-            elif stride != span:
-                return None
-            span = stride * size
-        return 1 if inner is None else inner
+        steps = term.steps
+        return merged_stride(self.shape(labels), [steps[label] for label in labels])
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
@@ -19,7 +18,7 @@ from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
-from einsumx.planner.short import MOST, ShortPair, memory_labels, short_ops, takes_short_road
+from einsumx.planner.short import ShortPair, short_ops
 from einsumx.planner.step import contract_step
 from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
@@ -74,7 +73,7 @@ def _lowered(
     templates: Templates[int] = known((traits, dtype, equation.inputs, equation.output, path, ones, *described))
     template = templates.fitting(equation.sizes)
     if template is None:
-        sized, stood = _stood_in(equation, operands, ones)
+        sized, stood = _stood_in(equation, operands, patterns, ones)
         builder, calls, result = _drafted(sized, stood, path, traits, dtype, elements)
         template = Template.drafted(calls, builder.spans(), result, builder.decisions)
         templates.add(template, equation.sizes)
@@ -90,20 +89,13 @@ def _short_road(
     elements: Elements,
 ) -> tuple[tuple[Op, ...], int] | None:
     """The ops of a small product and the slot of the result; None for another contraction."""
-    if len(operands) != 2 or not takes_short_road(traits, dtype):
+    if len(operands) != 2 or 1 in equation.sizes:
         return None
-    steps = prod(equation.sizes)
-    if steps > MOST or 1 in equation.sizes:
-        return None
-    memory = []
-    for labels, operand, layout in zip(equation.inputs, operands, patterns):
+    for labels, operand in zip(equation.inputs, operands):
         if operand.dtype != dtype or 1 in operand.shape or len(set(labels)) < len(labels):
             return None
-        memory.append(memory_labels(labels, layout))
-    if memory[0] is None or memory[1] is None:
-        return None
-    lhs, rhs = equation.inputs
-    pair = ShortPair(lhs, rhs, memory[0], memory[1], equation.output)
+    (lhs, rhs), (lhs_layout, rhs_layout) = equation.inputs, patterns
+    pair = ShortPair(lhs, rhs, lhs_layout, rhs_layout, equation.output)
     short = short_ops(pair, elements.__getitem__, traits, dtype, lambda question: question(elements))
     if short is None:
         return None
@@ -119,15 +111,14 @@ _MOST_OPERANDS = 8
 
 
 def _stood_in(
-    equation: SizedEquation, operands: Sequence[Operand], ones: tuple[bool, ...]
+    equation: SizedEquation, operands: Sequence[Operand], patterns: Sequence[Pattern | None], ones: tuple[bool, ...]
 ) -> tuple[SizedEquation, list[Operand]]:
     """The same contraction with stand-ins for sizes."""
     sizes = stand_ins(ones)
     stood = []
-    for labels, operand in zip(equation.inputs, operands):
+    for labels, operand, pattern in zip(equation.inputs, operands, patterns):
         shape = tuple([1 if size == 1 else sizes[label] for label, size in zip(labels, operand.shape)])
-        pattern = layout_pattern(operand.shape, operand.strides) or ()
-        stood.append(Operand(shape, operand.dtype, pattern_strides(pattern, shape)))
+        stood.append(Operand(shape, operand.dtype, pattern_strides(pattern or (), shape)))
     shapes = tuple([operand.shape for operand in stood])
     return SizedEquation(equation.text, equation.inputs, equation.output, sizes, shapes), stood
 

@@ -16,27 +16,27 @@ from einsumx.planner.builder import cut
 from einsumx.planner.pairwise import native_equation
 from einsumx.planner.template import Elements, Labels
 
-__all__ = ["MOST", "ShortPair", "memory_labels", "short_ops", "takes_short_road"]
+__all__ = ["ShortPair", "short_ops"]
 
-MOST = 4096
+_MOST = 4096
 """The most multiply-adds of a product that takes less time than a search for the best one."""
 
 Question: TypeAlias = Callable[[Elements], bool]
 
 
 class ShortPair(NamedTuple):
-    """Two operands without repeated labels, gaps, broadcast axes, and axes of size 1.
+    """Two operands without repeated labels, broadcast axes, and axes of size 1.
 
     Attributes:
         lhs, rhs: the labels of their axes.
-        lhs_memory, rhs_memory: the same labels from the outermost in memory to the innermost.
+        lhs_layout, rhs_layout: their layouts.
         output: the labels of the result.
     """
 
     lhs: Labels
     rhs: Labels
-    lhs_memory: Labels
-    rhs_memory: Labels
+    lhs_layout: Pattern | None
+    rhs_layout: Pattern | None
     output: Labels
 
 
@@ -57,7 +57,7 @@ class _Side(NamedTuple):
     copied: bool
 
 
-def memory_labels(labels: Labels, pattern: Pattern | None) -> Labels | None:
+def _memory_labels(labels: Labels, pattern: Pattern | None) -> Labels | None:
     """The labels of an array without gaps, from the outermost in memory to the innermost; None for another array."""
     if not pattern:
         return labels if pattern is not None else None
@@ -69,7 +69,7 @@ def memory_labels(labels: Labels, pattern: Pattern | None) -> Labels | None:
     return tuple(order[::-1])
 
 
-def takes_short_road(traits: Traits, dtype: str) -> bool:
+def _takes_short_road(traits: Traits, dtype: str) -> bool:
     """Whether the framework computes products of a dtype as the short road writes them."""
     return (
         traits.strided
@@ -93,9 +93,15 @@ def short_ops(
         decide: answers a question about sizes.
 
     Returns:
-        None if the product needs sums, or takes no matmul.
+        None if the product is large, needs sums or takes no matmul, or an operand has gaps.
     """
-    lhs, rhs, lhs_memory, rhs_memory, output = pair
+    lhs, rhs, lhs_layout, rhs_layout, output = pair
+    every = tuple(dict.fromkeys(lhs + rhs))
+    if not _takes_short_road(traits, dtype) or not decide(lambda elements: elements[every] <= _MOST):
+        return None
+    lhs_memory, rhs_memory = _memory_labels(lhs, lhs_layout), _memory_labels(rhs, rhs_layout)
+    if lhs_memory is None or rhs_memory is None:
+        return None
     shared = [label for label in lhs if label in rhs]
     batch = tuple([label for label in output if label in shared])
     free = len(output) - len(batch)
@@ -114,8 +120,9 @@ def short_ops(
     axes = (*batch, *sides[0].loops, *sides[1].loops)
     is_one_matrix = not (axes or sides[0].copied or sides[1].copied)
     if not is_one_matrix and traits.rates.native and dtype in traits.native_dtypes:
-        order = tuple(natural_order([lhs_memory, rhs_memory], output))
-        if decide(_is_native_faster(pair, order, axes, calls, CostModel(traits, dtype), traits.rates.matrix)):
+        memory = [lhs_memory, rhs_memory]
+        order = tuple(natural_order(memory, output))
+        if decide(_is_native_faster(memory, order, axes, calls, CostModel(traits, dtype), traits.rates.matrix)):
             return [ops.Native(2, (0, 1), native_equation((lhs, rhs), order))], order
     return calls, result
 
@@ -184,20 +191,20 @@ def _product(
 
 
 def _is_native_faster(
-    pair: ShortPair, order: Labels, axes: Labels, calls: Sequence[Op], model: CostModel, matrix: float
+    memory: Sequence[Labels], order: Labels, axes: Labels, calls: Sequence[Op], model: CostModel, matrix: float
 ) -> Question:
     """Whether the framework's own kernel, with its result in this order, takes less than the calls of a product.
 
     Args:
-        pair: the operands.
+        memory: the labels of both operands in memory order.
         order: of the kernel's result.
         axes: the batch axes of the product.
         calls: its ops.
         model: prices both.
         matrix: seconds for each matrix of the product.
     """
-    every = tuple(dict.fromkeys(pair.lhs + pair.rhs))
-    loops, is_packed = outer_loops([pair.lhs_memory, pair.rhs_memory], order)
+    every = tuple(dict.fromkeys([label for labels in memory for label in labels]))
+    loops, is_packed = outer_loops(memory, order)
     outer = tuple(loops)
     overhead = sum([model.overhead(op) for op in calls])
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from einsumx.ir.layout import Pattern, pattern_strides
-from einsumx.ir.ops import Op
 from einsumx.ir.simplify import simplify
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract
-from einsumx.planner.short import MOST, ShortPair, memory_labels, short_ops, takes_short_road
+from einsumx.planner.short import ShortPair, short_ops
 from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
 __all__ = ["contract_step"]
@@ -63,36 +62,17 @@ def _drafted(
     use: ResultUse,
 ) -> Template[Packed]:
     """The template of a step, from an empty builder."""
-    short = _short_road(builder, labels, layouts, keep, dtype, use)
-    if short is not None:
-        calls, order = short
-        return Template.drafted(calls, builder.spans(), (1 + len(calls), order), builder.decisions)
+    kept = tuple([label for label in range(len(builder.sizes)) if label in keep])
+    if 1 not in builder.sizes:
+        pair = ShortPair(*labels, *layouts, use.target(kept) or kept)
+        short = short_ops(pair, builder.size, builder.traits, dtype, builder.decide)
+        if short is not None:
+            calls, order = short
+            return Template.drafted(calls, builder.spans(), (1 + len(calls), order), builder.decisions)
     lhs, rhs = (_stood_in(builder, slot, *each) for slot, each in enumerate(zip(labels, layouts)))
     result = contract(builder, lhs, rhs, keep, dtype, use)
-    calls, slot = simplify(builder.ops, [builder.shape(each) for each in labels], result.slot)
-    return Template.drafted(calls, builder.spans(), (slot, result.labels), builder.decisions)
-
-
-def _short_road(
-    builder: Builder,
-    labels: tuple[Labels, Labels],
-    layouts: tuple[Pattern, Pattern],
-    keep: frozenset[int],
-    dtype: str,
-    use: ResultUse,
-) -> tuple[Sequence[Op], Labels] | None:
-    """The ops of a small step and the order of its result; None for another step."""
-    traits, count = builder.traits, len(builder.sizes)
-    memory = [memory_labels(*each) for each in zip(labels, layouts)]
-    if memory[0] is None or memory[1] is None or 1 in builder.sizes or not takes_short_road(traits, dtype):
-        return None
-    every = tuple(range(count))
-    if not builder.decide(lambda elements: elements[every] <= MOST):
-        return None
-    kept = tuple([label for label in every if label in keep])
-    output = use.target(kept) or kept
-    pair = ShortPair(*labels, memory[0], memory[1], output)
-    return short_ops(pair, builder.size, traits, dtype, builder.decide)
+    simplified, slot = simplify(builder.ops, [builder.shape(each) for each in labels], result.slot)
+    return Template.drafted(simplified, builder.spans(), (slot, result.labels), builder.decisions)
 
 
 def _stood_in(builder: Builder, slot: int, labels: Labels, layout: Pattern) -> Term:
