@@ -18,6 +18,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
+from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
@@ -238,11 +239,10 @@ class NumpyAdapter(Adapter):
 
     def prepare(self, run: Run, program: Program) -> Run:
         # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.
-        types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+        types = slot_dtypes(program)
         can_warn = False
         for op in program.ops:
             dtype = types[op.sources[0]]
-            types[op.out] = op.result_dtype(dtype)
             if isinstance(op, Multiply | Matmul | Scale):
                 can_warn = can_warn or kind(dtype) in "fc"
             elif isinstance(op, Cast):

@@ -195,7 +195,7 @@ def _op_profiles(
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
     types = slot_dtypes(program)
     operands = layouts(program, shapes, types)
-    dead = last_uses(program)
+    dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
         announce(f"%{op.out} = {call_text(op)}")

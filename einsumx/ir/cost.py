@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -130,15 +130,23 @@ def slot_dtypes(program: Program) -> dict[int, str]:
     return types
 
 
-def last_uses(program: Program) -> dict[int, list[int]]:
-    """For each op, by the slot that it writes, the slots that no later op reads, without that of the result."""
+def last_uses(calls: Iterable[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:
+    """For each call, by the slot that it writes, the slots that no later call reads, without that of the result.
+
+    Args:
+        calls: the slot that each writes, and those that it reads.
+        result: the slot of the result.
+
+    >>> last_uses([(2, (0, 1)), (3, (2, 0))], 3)
+    {3: [0, 2], 2: [1]}
+    """
     last: dict[int, int] = {}
-    for op in program.ops:
-        for slot in (*op.sources, op.out):
-            last[slot] = op.out
+    for out, sources in calls:
+        for slot in (*sources, out):
+            last[slot] = out
     dead: dict[int, list[int]] = {}
     for slot, out in last.items():
-        if slot != program.result:
+        if slot != result:
             dead.setdefault(out, []).append(slot)
     return dead
 
@@ -488,7 +496,7 @@ def freed(program: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
     """
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
-    dead = last_uses(program)
+    dead = last_uses(program.calls, program.result)
     for op, is_own in zip(program.ops, makes):
         home = op.out if is_own else owner.get(op.sources[0], op.sources[0])
         owner[op.out] = home

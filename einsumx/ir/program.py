@@ -65,3 +65,8 @@ class Program:
     result: int
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def calls(self) -> list[tuple[int, tuple[int, ...]]]:
+        """For each op, the slot that it writes and those that it reads."""
+        return [(op.out, op.sources) for op in self.ops]

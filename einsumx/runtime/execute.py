@@ -13,6 +13,7 @@ from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
+from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.verify import verify
@@ -33,13 +34,11 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
         EinsumxError: the adapter cannot run an op.
     """
     shapes = verify(program)
-    dtypes = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
+    dtypes = slot_dtypes(program)
     kernels = {}
     for op in program.ops:
         sources = op.sources
-        dtype = dtypes[sources[0]]
-        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtype)
-        dtypes[op.out] = op.result_dtype(dtype)
+        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtypes[sources[0]])
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
     if constants:
@@ -114,7 +113,7 @@ def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, fini
         finishes: whether the result goes through ``finish``.
     """
     lines = [f"def run({', '.join(_named('x', slot) for slot in arguments)}):"]
-    spent = _last_uses(calls, result)
+    spent = _spent(calls, result)
     for out, sources in calls:
         lines.append(f"{_named('x', out)} = {_named('k', out)}({', '.join(_named('x', slot) for slot in sources)})")
         if out in spent:
@@ -129,14 +128,11 @@ def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, fini
     return code
 
 
-def _last_uses(calls: Sequence[Call], result: int) -> dict[int, list[int]]:
-    """For each call, by the slot that it writes, the slots written by calls that it uses last."""
-    last = {slot: out for out, sources in calls for slot in (*sources, out)}
-    spent: dict[int, list[int]] = {}
-    for out, _ in calls:
-        if out != result:
-            spent.setdefault(last[out], []).append(out)
-    return spent
+def _spent(calls: Sequence[Call], result: int) -> dict[int, list[int]]:
+    """For each call, by the slot that it writes, the values of calls that it uses last; operands are the caller's."""
+    written = {out for out, _ in calls}
+    dead = last_uses(calls, result).items()
+    return {out: own for out, slots in dead if (own := [slot for slot in slots if slot in written])}
 
 
 _LONG = 24
@@ -168,7 +164,7 @@ class _LongRun:
             return self._compiled(*operands)
         self._has_run = True
         values = {**self._constants, **dict(zip(self._arguments, operands))}
-        names, spent = self._names, _last_uses(self._calls, self._result)
+        names, spent = self._names, _spent(self._calls, self._result)
         for out, sources in self._calls:
             values[out] = names[f"k{out}"](*[values[slot] for slot in sources])
             for slot in spent.get(out, ()):
