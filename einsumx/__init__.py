@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
     from einsumx.runtime.threads import get_num_threads, set_num_threads
+    from einsumx.tuning import Tuning, tune
 else:
     from einsumx import backends  # the package of that name, which is callable
 
@@ -54,6 +55,7 @@ __all__ = [
     "Spelling",
     "SublistError",
     "Traits",
+    "Tuning",
     "backends",
     "cache_clear",
     "cache_info",
@@ -65,6 +67,7 @@ __all__ = [
     "plan",
     "register",
     "set_num_threads",
+    "tune",
 ]
 
 _LAZY = {
@@ -75,10 +78,12 @@ _LAZY = {
     "Replacement": "patching",
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
+    "Tuning": "tuning",
     "expression": "expressions",
     "get_num_threads": "runtime.threads",
     "patch": "patching",
     "set_num_threads": "runtime.threads",
+    "tune": "tuning",
 }
 """Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""
 

@@ -15,7 +15,9 @@ from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize
+from einsumx.runtime import effort as efforts
 from einsumx.runtime.calls import cached_first
+from einsumx.runtime.effort import Effort
 from einsumx.runtime.prepare import arrays_of, make_program, prepare, result_dtype, sized_equation
 from einsumx.runtime.request import (
     DEFAULT,
@@ -62,6 +64,7 @@ def einsum(
     executor: Executor | None = None,
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
+    effort: Effort | None = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -95,6 +98,9 @@ def einsum(
         resume: with a limit, the name of a journal, a small file that records the finished blocks of ``out`` and
             digests of them and of the operands. After an interruption, the same call computes only blocks that are
             missing or have changed. The file is removed at the end.
+        effort: ``"estimate"``: the plan that the cost model prefers, or one that was measured before; ``"measure"``:
+            the first calls run some other plans too, each timed and each with a right result, and the fastest one
+            stays. By default, what :func:`einsumx.set_effort` says. Only ``"estimate"`` with a memory limit.
 
     None stands for any keyword's default.
 
@@ -140,18 +146,20 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume,
+            memory_limit, device, devices, executor, progress, resume, effort,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
         if memory_limit is not None:
+            request.check_limited()
             return gradients.recorded(request)
         request.check_unlimited()
     order = as_order(order)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
     options = DEFAULT
-    if not (dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize):
-        options = options_of(adapter, dtype, casting, optimize)
+    is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
+    if not (is_default and effort is None and not efforts.is_set):
+        options = options_of(adapter, dtype, casting, optimize, effort)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(*arrays)
@@ -186,6 +194,7 @@ def plan(
     memory_limit: None = None,
     out: Any = None,
     stored: bool = False,
+    effort: Effort | None = None,
 ) -> Plan: ...
 
 
@@ -201,6 +210,7 @@ def plan(
     memory_limit: MemoryLimit,
     out: Any = None,
     stored: bool = False,
+    effort: Effort | None = None,
 ) -> BlockedPlan: ...
 
 
@@ -215,6 +225,7 @@ def plan(
     memory_limit: MemoryLimit | None = None,
     out: Any = None,
     stored: bool = False,
+    effort: Effort | None = None,
 ) -> Plan | BlockedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -230,6 +241,8 @@ def plan(
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
         out: with arrays and a limit, where the result will be written, so that it does not count.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
+        effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
+            was done before.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
@@ -237,7 +250,7 @@ def plan(
 
     Raises:
         EinsumxError: as :func:`einsum` does.
-        ValueError: ``out`` or ``stored`` where it changes nothing.
+        ValueError: ``out`` or ``stored`` where it changes nothing, or ``effort="measure"`` with shapes or a limit.
 
     >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
     bind,bjnd->bnij  (64,100,8,128) (64,50,8,128)  float32 on numpy
@@ -254,14 +267,18 @@ def plan(
     written, inputs = split(operands)
     request = Request(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-        device=device,
+        device=device, effort=effort,
     )  # fmt: skip
+    if memory_limit is not None:
+        request.check_limited()
     shapes = as_shapes(written, inputs)
     if out is not None and (memory_limit is None or None not in shapes):
         raise ValueError("out= changes a plan only with arrays and a memory_limit=")
     if stored and (memory_limit is None or None in shapes):
         raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
     if all(shape is not None for shape in shapes):
+        if request.effort == "measure":
+            raise ValueError("effort='measure' times calls, and shapes cannot be called with; pass arrays instead")
         adapter = request.adapter or get_backend("numpy")
         _check_device_kind(adapter, request.device)
         names = as_dtypes(dtypes, len(shapes))
@@ -273,7 +290,12 @@ def plan(
         return as_blocked_plan(plan_within(request).program)
     inputs = [unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
     adapter, arrays = arrays_of(inputs, request.adapter)
-    return as_plan(prepare(adapter, written, arrays, request.options(adapter)).program)
+    options = request.options(adapter)
+    if options.effort == "measure":
+        from einsumx.tuning import tuned_plan
+
+        return tuned_plan(adapter, written, arrays, options)
+    return as_plan(prepare(adapter, written, arrays, options).program)
 
 
 def _check_device_kind(adapter: Adapter, device: str) -> None:

@@ -12,7 +12,9 @@ from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
+from einsumx.runtime.effort import Effort, as_effort
 from einsumx.runtime.execute import executable
+from einsumx.runtime.measured import measured
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
@@ -62,8 +64,12 @@ class Expression:
         self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
         casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
-        self.path = find_path(self._sized, as_optimize(request.optimize))
-        self._request = replace(request, operands=(), casting=casting, optimize=self.path)
+        optimize = as_optimize(request.optimize)
+        self.path = find_path(self._sized, optimize)
+        # Only the default may lead to another path later, one that was measured.
+        self._request = replace(
+            request, operands=(), casting=casting, optimize="auto" if optimize in ("auto", True) else self.path
+        )
         self._prepared = lru_cache(maxsize=64)(self._prepare)
         self._ready = lru_cache(maxsize=64, typed=True)(self._run_of)
 
@@ -150,7 +156,10 @@ class Expression:
         options = self._request.options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
-        program = make_program(Contraction(adapter, self._written, operands, device, options))
+        contraction = Contraction(adapter, self._written, operands, device, options)
+        if options.effort == "measure":
+            return measured(contraction, self._constants)
+        program = make_program(contraction)
         return Prepared(program, executable(program, adapter, self._constants))
 
 
@@ -161,6 +170,7 @@ def expression(
     optimize: Optimize = "auto",
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
+    effort: Effort | None = None,
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
 
@@ -172,6 +182,7 @@ def expression(
         optimize: as for :func:`einsumx.einsum`.
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
+        effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
@@ -194,4 +205,4 @@ def expression(
             f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
     written, inputs = split(operands)
-    return Expression(Request(written, inputs, None, dtype, "K", casting, optimize, backend))
+    return Expression(Request(written, inputs, None, dtype, "K", casting, optimize, backend, effort=as_effort(effort)))

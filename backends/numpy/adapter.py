@@ -34,6 +34,7 @@ TRAITS = Traits(
     matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
     | INTEGERS,
     matmul_through=(("bool", "float32"),),
+    pool_products=frozenset({"float32", "float64", "complex64", "complex128"}),
     widen=(("float16", "float32"),),
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
     native_max_labels=52,
@@ -170,7 +171,7 @@ class NumpyAdapter(Adapter):
             case Matmul() if dtype in INTEGERS:
                 kernel = self._integers.matmul(shapes, dtype)
             case Matmul():
-                kernel = kernels.matmul(shapes, dtype)
+                kernel = kernels.matmul(shapes, dtype, op.threads)
             case Multiply():
                 kernel = kernels.multiply(shapes, dtype)
             case Sum():
@@ -216,6 +217,8 @@ class NumpyAdapter(Adapter):
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:
                 # ndarray.dot copies a matrix with gaps.
                 return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
+            case Matmul(threads="pool"):
+                return int(self._kernels.matmul_workspace([operand.shape for operand in operands], dtype))
             case Sum() if dtype != "object":
                 return int(self._kernels.total_workspace(operands[0].shape, op.axes, dtype))
             case _:

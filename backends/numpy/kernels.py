@@ -19,6 +19,7 @@ import numpy as np
 
 from einsumx.adapters.replacement import own
 from einsumx.ir.layout import broadcast, memory_order
+from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 from einsumx.runtime.threads import get_num_threads, run
 
@@ -27,6 +28,7 @@ __all__ = [
     "copy",
     "einsum_into",
     "matmul",
+    "matmul_workspace",
     "multiply",
     "native",
     "sums_inside",
@@ -59,6 +61,9 @@ BLAS threads start sooner than those of the pool and keep spinning after any pro
 core for the pool's threads. So splitting such a product over the pool, with BLAS limited to one thread, gains a quarter
 at best, and loses half if other code has just called BLAS.
 """
+
+_LONG_SUM = 8
+"""A product's sum is cut if it has more terms than this many times its rows and columns."""
 
 _LINE = 64
 """Bytes of a cache line."""
@@ -128,8 +133,13 @@ def _within(box: Range, shape: Sequence[int]) -> Range:
 # -- products of matrices ---------------------------------------------------------------------------------------
 
 
-def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
-    """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]``."""
+def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel:
+    """The kernel of ``lhs[..., m, k] @ rhs[..., k, n]``.
+
+    Args:
+        shapes, dtype: of the operands.
+        threads: as for :class:`~einsumx.ir.ops.Matmul`.
+    """
     if min(map(len, shapes)) == 1 or _is_tiny_product(shapes, dtype):
         return np.ndarray.dot
     plain = partial(np.matmul, order="C")
@@ -138,13 +148,42 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
     rate = _MULTIPLY_ADDS.get(dtype)
-    if rate is None or not prod(shape) * inner or rows * inner * cols >= _BLAS_SHARES:
+    if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
-    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
-    pieces = _pieces(max(prod(shape) * inner / rate, touched / _BYTES) + prod(batch) * _PER_MATRIX)
-    if not 1 < pieces <= prod(batch):
+    if not threads and rows * inner * cols >= _BLAS_SHARES:
         return plain
+    pieces = _pieces_of_product(lhs, rhs, shape, dtype)
+    if pieces == 1:
+        return plain
+    if pieces > prod(batch):
+        return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else plain
     parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(batch, pieces)]
+    return _cut_matmul(parts, shape, dtype)
+
+
+def _pieces_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> int:
+    touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
+    seconds = max(prod(shape) * lhs[-1] / _MULTIPLY_ADDS[dtype], touched / _BYTES)
+    return _pieces(seconds + prod(shape[:-2]) * _PER_MATRIX)
+
+
+def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
+    """Bytes of the partial sums of :func:`matmul` on the pool."""
+    lhs, rhs = shapes
+    batch, (rows, inner), cols = broadcast(lhs[:-2], rhs[:-2]), lhs[-2:], rhs[-1]
+    shape = (*batch, rows, cols)
+    if dtype not in _MULTIPLY_ADDS or not _is_long_sum(rows, inner, cols):
+        return 0
+    is_cut = 1 < _pieces_of_product(lhs, rhs, shape, dtype) > prod(batch)
+    return get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
+
+
+def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
+    return inner > _LONG_SUM * max(rows, cols)
+
+
+def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype: str) -> Kernel:
+    """A product in parts: for each, the ranges of both operands and of the result."""
 
     def cut_matmul(lhs: Any, rhs: Any) -> Any:
         out = np.empty(shape, dtype)
@@ -152,6 +191,35 @@ def matmul(shapes: Sequence[Shape], dtype: str) -> Kernel:
         return out
 
     return cut_matmul
+
+
+def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
+    """A product of few matrices, each cut along its longest axis, a piece for each thread."""
+    batch, (rows, cols), inner = shape[:-2], shape[-2:], lhs[-1]
+    threads = get_num_threads()
+    boxes = list(_grid(batch, 1))
+    if _is_long_sum(rows, inner, cols):
+        cuts = _ranges(inner, threads)
+
+        def sum_of_products(lhs: Any, rhs: Any) -> Any:
+            partials = np.empty((len(cuts), *shape), dtype)
+            run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], partials[i]) for i, cut in enumerate(cuts)])
+            return np.add.reduce(partials, 0)
+
+        return sum_of_products
+    if rows >= cols:
+        parts = [
+            ((*_within(box, lhs[:-2]), cut), _within(box, rhs[:-2]), (*box, cut))
+            for box in boxes
+            for cut in _ranges(rows, threads)
+        ]
+    else:
+        parts = [
+            (_within(box, lhs[:-2]), (*_within(box, rhs[:-2]), _ALL, cut), (*box, _ALL, cut))
+            for box in boxes
+            for cut in _ranges(cols, threads)
+        ]
+    return _cut_matmul(parts, shape, dtype)
 
 
 def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:

@@ -52,6 +52,9 @@ class Traits:
     """Matmul accepts one more batch axis between rows and columns, in both operands and in the result.
     Ignored if ``strided``, and for arrays without elements."""
 
+    pool_products: frozenset[str] = frozenset()
+    """Dtypes in which a matmul runs on the threads of einsumx's pool or on those of BLAS, whichever a plan asks for."""
+
     short_rows: bool = False
     """A matmul that sums a long axis is faster with few rows and many columns than vice versa."""
 

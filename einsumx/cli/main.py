@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from einsumx.cli.commands import calibrate, compare, explain, profile
+from einsumx.cli.commands import calibrate, compare, explain, profile, tune
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError
 
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_arguments(add("compare", compare.ABOUT, compare.MORE, compare.run))
     explain.add_arguments(add("explain", explain.ABOUT, explain.MORE, explain.run))
     profile.add_arguments(add("profile", profile.ABOUT, profile.MORE, profile.run))
+    tune.add_arguments(add("tune", tune.ABOUT, tune.MORE, tune.run))
     calibrate.add_arguments(add("calibrate", calibrate.ABOUT, calibrate.MORE, calibrate.run))
     conformance.add_arguments(add("conformance", conformance.ABOUT, conformance.MORE, _conformance))
     return parser

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from time import perf_counter
 
-from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.base import Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
@@ -28,7 +28,7 @@ from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
 
-__all__ = ["OpProfile", "Profile", "profile"]
+__all__ = ["OpProfile", "Profile", "profile", "random_operands"]
 
 _MOST = 2000
 """The largest number of repeats per op."""
@@ -153,12 +153,7 @@ def profile(
     sized = sized_equation(problem.equation, problem.shapes)
     if 0 in sized.sizes:
         raise EinsumxError(f"an axis has size 0, so there is nothing to measure\n  {excerpt(sized.text)}")
-    adapter = get_backend(backend)
-    absent = why_absent(adapter, problem.dtype, device)
-    if absent is not None:
-        reason = ": ".join(filter(None, (absent.reason, absent.install)))
-        raise BackendError(f"{backend} cannot be profiled here: {reason}")
-    adapter, arrays = arrays_of(list(_operands(adapter, problem, device)), None)
+    adapter, arrays = arrays_of(random_operands(backend, problem, device), None)
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     program = prepared.program
     traits = calibrated(adapter, program.device)
@@ -179,12 +174,23 @@ def profile(
     )
 
 
-def _operands(adapter: Adapter, problem: Problem, device: str) -> Iterator[Array]:
+def random_operands(backend: str, problem: Problem, device: str) -> list[Array]:
+    """Operands of a problem, as arrays of a backend.
+
+    Raises:
+        BackendError: the framework or the device is missing.
+    """
     import numpy as np
 
+    adapter = get_backend(backend)
+    absent = why_absent(adapter, problem.dtype, device)
+    if absent is not None:
+        reason = ": ".join(filter(None, (absent.reason, absent.install)))
+        raise BackendError(f"{backend} cannot be measured here: {reason}")
     rng = np.random.default_rng(0)
-    for shape in problem.shapes:
-        yield placed(adapter, random_operand(rng, shape, problem.dtype), problem.dtype, device)
+    return [
+        placed(adapter, random_operand(rng, shape, problem.dtype), problem.dtype, device) for shape in problem.shapes
+    ]
 
 
 def _op_profiles(

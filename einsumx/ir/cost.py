@@ -33,6 +33,7 @@ __all__ = [
     "op_price",
     "op_seconds",
     "program_cost",
+    "program_seconds",
     "result_strides",
     "returns_view",
     "run_counters",
@@ -471,6 +472,13 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> 
     """
     shape = op.result_shape([each.shape for each in operands])
     return op_price(op, operands, Operand(shape, op.result_dtype(operands[0].dtype)), framework).seconds
+
+
+def program_seconds(program: Program, framework: PricedTraits) -> float:
+    """Seconds that all ops of a program take."""
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    slots = layouts(program, shapes, slot_dtypes(program))
+    return sum([op_seconds(op, [slots[slot] for slot in op.sources], framework) for op in program.ops])
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ __all__ = [
     "Reshape",
     "Scale",
     "Sum",
+    "Threads",
     "Transpose",
     "Zeros",
 ]
@@ -43,6 +44,8 @@ Strides: TypeAlias = tuple[int, ...] | None
 """In elements, an axis each; None for C-contiguous."""
 
 Kind: TypeAlias = Literal["view", "copy", "work"]
+
+Threads: TypeAlias = Literal["", "pool", "blas"]
 
 _Axis = TypeVar("_Axis")
 """Anything that each axis has one of: a size, a stride, labels."""
@@ -447,6 +450,9 @@ class Matmul(_TwoSources):
     Both have as many batch axes, and those of size 1 broadcast. Without batch axes, an operand may be a vector, of axis
     ``k`` alone. With ``inner_batch`` the last batch axis is between the two axes of the matrices, in the result too:
     ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
+
+    ``threads`` says whose threads compute it: those of einsumx's pool, those of BLAS, or, if it is empty, those that
+    the backend prefers.
     """
 
     out: int
@@ -455,6 +461,7 @@ class Matmul(_TwoSources):
     transpose_lhs: bool = False
     transpose_rhs: bool = False
     inner_batch: bool = False
+    threads: Threads = ""
 
     @property
     def is_plain(self) -> bool:

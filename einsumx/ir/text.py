@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from logging import DEBUG, INFO
+from math import prod
 
 from einsumx.errors import excerpt, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.verify import replay
 from einsumx.log import log
 
 __all__ = [
+    "brief_text",
     "call_text",
     "duration",
     "plan_text",
@@ -42,6 +45,42 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
     return f"{visible(program.equation)}  {shapes}  {types} on {where}\n{body}"
+
+
+def brief_text(program: Program) -> str:
+    """What a plan copies and computes, in a few words; operands are numbers.
+
+    >>> import einsumx
+    >>> brief_text(einsumx.plan("ab,bc,cd->ad", (2, 9), (9, 3), (3, 8)))
+    '(0*1)*2'
+    >>> brief_text(einsumx.plan("bij,bjk->bik", (8, 2, 9), (8, 9, 3), dtypes="int8"))
+    '8 of 0*1'
+    """
+    names = {slot: str(slot) for slot in range(len(program.operands))}
+    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    copies: list[str] = []
+    for op in program.ops:
+        sources = [names[slot] for slot in op.sources]
+        name = sources[0]
+        match op:
+            case ops.Matmul():
+                count = prod(shapes[op.out][:-2]) if min(len(shapes[slot]) for slot in op.sources) > 1 else 1
+                threads = f" {op.threads}" if op.threads else ""
+                name = f"{f'{count} of ' if count > 1 else ''}{'*'.join(map(_grouped, sources))}{threads}"
+            case ops.Native():
+                name = f"einsum({', '.join(sources)})"
+            case ops.Multiply():
+                name = f"multiply({', '.join(sources)})"
+            case ops.Sum():
+                name = f"sum({name})"
+            case _ if op.kind == "copy":
+                copies.append(name)
+        names[op.out] = name
+    return "".join([f"copy {each}; " for each in copies]) + names[program.result]
+
+
+def _grouped(name: str) -> str:
+    return name if name.isdecimal() or name.endswith(")") else f"({name})"
 
 
 def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
@@ -138,7 +177,8 @@ def call_text(op: Op) -> str:
         case ops.Matmul():
             lhs = f"%{op.lhs}{' transposed' if op.transpose_lhs else ''}"
             rhs = f"%{op.rhs}{' transposed' if op.transpose_rhs else ''}"
-            return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}"
+            threads = {"": "", "pool": " on the pool", "blas": " on BLAS's threads"}[op.threads]
+            return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}{threads}"
         case ops.Native():
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
         case ops.Zeros():

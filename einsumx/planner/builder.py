@@ -11,6 +11,7 @@ from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.layout import Pattern, contiguous, layout_pattern, merged_stride
 from einsumx.ir.ops import Op
+from einsumx.planner.selection import BY_COST, Choosing
 from einsumx.planner.template import Decision, Elements, Labels, Template, replaced
 
 __all__ = ["Builder", "Labels", "Term", "cut"]
@@ -64,14 +65,23 @@ class Builder:
         traits: of the target framework.
         slots: the number of operands.
         elements: counts by the sizes.
+        choosing: among the candidates for each product.
     """
 
-    def __init__(self, sizes: Sequence[int], traits: Traits, slots: int, elements: Elements | None = None) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        traits: Traits,
+        slots: int,
+        elements: Elements | None = None,
+        choosing: Choosing = BY_COST,
+    ) -> None:
         self.sizes = sizes
         self.traits = traits
         self.ops: list[Op] = []
         self.elements = Elements(sizes) if elements is None else elements
         self.decisions: list[Decision] = []
+        self.choosing = choosing
         self._slots = slots
         self._stand_ins = Elements(sizes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
@@ -18,11 +19,21 @@ from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
 from einsumx.planner.path import step_outputs
+from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
 from einsumx.planner.short import ShortPair, short_ops
 from einsumx.planner.step import contract_step
 from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
-__all__ = ["lower"]
+__all__ = ["Target", "alternatives", "lower"]
+
+
+class Target(NamedTuple):
+    """Where a contraction is computed, and in which dtype, as for :func:`lower`."""
+
+    backend: str
+    device: str
+    traits: Traits
+    dtype: str
 
 
 def lower(
@@ -34,6 +45,7 @@ def lower(
     traits: Traits,
     dtype: str,
     device: str = "",
+    names: Sequence[str] = (),
 ) -> Program:
     """Write a contraction as array calls.
 
@@ -44,13 +56,34 @@ def lower(
         backend, traits: the target framework.
         dtype: of the result; the traits decide in which dtype it is computed.
         device: recorded in the program.
+        names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
     """
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
+    elif names:
+        elements = Elements(equation.sizes)
+        _, calls, result = _drafted(equation, operands, path, traits, dtype, elements, Choosing(names))
     else:
         calls, result = _lowered(equation, operands, path, traits, dtype)
     return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
+
+
+def alternatives(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
+) -> list[list[Alternative]]:
+    """The candidates for each step of a path; none for a step without a product of matrices."""
+    if 0 in equation.sizes:
+        return []
+    choosing = Choosing(listed=True)
+    elements = Elements(equation.sizes)
+    builder, _, _ = _drafted(equation, operands, path, traits, dtype, elements, choosing)
+    steps = (choosing.alternatives or [])[-len(path) :]
+    if len(steps) == 1 and _may_be_one_einsum(builder, equation, operands, dtype):
+        model = CostModel(traits, dtype)
+        seconds = model.least_einsum(elements[tuple(range(len(equation.sizes)))], len(operands))
+        steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
+    return steps
 
 
 def _lowered(
@@ -124,15 +157,24 @@ def _stood_in(
 
 
 def _drafted(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str, elements: Elements
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    traits: Traits,
+    dtype: str,
+    elements: Elements,
+    choosing: Choosing = BY_COST,
 ) -> tuple[Builder, tuple[Op, ...], int]:
     """The ops and the slot of the result, and the builder with the decisions that led to them.
 
     ``equation`` and ``operands`` may have stand-ins for sizes; ``elements`` counts by the sizes.
     """
-    builder, slot = _compute(equation, operands, path, traits, dtype, elements)
+    builder, slot = _compute(equation, operands, path, traits, dtype, elements, choosing)
     calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
-    if _native_is_cheaper(builder, equation, operands, dtype, calls):
+    if _may_be_one_einsum(builder, equation, operands, dtype) and (
+        choosing.asks_for_one_einsum
+        or (choosing.is_by_cost and _one_einsum_is_cheaper(builder, equation, operands, dtype, calls))
+    ):
         result = len(operands)
         text = native_equation(equation.inputs, equation.output)
         calls = (ops.Native(result, tuple(range(len(operands))), text),)
@@ -140,15 +182,21 @@ def _drafted(
 
 
 def _compute(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str, elements: Elements
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    traits: Traits,
+    dtype: str,
+    elements: Elements,
+    choosing: Choosing,
 ) -> tuple[Builder, int]:
     """The ops in the result's dtype, or in a wider one if rounding each intermediate would lose too much."""
     wider = dict(traits.widen).get(dtype)
-    builder = Builder(equation.sizes, traits, len(operands), elements)
+    builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
     slot = _lower_in(builder, equation, operands, path, dtype, dtype)
     if wider is not None and not _rounds_once(builder.ops, traits, dtype):
         decisions = builder.decisions
-        builder = Builder(equation.sizes, traits, len(operands), elements)
+        builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
         builder.decisions += decisions
         slot = _lower_in(builder, equation, operands, path, dtype, wider)
     return builder, slot
@@ -174,10 +222,8 @@ def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
     return True
 
 
-def _native_is_cheaper(
-    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str, calls: Sequence[Op]
-) -> bool:
-    """Whether the framework's own einsum takes less time than the mere overhead of ``calls``, and is correct.
+def _may_be_one_einsum(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
@@ -186,20 +232,26 @@ def _native_is_cheaper(
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
         return False
-    if traits.views and all(op.kind == "view" for op in calls):  # the own einsum would copy
-        return False
-    model = CostModel(traits, dtype)
-    overhead = sum(map(model.overhead, calls))
     if not traits.native_any_labels and not equation.sizes:
         return False
-    count, labels = len(operands), tuple(range(len(equation.sizes)))
-    is_possible = all(
+    return all(
         operand.dtype == dtype
         and operand.shape == builder.shape(term)
         and (traits.native_any_labels or len(set(term)) == len(term))
         for operand, term in zip(operands, equation.inputs)
     )
-    if not is_possible or not builder.decide(lambda elements: model.least_einsum(elements[labels], count) < overhead):
+
+
+def _one_einsum_is_cheaper(
+    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str, calls: Sequence[Op]
+) -> bool:
+    """Whether the framework's own einsum takes less time than the mere overhead of ``calls``."""
+    if builder.traits.views and all(op.kind == "view" for op in calls):  # the own einsum would copy
+        return False
+    model = CostModel(builder.traits, dtype)
+    overhead = sum(map(model.overhead, calls))
+    count, labels = len(operands), tuple(range(len(equation.sizes)))
+    if not builder.decide(lambda elements: model.least_einsum(elements[labels], count) < overhead):
         return False
     sizes = equation.sizes
     orders = [*map(_in_memory_order, equation.inputs, operands), equation.output]
@@ -228,9 +280,11 @@ def _lower_in(
     ]
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
-    lowered_step = contract if len(path) == 1 else contract_step  # a template of the whole contraction serves a pair
+    # A template of the whole contraction serves a pair; candidates have the names of labels of the whole contraction.
+    lowered_step = contract if len(path) == 1 or not builder.choosing.is_by_cost else contract_step
     steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
-    for (step, keep), use in zip(steps, _uses(steps, terms, equation.output)):
+    for number, ((step, keep), use) in enumerate(zip(steps, _uses(steps, terms, equation.output))):
+        builder.choosing.begin_step(number)
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
             (term,) = taken

@@ -7,7 +7,7 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product as combinations
@@ -17,6 +17,7 @@ from typing import TypeAlias
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, run_counters
+from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, Labels, Term, cut
 from einsumx.planner.template import Elements
 
@@ -109,6 +110,12 @@ class OperandAccess:
         """Whether it is copied first."""
         return self.copy is not None
 
+    @property
+    def name(self) -> str:
+        """``rows/loops``, and whether the matrices are transposed, and copied."""
+        loops = f"/{_listed(self.loops)}" if self.loops else ""
+        return f"{_listed(self.rows)}{loops}{'t' * self.transposed}{'c' * self.copied}"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -139,8 +146,26 @@ class Choice:
     price: Price
     is_ready: bool
 
+    @property
+    def name(self) -> str:
+        """A short text that tells the candidates for one product apart, with the numbers of labels."""
+        axes = [*map(_listed, self.batch), *([f"({_listed(self.inner)})"] if self.inner else ()), ""]
+        summed = f"+{_listed(self.summed)}" if self.summed else ""
+        sides = (self.rhs.name, self.lhs.name) if self.swapped else (self.lhs.name, self.rhs.name)
+        return f"matmul {':'.join(axes)}{'*'.join(sides)} {_listed(self.contracted)}{summed}{' swapped' * self.swapped}"
 
-def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        """What makes it different from other candidates at first sight: sides, copies, products in a loop."""
+        loops = bool(self.lhs.loops or self.rhs.loops)
+        return "matmul", self.swapped, self.lhs.copied, self.rhs.copied, loops, bool(self.summed), self.is_ready
+
+
+def _listed(labels: Labels) -> str:
+    return ".".join(map(str, labels))
+
+
+def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "") -> Term:
     """Append the ops of the chosen product."""
     sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
@@ -148,7 +173,7 @@ def matmul(builder: Builder, pair: Pair, choice: Choice) -> Term:
     rhs_slot = _operand(builder, second, right, choice, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner))
+    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads)
     term = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(term, choice.summed)
 
@@ -191,9 +216,15 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def candidates(builder: Builder, pair: Pair, model: CostModel) -> list[Choice]:
-    """All candidates for the matrix product of a pair."""
-    return list(_Search(builder, pair, model).candidates())
+def candidates(builder: Builder, pair: Pair, model: CostModel, *, all_of_them: bool = False) -> list[Choice]:
+    """The candidates for the matrix product of a pair.
+
+    Args:
+        builder, pair: the product.
+        model: prices them.
+        all_of_them: also those that the model never prefers to another one.
+    """
+    return list(_Search(builder, pair, model, all_of_them).candidates())
 
 
 def choose(builder: Builder, pair: Pair) -> Choice:
@@ -248,8 +279,9 @@ class _Axes:
 class _Search:
     """All candidates for one product."""
 
-    def __init__(self, builder: Builder, pair: Pair, model: CostModel) -> None:
+    def __init__(self, builder: Builder, pair: Pair, model: CostModel, all_of_them: bool) -> None:
         traits = builder.traits
+        self._all = all_of_them
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
         self._model = model
@@ -269,7 +301,8 @@ class _Search:
                     for choice in self._choices(left, right, batch, axes):
                         is_ready = is_ready or choice.is_ready
                         yield choice
-            if is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0]))):
+            is_best = is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0])))
+            if is_best and not self._all:
                 return  # nothing is copied, and other axes could only add copies or a sum
 
     def _axes(self) -> Iterator[_Axes]:
@@ -301,7 +334,7 @@ class _Search:
             views = right_views[0] + left_views[1] if swapped else left_views[0] + right_views[1]
             turn, turned = self._turn(kept)
             both.append((swapped, result, views + turned, turn))
-        if len(both) == 2:
+        if len(both) == 2 and not self._all:
             (_, _, views, turn), (_, _, other_views, other) = both
             if (turn is None or other is None or turn == other) and not self._has_long_sum(left, right, contracted):
                 is_worse = (other is not None, other_views) < (turn is not None, views)
@@ -428,7 +461,7 @@ class _Search:
             in_place = _in_place(builder, term, axes.batch, free, axes.contracted)
             if in_place is not None:
                 accesses.append(in_place)
-                if not in_place.loops:
+                if not in_place.loops and not self._all:
                     return accesses
         preferred = _grouped(free, self._use) if self._use.order is None else self._use.target(free)
         if preferred is not None and preferred != orders[0]:
@@ -451,8 +484,8 @@ class _Search:
         for rows in orders:
             moves = [self._move(term.memory, order(rows)) for order in (straight, turned)]
             copies = [OperandAccess(rows, (), at == 1, move.price(self._model)) for at, move in enumerate(moves)]
-            if not (traits.strided or traits.transpose_flags):
-                accesses.extend(copies)
+            if self._all or not (traits.strided or traits.transpose_flags):
+                accesses.extend(copies[: 1 if moves[0] == moves[1] else 2])
             else:
                 at = 0 if moves[0] == moves[1] else cheapest(builder, [copy.copy for copy in copies if copy.copy])
                 accesses.append(copies[at])

@@ -7,16 +7,19 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.loops import natural_order, outer_loops
+from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import (
+    Choice,
     Classes,
     Pair,
     Price,
@@ -27,6 +30,7 @@ from einsumx.planner.matmul import (
     choose,
     matmul,
 )
+from einsumx.planner.selection import Alternative
 from einsumx.planner.template import Elements
 
 __all__ = ["contract", "native", "native_equation", "native_order"]
@@ -82,16 +86,71 @@ def _product(builder: Builder, pair: Pair) -> Term:
     classes = pair.classes
     model = CostModel(builder.traits, pair.dtype)
     labels = (*classes.kept, *classes.contracted)
+    if not builder.choosing.is_by_cost:
+        candidate = _selected(builder, pair, model)
+        if candidate is not None:
+            return candidate.make(builder, pair)
     choices = candidates(builder, pair, model)
     prices = tuple([choice.price for choice in choices])
-    others: list[tuple[Callable[[Builder, Pair], Term], Price]] = []
+    others: list[_Candidate] = []
     if _may_be_native(builder, pair) and builder.decide(partial(_may_be_least, model, labels, prices)):
-        order, price = native_order(builder, pair)
-        others.append((partial(native, result=order), price))
-    if builder.traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
-        others.append((_multiply_sum, partial(_multiply_sum_seconds, model, pair.lhs.labels, classes.batch)))
-    at, instead = cheapest_or(builder, prices, [price for _, price in others])
-    return others[at][0](builder, pair) if instead else matmul(builder, pair, choices[at])
+        others.append(_native_candidate(builder, pair))
+    if _may_be_summed(builder, pair):
+        others.append(_summed_candidate(pair, model))
+    at, instead = cheapest_or(builder, prices, [candidate.price for candidate in others])
+    return others[at].make(builder, pair) if instead else matmul(builder, pair, choices[at])
+
+
+_LONG = 2e-4
+"""Seconds of a product that several threads may share."""
+
+
+class _Candidate(NamedTuple):
+    """A way to compute a product, with its name among all."""
+
+    name: str
+    kind: Hashable
+    price: Price
+    make: Callable[[Builder, Pair], Term]
+
+
+def _selected(builder: Builder, pair: Pair, model: CostModel) -> _Candidate | None:
+    """The candidate with the name that the builder asks for, if there is one; lists all if the builder wants them."""
+    every = []
+    for choice in candidates(builder, pair, model, all_of_them=True):
+        is_long = pair.dtype in builder.traits.pool_products and choice.price(builder.elements) > _LONG
+        by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
+        for threads in by_threads:
+            name, kind = f"{choice.name} {threads}".rstrip(), (*choice.kind, threads)
+            every.append(_Candidate(name, kind, choice.price, partial(_matmul_by, choice=choice, threads=threads)))
+    if _may_be_native(builder, pair):
+        every.append(_native_candidate(builder, pair))
+    if _may_be_summed(builder, pair):
+        every.append(_summed_candidate(pair, model))
+    choosing, elements = builder.choosing, builder.elements
+    if choosing.alternatives is not None:
+        choosing.alternatives[-1] += [Alternative(each.name, each.price(elements), each.kind) for each in every]
+    return next((candidate for candidate in every if candidate.name == choosing.selected), None)
+
+
+def _matmul_by(builder: Builder, pair: Pair, choice: Choice, threads: Threads) -> Term:
+    return matmul(builder, pair, choice, threads)
+
+
+def _native_candidate(builder: Builder, pair: Pair) -> _Candidate:
+    order, price = native_order(builder, pair)
+    return _Candidate("einsum", "einsum", price, partial(native, result=order))
+
+
+def _may_be_summed(builder: Builder, pair: Pair) -> bool:
+    """Whether a multiplication and a sum may take less time than a product of matrices."""
+    classes = pair.classes
+    return builder.traits.strided and bool(classes.batch) and not (classes.lhs_free or classes.rhs_free)
+
+
+def _summed_candidate(pair: Pair, model: CostModel) -> _Candidate:
+    price = partial(_multiply_sum_seconds, model, pair.lhs.labels, pair.classes.batch)
+    return _Candidate("multiply and sum", "sum", price, _multiply_sum)
 
 
 def _may_be_least(model: CostModel, labels: Labels, prices: Sequence[Price], elements: Elements) -> bool:

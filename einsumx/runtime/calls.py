@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
+from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written
@@ -58,7 +59,7 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
                 written, arrays = _split_sublists(equation, operands)
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                if out is None and not options:
+                if out is None and not options and not effort.is_set:
                     run = ready(adapter, translation, written, *map(adapter.signature, arrays))
                 else:
                     run = _ready_for(adapter, translation, written, arrays, out, options)
@@ -85,6 +86,8 @@ def _ready_for(
     options: dict[str, Any],
 ) -> Run:
     """The function for these arrays and keywords; see :func:`ready`."""
+    if effort.is_set and "effort" not in options:
+        options = {**options, "effort": effort.get_effort()}
     optimize = options.get("optimize")
     if type(optimize) is list or type(optimize) is tuple:
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.

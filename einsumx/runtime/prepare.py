@@ -16,6 +16,7 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
+from einsumx.runtime import wisdom
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
     from einsumx.planner import lower, path
-    from einsumx.runtime import calibration, execute, stored
+    from einsumx.planner.lower import Target
+    from einsumx.runtime import calibration, execute, measured, stored
 else:
     bind, cost, parse, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "parse", "text")])
     lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
+    measured = LazyModule("einsumx.runtime.measured")
     stored = LazyModule("einsumx.runtime.stored")
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "result_dtype",
     "served_dtype",
     "sized_equation",
+    "target_of",
 ]
 
 
@@ -249,27 +253,40 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 
 @cached("plans")
 def _by_layout(contraction: Contraction) -> Prepared:
+    if contraction.options.effort == "measure":
+        prepared: Prepared = measured.measured(contraction)
+        return prepared
     program = make_program(contraction)
     return Prepared(program, execute.executable(program, contraction.adapter))
 
 
 def make_program(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
-    adapter, written, operands, device, options = contraction
+    adapter, _, operands, device, options = contraction
+    sized, target = target_of(contraction)
+    finding = measured.found(contraction, sized, target) if wisdom.may_have(adapter, device) else None
+    if finding is None:
+        program = lower.lower(
+            sized,
+            operands,
+            path.find_path(sized, options.optimize),
+            backend=adapter.name,
+            traits=target.traits,
+            dtype=target.dtype,
+            device=device,
+        )
+    else:
+        program = measured.as_found(contraction, sized, target, finding)
+    text.tell_plan(program, adapter, has_fallbacks=not target.traits.pairs_by_einsum)
+    return program
+
+
+def target_of(contraction: Contraction) -> tuple[SizedEquation, Target]:
+    """The equation with its sizes, and where and in which dtype it is computed."""
+    adapter, written, operands, device, _ = contraction
     sized = _sized(written, tuple([operand.shape for operand in operands]))
     traits = calibration.calibrated(adapter, device)
-    dtype = served_dtype(contraction, traits)
-    program = lower.lower(
-        sized,
-        operands,
-        path.find_path(sized, options.optimize),
-        backend=adapter.name,
-        traits=traits,
-        dtype=dtype,
-        device=device,
-    )
-    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
-    return program
+    return sized, lower.Target(adapter.name, device, traits, served_dtype(contraction, traits))
 
 
 @cached("sizes")

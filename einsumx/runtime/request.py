@@ -14,6 +14,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.planner.path import Optimize, as_optimize
+from einsumx.runtime.effort import Effort, as_effort
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ class Options(NamedTuple):
         dtype: the name of the dtype to compute in and return; None for the operands' promotion.
         casting: NumPy's rule for casting operands to ``dtype``, and the result to ``out``.
         optimize: a path, or how to find one.
+        effort: how much to spend on the choice of a plan.
     """
 
     dtype: str | None = None
     casting: Casting = "safe"
     optimize: Any = "auto"
+    effort: Effort = "estimate"
 
 
 DEFAULT = Options()
@@ -142,7 +145,7 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
 
@@ -165,6 +168,7 @@ class Request:
     executor: Executor | None = None
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
+    effort: Effort | None = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -181,7 +185,7 @@ class Request:
 
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
-        return options_of(adapter, self.dtype, self.casting, self.optimize)
+        return options_of(adapter, self.dtype, self.casting, self.optimize, self.effort)
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -191,6 +195,13 @@ class Request:
             if not (value is None or value is field.default or (isinstance(value, str) and value == field.default)):
                 keywords[field.name] = value
         return keywords
+
+    def check_limited(self) -> None:
+        """Raise ValueError if a keyword works only without a memory limit; call it for requests with one."""
+        if self.effort == "measure":
+            raise ValueError(
+                "effort='measure' chooses among plans for whole operands; under a memory_limit= leave it away"
+            )
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -207,15 +218,15 @@ _LIMITED = ("device", "devices", "executor", "progress", "resume")
 # -- dtype, casting and optimize ------------------------------------------------------------------------------------
 
 
-def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any) -> Options:
-    """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default.
+def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort: Any = None) -> Options:
+    """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default, or its setting.
 
     Raises:
         BackendError: the framework lacks the dtype.
         PathError: a malformed path.
-        ValueError: an unknown casting rule.
+        ValueError: an unknown casting rule or effort.
     """
-    return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize))
+    return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize), as_effort(effort))
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
@@ -297,7 +308,12 @@ def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
     raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
 
 
+def _as_given_effort(effort: Any) -> Effort | None:
+    return None if effort is None else as_effort(effort)
+
+
 _NORMALIZED: dict[str, Callable[[Any], Any]] = {
+    "effort": _as_given_effort,
     "order": as_order,
     "device": _as_device,
     "devices": _as_devices,

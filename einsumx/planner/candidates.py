@@ -1,0 +1,133 @@
+"""The candidates for a contraction: plans that compute the same in different ways, the estimate's choice first.
+
+They differ in the candidate for one step (which operand is on the left, what is copied, whose threads compute it, the
+framework's own einsum), or in the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, zip_longest
+from typing import NamedTuple
+
+from einsumx.errors import EinsumxError
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.cost import program_seconds
+from einsumx.ir.program import Operand, Path, Program
+from einsumx.planner.lower import Target, alternatives, lower
+from einsumx.planner.path import Optimize, find_path
+from einsumx.planner.selection import ESTIMATE, Selection, different
+
+__all__ = ["Candidate", "candidates", "selected_program"]
+
+_FAR = 6.0
+"""How many times the least estimated time a candidate may take; worse ones are not tried."""
+
+_ALL_TREES = 4
+"""The most operands of a contraction of which every path is a candidate."""
+
+_SEARCHES = ("greedy", "optimal", "dp", "branch-2")
+"""Other searches for a path, for more operands."""
+
+_MOST_FOR_OPTIMAL = 8
+"""The most operands for which these searches take no longer than some milliseconds."""
+
+
+class Candidate(NamedTuple):
+    """One plan, what selects it, and its estimated time in seconds."""
+
+    selection: Selection
+    program: Program
+    seconds: float
+
+
+def selected_program(
+    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, target: Target, selection: Selection
+) -> Program:
+    """The program of a selection; what the selection does not say is left to the estimate.
+
+    Raises:
+        PathError: its path does not fit the operands.
+    """
+    path = find_path(equation, optimize if selection.path is None else selection.path)
+    backend, device, traits, dtype = target
+    return lower(
+        equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps
+    )
+
+
+def candidates(
+    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, target: Target, most: int | None = 8
+) -> list[Candidate]:
+    """The estimate's choice, and then other plans, in the order in which to try them.
+
+    Args:
+        equation: from :func:`~einsumx.ir.bind.bind`.
+        operands: shape, dtype and layout of each operand.
+        optimize: as for :func:`~einsumx.planner.path.find_path`. Other paths are tried for ``"auto"`` alone.
+        target: where it is computed.
+        most: how many to return; None for all that there are.
+    """
+    base = selected_program(equation, operands, optimize, target, ESTIMATE)
+    found = [Candidate(ESTIMATE, base, program_seconds(base, target.traits))]
+    known = {base.ops}
+    paths = _other_paths(equation, operands, base.path, target) if optimize in ("auto", True) else iter(())
+    others = (each for pair in zip_longest(_other_steps(equation, operands, base.path, target), paths) for each in pair)
+    for selection in others:
+        if selection is None:
+            continue
+        program = selected_program(equation, operands, base.path, target, selection)
+        seconds = program_seconds(program, target.traits)
+        if program.ops in known or (most is not None and seconds > _FAR * found[0].seconds):
+            continue
+        known.add(program.ops)
+        found.append(Candidate(selection, program, seconds))
+        if len(found) == most:
+            break
+    return found
+
+
+def _other_steps(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, target: Target
+) -> Iterator[Selection]:
+    """Selections that differ in one step, in turn for each step."""
+    steps = alternatives(equation, operands, path, target.traits, target.dtype)
+    for row in zip_longest(*map(different, steps)):
+        for number, alternative in enumerate(row):
+            if alternative is not None:
+                yield Selection(None, tuple([alternative.name if at == number else "" for at in range(len(steps))]))
+
+
+def _other_paths(
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, target: Target
+) -> Iterator[Selection]:
+    """Selections of other paths, those with the least estimated time first."""
+    count = len(operands)
+    if count < 3:
+        return
+    paths = set(_all_paths(count)) if count <= _ALL_TREES else set(_searched_paths(equation))
+    priced = []
+    for other in paths - {path}:
+        program = selected_program(equation, operands, other, target, ESTIMATE)
+        priced.append((program_seconds(program, target.traits), other))
+    for _, other in sorted(priced):
+        yield Selection(other, ())
+
+
+def _all_paths(count: int) -> Iterator[Path]:
+    """Every path for so many operands."""
+    if count == 1:
+        yield ()
+        return
+    for step in combinations(range(count), 2):
+        for rest in _all_paths(count - 1):
+            yield (step, *rest)
+
+
+def _searched_paths(equation: SizedEquation) -> Iterator[Path]:
+    names = _SEARCHES if len(equation.inputs) <= _MOST_FOR_OPTIMAL else _SEARCHES[:1]
+    for name in names:
+        try:
+            yield find_path(equation, name)
+        except EinsumxError:
+            continue

@@ -1,0 +1,94 @@
+"""Measured plans: which plan the wisdom has for a contraction, and trials of its candidates where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+from einsumx.adapters.base import Array, Run
+from einsumx.errors import EinsumxError
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.program import Program
+from einsumx.planner.candidates import Candidate, candidates, selected_program
+from einsumx.planner.lower import Target
+from einsumx.planner.selection import ESTIMATE, Selection
+from einsumx.runtime import effort, wisdom
+from einsumx.runtime.execute import executable
+from einsumx.runtime.prepare import Prepared, make_program, target_of
+from einsumx.runtime.request import Contraction
+from einsumx.runtime.trials import Trial, Trials, winner
+from einsumx.runtime.wisdom import Finding
+
+__all__ = ["as_found", "candidates_of", "found", "is_known", "measured", "remember"]
+
+_MOST_OPERANDS = 32
+"""The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
+
+
+def found(contraction: Contraction, sized: SizedEquation, target: Target) -> Finding | None:
+    """What the wisdom has for a contraction."""
+    key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
+    return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
+
+
+def is_known(contraction: Contraction) -> bool:
+    """Whether the wisdom has a contraction."""
+    return found(contraction, *target_of(contraction)) is not None
+
+
+def as_found(contraction: Contraction, sized: SizedEquation, target: Target, finding: Finding) -> Program:
+    """The program that a finding selects, or the estimate's if the finding does not fit."""
+    operands, optimize = contraction.operands, contraction.options.optimize
+    try:
+        return selected_program(sized, operands, optimize, target, finding.selection)
+    except EinsumxError:
+        return selected_program(sized, operands, optimize, target, ESTIMATE)
+
+
+def candidates_of(contraction: Contraction, most: int | None = 7) -> list[Candidate]:
+    """The candidates for a contraction, the estimate's choice first."""
+    sized, target = target_of(contraction)
+    few = 1 if len(contraction.operands) > _MOST_OPERANDS else most
+    return candidates(sized, contraction.operands, contraction.options.optimize, target, few)
+
+
+def measured(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
+    """The plan that the wisdom has, or a function that tries the candidates in its first calls.
+
+    Args:
+        contraction: what to compute.
+        constants: operands that are known already, by position.
+    """
+    adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
+    sized, target = target_of(contraction)
+    program = make_program(contraction)
+    if effort.is_frozen() or found(contraction, sized, target) is not None:
+        return Prepared(program, executable(program, adapter, constants))
+
+    def compiled(selection: Selection) -> Run:
+        chosen = selected_program(sized, operands, optimize, target, selection)
+        return executable(chosen, adapter, constants)
+
+    def report(trials: Sequence[Trial]) -> None:
+        remember(contraction, [(trial.selection, trial.least) for trial in trials])
+
+    selections = [candidate.selection for candidate in candidates_of(contraction)]
+    return Prepared(program, Trials(adapter, selections, compiled, report))
+
+
+def remember(contraction: Contraction, times: Sequence[tuple[Selection, float]]) -> bool:
+    """Add to the wisdom which candidate was the fastest, unless it is frozen; returns whether that was done.
+
+    Args:
+        contraction: what was computed.
+        times: the candidates, the estimate's choice first, and the least time of each.
+    """
+    sized, target = target_of(contraction)
+    key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
+    if key is None or effort.is_frozen():
+        return False
+    selection, seconds = times[winner([seconds for _, seconds in times])]
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    finding = Finding(selection, seconds, times[0][1], len(times), now)
+    wisdom.record(contraction.adapter, contraction.device, key, finding)
+    return True

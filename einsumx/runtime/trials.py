@@ -1,0 +1,175 @@
+"""``Trials``: the first calls of a contraction run its candidates, each is timed, and the fastest one stays.
+
+Every call is a real one and returns a right result. A candidate is called twice, at most, before the next one takes its
+turn, as it finds its own steady state then. The fastest ones and the estimate's choice are called again in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from time import perf_counter
+from typing import TypeAlias
+
+from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.errors import BackendError
+from einsumx.planner.selection import Selection
+from einsumx.runtime import effort
+
+__all__ = ["MARGIN", "Trial", "Trials", "combined", "winner"]
+
+MARGIN = 1.03
+"""How much faster than the estimate's choice another candidate must be, so that noise does not decide."""
+
+_FAR = 1.5
+"""A candidate that takes this many times as long as the fastest one is not called a third time."""
+
+_SECONDS, _CALLS = 0.03, 12
+"""A candidate is called three times, or more often if that takes less time, but at most so many times."""
+
+_SHORT = 1e-3
+"""Seconds of all calls of a candidate before the next one takes its turn, if they are so short."""
+
+
+class Trial:
+    """A candidate, and how long its calls took.
+
+    Attributes:
+        selection: what selects it.
+        run: runs it.
+        times: seconds of each call.
+    """
+
+    def __init__(self, selection: Selection, run: Run) -> None:
+        self.selection, self.run = selection, run
+        self.times: list[float] = []
+
+    @property
+    def least(self) -> float:
+        """The time of the fastest call; infinite before the first."""
+        return min(self.times, default=inf)
+
+
+Compile: TypeAlias = Callable[[Selection], Run]
+Report: TypeAlias = Callable[[Sequence[Trial]], None]
+
+
+class Trials:
+    """A function of arrays that runs the candidates of a contraction by turns, until the fastest is known.
+
+    Thread-safe: while one thread's call is timed, the calls of others run the estimate's choice.
+
+    Args:
+        adapter: of the arrays.
+        selections: the candidates; the first is the estimate's choice.
+        compiled: makes the function that runs a candidate.
+        report: takes the trials when they have ended.
+    """
+
+    def __init__(self, adapter: Adapter, selections: Sequence[Selection], compiled: Compile, report: Report) -> None:
+        self._adapter, self._compiled, self._report = adapter, compiled, report
+        self._estimate = Trial(selections[0], compiled(selections[0]))
+        self._trials = [self._estimate]
+        self._turns = self._schedule(selections[1:])
+        self._lock = threading.Lock()
+        self._settled: Run | None = None
+        if len(selections) == 1:
+            self._settle()
+
+    def __call__(self, *arrays: Array) -> Array:
+        if self._settled is not None:
+            return self._settled(*arrays)
+        if effort.is_frozen() or not self._lock.acquire(blocking=False):
+            return self._estimate.run(*arrays)
+        try:
+            trial = None if self._settled is not None or self._is_untimed(arrays) else next(self._turns, None)
+            if trial is None:
+                return (self._settled or self._estimate.run)(*arrays)
+            return self._timed(trial, arrays)
+        finally:
+            self._lock.release()
+
+    def _timed(self, trial: Trial, arrays: Sequence[Array]) -> Array:
+        start = perf_counter()
+        try:
+            result = trial.run(*arrays)
+            self._adapter.synchronize(result)
+        except Exception as error:
+            # Other candidates may need more memory than the estimate's choice, and a caller must not pay for that.
+            if trial is self._estimate or not self._adapter.is_out_of_memory(error):
+                raise
+            trial.times = [inf] * _CALLS
+            return self._estimate.run(*arrays)
+        trial.times.append(perf_counter() - start)
+        return result
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the fastest candidate is known."""
+        return self._settled is not None
+
+    def _is_untimed(self, arrays: Sequence[Array]) -> bool:
+        """Whether a framework traces the call, so that nothing is computed now."""
+        try:
+            for array in arrays:
+                self._adapter.check_eager(array)
+        except BackendError:
+            return True
+        return False
+
+    def _schedule(self, others: Sequence[Selection]) -> Iterator[Trial]:
+        """The trial of each timed call."""
+        yield from self._first_calls(self._estimate)
+        for selection in others:
+            self._trials.append(Trial(selection, self._compiled(selection)))
+            yield from self._first_calls(self._trials[-1])
+        both = combined([trial for trial in self._trials if trial.least * MARGIN < self._estimate.least])
+        if both is not None:
+            self._trials.append(Trial(both, self._compiled(both)))
+            yield from self._first_calls(self._trials[-1])
+        least = min(trial.least for trial in self._trials)
+        near = [trial for trial in self._trials if trial.least < _FAR * least or trial is self._estimate]
+        while len(near) > 1:
+            near = [trial for trial in near if _may_be_called(trial)]
+            yield from near
+        self._settle()
+
+    def _first_calls(self, trial: Trial) -> Iterator[Trial]:
+        """Two calls, or several short ones."""
+        yield trial
+        while len(trial.times) < 2 or (len(trial.times) < _CALLS // 2 and sum(trial.times) < _SHORT):
+            yield trial
+
+    def _settle(self) -> None:
+        self._settled = self._trials[winner([trial.least for trial in self._trials])].run
+        if self._estimate.times:
+            self._report(self._trials)
+
+
+def winner(seconds: Sequence[float]) -> int:
+    """The position of the fastest candidate, or 0, the estimate's choice, if that is hardly slower.
+
+    >>> winner([1.0, 0.99, 1.2]), winner([1.0, 0.9, 0.8])
+    (0, 2)
+    """
+    least = min(seconds)
+    return 0 if seconds[0] < least * MARGIN else seconds.index(least)
+
+
+def _may_be_called(trial: Trial) -> bool:
+    calls = len(trial.times)
+    return calls < 3 or (calls < _CALLS and sum(trial.times) < _SECONDS)
+
+
+def combined(trials: Sequence[Trial]) -> Selection | None:
+    """The selection of the best candidate for each step, if several steps have a better one than the estimate's."""
+    names: dict[int, str] = {}
+    for trial in sorted(trials, key=lambda trial: trial.least):
+        if trial.selection.path is None:
+            for place, name in enumerate(trial.selection.steps):
+                if name:
+                    names.setdefault(place, name)
+    if len(names) < 2:
+        return None
+    return Selection(None, tuple([names.get(place, "") for place in range(max(names) + 1)]))

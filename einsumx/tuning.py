@@ -1,0 +1,151 @@
+"""``tune``: time the candidates for a contraction now, and remember the fastest one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.registry import get_backend
+from einsumx.dtypes import Casting
+from einsumx.ir.text import brief_text, duration
+from einsumx.planner.path import Optimize
+from einsumx.plans import Plan, as_plan
+from einsumx.runtime.caches import cache_clear
+from einsumx.runtime.effort import is_frozen
+from einsumx.runtime.execute import executable
+from einsumx.runtime.measured import candidates_of, is_known, remember
+from einsumx.runtime.prepare import arrays_of, described, make_program, one_device
+from einsumx.runtime.request import Contraction, Options, Written, options_of, split
+from einsumx.runtime.steady import steady_times
+from einsumx.runtime.trials import winner
+
+__all__ = ["Tried", "Tuning", "tune", "tuned_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate that :func:`tune` timed.
+
+    Attributes:
+        plan: its plan.
+        estimated: the time that the cost model predicts, in seconds.
+        seconds: the least time of a call.
+    """
+
+    plan: Plan
+    estimated: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What :func:`tune` tried. It prints as a table.
+
+    Attributes:
+        tried: the candidates; the first is the one that the cost model prefers.
+        chosen: the position of the one that later calls run.
+        is_remembered: whether this was added to the wisdom.
+        doubts: sentences on what else the machine did meanwhile; if there are any, nothing is remembered.
+    """
+
+    tried: tuple[Tried, ...]
+    chosen: int
+    is_remembered: bool
+    doubts: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the fastest candidate."""
+        return self.tried[self.chosen].plan
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast the chosen candidate is as the one that the cost model prefers."""
+        return self.tried[0].seconds / self.tried[self.chosen].seconds
+
+    def __str__(self) -> str:
+        rows = [("", "estimated", "measured", "plan")]
+        for place, each in enumerate(self.tried):
+            mark = "*" if place == self.chosen else ""
+            rows.append((mark, duration(each.estimated), duration(each.seconds), brief_text(each.plan)))
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = [
+            f"{mark:<{widths[0]}} {estimated:>{widths[1]}}  {seconds:>{widths[2]}}  {plan}"
+            for mark, estimated, seconds, plan in rows
+        ]
+        lines.append(f"* {self.gain:.2f} times as fast as the estimate's choice, the first line")
+        lines += [f"not remembered: {doubt}" for doubt in self.doubts]
+        return "\n".join(lines)
+
+
+def tune(
+    *operands: Any,
+    dtype: Any = None,
+    casting: Casting = "safe",
+    optimize: Optimize = "auto",
+    backend: str | None = None,
+    rounds: int = 3,
+) -> Tuning:
+    """Time the candidates for a contraction, and let later calls run the fastest one.
+
+    Up to 8 plans are run on the operands, each in its own steady state; this takes some seconds. The result is added to
+    the wisdom, which calls of the same contraction use, in this process and in later ones, whatever their effort. It
+    also applies to sizes and layouts of the same class. On a busy machine nothing is remembered.
+
+    Args:
+        *operands: as for :func:`einsumx.einsum`.
+        dtype: as for :func:`einsumx.einsum`.
+        casting: as for :func:`einsumx.einsum`.
+        optimize: as for :func:`einsumx.einsum`.
+        backend: as for :func:`einsumx.einsum`.
+        rounds: how often each candidate takes its turn.
+
+    Returns:
+        A :class:`Tuning`, which prints as a table of what was tried.
+
+    Raises:
+        EinsumxError: as :func:`einsumx.einsum` does.
+
+    >>> import einsumx, numpy as np
+    >>> tuning = einsumx.tune("ij,jk->ik", np.ones((300, 20)), np.ones((20, 400)), rounds=1)
+    >>> tuning.tried[0].plan == einsumx.plan("ij,jk->ik", (300, 20), (20, 400))
+    True
+    """
+    written, inputs = split(operands)
+    adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
+    contraction = _contraction(adapter, written, arrays, options_of(adapter, dtype, casting, optimize, "estimate"))
+    return _tuned(contraction, arrays, rounds)
+
+
+def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
+    """The plan that the wisdom has, or else the one that :func:`tune` finds to be the fastest."""
+    contraction = _contraction(adapter, written, arrays, options)
+    if is_known(contraction) or is_frozen():
+        return as_plan(make_program(contraction))
+    return _tuned(contraction, arrays, rounds=2).plan
+
+
+def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Contraction:
+    for array in arrays:
+        adapter.check_eager(array)
+    signatures = tuple(map(adapter.signature, arrays))
+    return Contraction(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
+
+
+def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tuning:
+    adapter = contraction.adapter
+    tried = candidates_of(contraction, most=8)
+    times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
+    doubts: Sequence[str] = ()
+    least = [min(each) for each in times]
+    is_remembered = not doubts and remember(contraction, list(zip([each.selection for each in tried], least)))
+    if is_remembered:
+        cache_clear()  # plans that were made before do not know of it
+    return Tuning(
+        tuple([Tried(as_plan(each.program), each.seconds, seconds) for each, seconds in zip(tried, least)]),
+        winner(least),
+        is_remembered,
+        tuple(doubts),
+    )

@@ -1,0 +1,111 @@
+"""Candidates: different plans for one contraction, each right, and selections that pick them by name."""
+
+import numpy as np
+import pytest
+from backends_under_test import INSTALLED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einsumx.ir.program import Operand
+from einsumx.ir.verify import verify
+from einsumx.planner.candidates import candidates, selected_program
+from einsumx.planner.lower import Target
+from einsumx.planner.selection import ESTIMATE, Alternative, Selection, different
+from einsumx.runtime.execute import executable
+from einsumx.runtime.prepare import sized_equation
+
+PROBLEMS = {
+    "bind,bjnd->bnij": ((4, 6, 3, 5), (4, 7, 3, 5)),
+    "ij,jk->ik": ((30, 20), (20, 40)),
+    "ij,ji->": ((20, 30), (30, 20)),
+    "abc,cbd->da": ((4, 5, 6), (6, 5, 7)),
+    "bi,bi->b": ((6, 20), (6, 20)),
+    "iij,jk->ik": ((5, 5, 6), (6, 7)),
+    "ij,jk,kl->il": ((5, 40), (40, 6), (6, 30)),
+    "ab,bc,cd,de->ae": ((3, 4), (4, 5), (5, 6), (6, 7)),
+    "ijk,k->ij": ((5, 6, 7), (7,)),
+}
+
+
+def target(adapter, dtype="float32"):
+    return Target(adapter.name, "", adapter.traits(""), dtype)
+
+
+def all_candidates(adapter, equation, shapes, most=None):
+    sized = sized_equation(equation, shapes)
+    return candidates(sized, [Operand(shape, "float32") for shape in shapes], "auto", target(adapter), most)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+@pytest.mark.parametrize("equation", PROBLEMS)
+def test_every_candidate_is_right(backend, equation):
+    shapes = PROBLEMS[equation]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays])
+    tried = all_candidates(backend.adapter, equation, shapes)
+    for each in tried:
+        verify(each.program)
+        result = executable(each.program, backend.adapter)(*map(backend.array, arrays))
+        np.testing.assert_allclose(backend.values(result), expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_the_first_candidate_is_the_estimates_and_all_differ(backend):
+    tried = all_candidates(backend.adapter, "abc,cbd->da", PROBLEMS["abc,cbd->da"])
+    assert tried[0].selection == ESTIMATE
+    assert len({each.program.ops for each in tried}) == len(tried)
+
+
+def test_no_more_candidates_than_wanted_and_none_that_is_far_behind():
+    tried = all_candidates(INSTALLED[0].adapter, "bind,bjnd->bnij", ((64, 100, 8, 128), (64, 50, 8, 128)), most=8)
+    assert 1 < len(tried) <= 8
+    assert max(each.seconds for each in tried) <= 6 * tried[0].seconds
+
+
+def test_a_large_product_has_candidates_of_both_sides_copies_and_threads():
+    tried = all_candidates(INSTALLED[0].adapter, "bind,bjnd->bnij", ((64, 100, 8, 128), (64, 50, 8, 128)))
+    names = [name for each in tried for name in each.selection.steps]
+    assert any("swapped" in name for name in names)
+    assert any("swapped" not in name for name in names)
+    assert any(name.endswith("pool") for name in names)
+    assert any(name.endswith("blas") for name in names)
+    assert any(op.kind == "copy" for each in tried for op in each.program.ops)
+
+
+def test_a_network_has_candidates_with_other_paths():
+    tried = all_candidates(INSTALLED[0].adapter, "ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"])
+    assert {each.program.path for each in tried} == {((0, 1), (0, 1)), ((0, 2), (0, 1)), ((1, 2), (0, 1))}
+
+
+def test_a_path_that_the_user_passed_stays():
+    sized = sized_equation("ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"])
+    operands = [Operand(shape, "float32") for shape in PROBLEMS["ij,jk,kl->il"]]
+    path = ((1, 2), (0, 1))
+    tried = candidates(sized, operands, path, target(INSTALLED[0].adapter), None)
+    assert {each.program.path for each in tried} == {path}
+    assert len(tried) > 1
+
+
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=3))
+def test_names_that_no_candidate_has_change_nothing(names):
+    sized = sized_equation("ij,jk->ik", ((30, 20), (20, 40)))
+    operands = [Operand((30, 20), "float32"), Operand((20, 40), "float32")]
+    where = target(INSTALLED[0].adapter)
+    chosen = selected_program(sized, operands, "auto", where, Selection(None, tuple(names)))
+    assert chosen.ops == selected_program(sized, operands, "auto", where, ESTIMATE).ops
+
+
+def test_a_selection_serves_other_sizes():
+    adapter = INSTALLED[0].adapter
+    tried = all_candidates(adapter, "abc,cbd->da", ((40, 50, 60), (60, 50, 70)))
+    for each in tried[1:]:
+        sized = sized_equation("abc,cbd->da", ((41, 52, 63), (63, 52, 74)))
+        operands = [Operand((41, 52, 63), "float32"), Operand((63, 52, 74), "float32")]
+        other = selected_program(sized, operands, "auto", target(adapter), each.selection)
+        assert [type(op) for op in other.ops] == [type(op) for op in each.program.ops]
+
+
+def test_the_fastest_of_each_kind_comes_first():
+    listed = [Alternative("a", 1.0, "x"), Alternative("b", 2.0, "x"), Alternative("c", 3.0, "y")]
+    assert [each.name for each in different(listed)] == ["a", "c", "b"]

@@ -1,0 +1,195 @@
+"""Trials: the first calls under ``effort="measure"`` are real calls of the candidates, and the fastest one stays.
+
+A fake clock decides how long each candidate takes; nothing here depends on the machine.
+"""
+
+import numpy as np
+import pytest
+from backends_under_test import INSTALLED
+from threads import in_threads
+
+import einsumx
+from einsumx.adapters.registry import get_backend
+from einsumx.planner.selection import ESTIMATE, Selection
+from einsumx.runtime import effort, trials
+from einsumx.runtime.trials import Trials, combined, winner
+
+NUMPY = get_backend("numpy")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    einsumx.cache_clear()
+    yield
+    einsumx.cache_clear()
+
+
+class Machine:
+    """Candidates that take a known time on a fake clock."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.calls, self.reports = 0.0, [], []
+        self.seconds = seconds
+        monkeypatch.setattr(trials, "perf_counter", lambda: self.now)
+        selections = [ESTIMATE, *(Selection(None, (name,)) for name in list(seconds)[1:])]
+        self.trials = Trials(NUMPY, selections, self._compiled, self.reports.append)
+
+    def _compiled(self, selection):
+        name = "+".join(filter(None, selection.steps)) or next(iter(self.seconds))
+
+        def run(array):
+            self.calls.append(name)
+            seconds = self.seconds[name]
+            if isinstance(seconds, Exception):
+                raise seconds
+            self.now += seconds
+            return array
+
+        return run
+
+    def call(self, times):
+        array = np.ones(3)
+        for _ in range(times):
+            assert self.trials(array) is array
+
+    @property
+    def chosen(self):
+        self.calls.clear()
+        self.call(1)
+        return self.calls[-1]
+
+
+def test_the_fastest_candidate_stays(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.03, "b": 0.01})
+    machine.call(20)
+    assert machine.trials.is_settled
+    assert machine.chosen == "b"
+    (report,) = machine.reports
+    assert [trial.least for trial in report] == pytest.approx([0.02, 0.03, 0.01])
+
+
+def test_a_candidate_that_is_hardly_faster_does_not_replace_the_estimates(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.0200, "a": 0.0196})
+    machine.call(20)
+    assert machine.chosen == "estimate"
+
+
+def test_a_long_call_is_timed_three_times_at_most_and_a_slow_one_twice(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "near": 0.019, "far": 0.2})
+    machine.call(20)
+    before = machine.calls[: machine.calls.index("far") + 4]
+    assert before.count("near") <= 3
+    assert machine.calls.count("far") == 2
+    assert machine.trials.is_settled
+
+
+def test_short_calls_are_timed_more_often_but_not_for_long(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 2e-5, "a": 1e-5})
+    machine.call(60)
+    assert machine.trials.is_settled
+    (report,) = machine.reports
+    assert [len(trial.times) for trial in report] == [12, 12]
+
+
+def test_a_candidate_without_memory_is_left_out_and_the_call_succeeds(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": MemoryError(), "b": 0.01})
+    machine.call(20)
+    assert machine.calls.count("a") == 1
+    assert machine.chosen == "b"
+
+
+def test_other_errors_reach_the_caller(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": ZeroDivisionError()})
+    with pytest.raises(ZeroDivisionError):
+        machine.call(20)
+
+
+def test_while_choices_are_frozen_the_estimates_runs_untimed(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.01})
+    effort.freeze()
+    try:
+        machine.call(20)
+    finally:
+        effort.freeze(False)
+    assert set(machine.calls) == {"estimate"}
+    assert not machine.reports
+
+
+def test_better_candidates_for_two_steps_are_tried_together():
+    first = trials.Trial(Selection(None, ("x", "")), None)
+    second = trials.Trial(Selection(None, ("", "y")), None)
+    first.times, second.times = [0.2], [0.1]
+    assert combined([first, second]) == Selection(None, ("x", "y"))
+    assert combined([first]) is None
+
+
+def test_the_winner_is_the_estimates_in_a_near_tie():
+    assert winner([1.0, 0.98]) == 0
+    assert winner([1.0, 0.96, 0.95]) == 2
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+@pytest.mark.parametrize("equation", ["bij,bjk->ikb", "ij,jk,kl->li"])
+def test_every_call_returns_a_right_result_while_candidates_are_tried(backend, equation):
+    rng = np.random.default_rng(0)
+    shapes = {"bij,bjk->ikb": ((9, 20, 30), (9, 30, 25)), "ij,jk,kl->li": ((20, 30), (30, 10), (10, 25))}[equation]
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays])
+    operands = list(map(backend.array, arrays))
+    for _ in range(30):
+        result = einsumx.einsum(equation, *operands, effort="measure")
+        np.testing.assert_allclose(backend.values(result), expected, 1e-4, 1e-4)
+
+
+def test_threads_that_call_meanwhile_get_right_results():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 50)), rng.standard_normal((50, 60))
+    expected = a @ b
+
+    def call():
+        for _ in range(50):
+            np.testing.assert_allclose(einsumx.einsum("ij,jk->ik", a, b, effort="measure"), expected)
+
+    in_threads(call)
+
+
+def test_the_effort_is_estimate_or_measure():
+    with pytest.raises(ValueError, match="effort"):
+        einsumx.einsum("ij,jk->ik", np.ones((2, 2)), np.ones((2, 2)), effort="guess")
+
+
+def test_a_memory_limit_and_shapes_cannot_be_measured():
+    a = np.ones((20, 20))
+    with pytest.raises(ValueError, match="memory_limit"):
+        einsumx.einsum("ij,jk->ik", a, a, effort="measure", memory_limit=5000)
+    with pytest.raises(ValueError, match="arrays"):
+        einsumx.plan("ij,jk->ik", (2, 3), (3, 4), effort="measure")
+
+
+def test_out_is_written_while_candidates_are_tried():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 50)), rng.standard_normal((50, 60))
+    for _ in range(30):
+        out = np.zeros((40, 60))
+        assert einsumx.einsum("ij,jk->ik", a, b, out=out, effort="measure") is out
+        np.testing.assert_allclose(out, a @ b)
+
+
+def test_a_function_that_jax_traces_is_not_timed():
+    jax = pytest.importorskip("jax")
+    a = jax.numpy.ones((20, 30))
+
+    @jax.jit
+    def chain(x):
+        return einsumx.einsum("ij,kj,kl->il", x, x, x, effort="measure")
+
+    np.testing.assert_allclose(chain(a), a @ a.T @ a)
+
+
+def test_gradients_are_right_while_candidates_are_tried():
+    torch = pytest.importorskip("torch")
+    a, b = torch.rand(20, 30, requires_grad=True), torch.rand(30, 25)
+    for _ in range(20):
+        a.grad = None
+        einsumx.einsum("ij,jk->ik", a, b, effort="measure").sum().backward()
+        torch.testing.assert_close(a.grad, b.sum(1).expand(20, 30))
