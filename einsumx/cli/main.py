@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from einsumx.cli.commands import calibrate, compare, explain, profile
+from einsumx.cli.commands import calibrate, compare, explain, profile, wisdom
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError
 
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_arguments(add("explain", explain.ABOUT, explain.MORE, explain.run))
     profile.add_arguments(add("profile", profile.ABOUT, profile.MORE, profile.run))
     calibrate.add_arguments(add("calibrate", calibrate.ABOUT, calibrate.MORE, calibrate.run))
+    wisdom.add_arguments(add("wisdom", wisdom.ABOUT, wisdom.MORE, wisdom.run))
     conformance.add_arguments(add("conformance", conformance.ABOUT, conformance.MORE, _conformance))
     return parser
 
