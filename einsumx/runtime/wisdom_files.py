@@ -20,12 +20,12 @@ from einsumx.adapters.base import Adapter
 from einsumx.errors import shown
 from einsumx.planner.selection import Selection
 from einsumx.runtime import calibration
+from einsumx.runtime.wisdom_names import LONGEST_KEY, PREFIX
 
 if TYPE_CHECKING:
     from einsumx.ir.strict import Fields
 
 __all__ = [
-    "LONGEST_KEY",
     "MOST_FINDINGS",
     "Finding",
     "Origin",
@@ -41,13 +41,10 @@ __all__ = [
 ]
 
 _FORMAT = 1
-_PREFIX, _SUFFIX = "wisdom-", ".json"
+_SUFFIX = ".json"
 
 MOST_FINDINGS = 2048
 """The most findings of a file; the oldest are dropped."""
-
-LONGEST_KEY = 1000
-"""Characters of the longest key."""
 
 _MOST_BYTES = 1 << 22
 """The largest file that is written or read; a usual finding takes 300 bytes."""
@@ -182,14 +179,14 @@ def path_of(origin: Origin) -> Path:
 
     words = map(calibration.file_word, (origin.backend, origin.framework, origin.device))
     machine = crc32(f"{origin.processor}/{origin.cores}".encode())
-    return calibration.cache_folder() / f"{_PREFIX}{'-'.join(words)}-{machine:08x}{_SUFFIX}"
+    return calibration.cache_folder() / f"{PREFIX}{'-'.join(words)}-{machine:08x}{_SUFFIX}"
 
 
 def stored_files(backends: Collection[str] = (), device: str = "") -> list[Path]:
     """The files in the cache folder, sorted; all, or only those of some backends or of one kind of device."""
     selected = {calibration.file_word(name) for name in backends}
     found = []
-    for path in sorted(calibration.cache_folder().glob(f"{_PREFIX}*{_SUFFIX}")):
+    for path in sorted(calibration.cache_folder().glob(f"{PREFIX}*{_SUFFIX}")):
         words = path.name.split("-")
         kinds = [calibration.file_word(device)] if device else words
         if len(words) == 5 and words[1] in (selected or words) and words[3] in kinds:
@@ -293,11 +290,14 @@ def _is_path(path: tuple[tuple[int, ...], ...], count: int) -> bool:
 def _fields() -> Fields:
     from einsumx.ir.strict import Fields
 
-    texts = dict.fromkeys(
-        ("einsumx", "backend", "device", "framework", "processor", "blas", "accelerator"), f"{_LINE}{{0,300}}"
+    return Fields(
+        {
+            **dict.fromkeys([field.name for field in fields(Origin)], f"{_LINE}{{0,300}}"),
+            "device": r"\w{1,50}",
+            "steps": r"[A-Za-z0-9 .,:\-+*/()]{0,500}",
+            "when": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+        }
     )
-    when = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-    return Fields({**texts, "steps": r"[A-Za-z0-9 .,:\-+*/()]{0,500}", "when": when})
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
@@ -337,14 +337,14 @@ def merge(origin: Origin, findings: Mapping[str, Finding], patience: float) -> d
 
 
 def _bounded(origin: Origin, findings: Mapping[str, Finding]) -> tuple[str, dict[str, Finding]]:
-    """The text of a file with as many of the newest findings as it may have, and these."""
-    newest = sorted(findings, key=lambda key: findings[key].when, reverse=True)[:MOST_FINDINGS]
+    """The text of a file with as many of the newest findings as it may have, and these, the oldest first."""
+    newest = sorted(findings, key=lambda key: findings[key].when)[-MOST_FINDINGS:]
     while True:
         kept = {key: findings[key] for key in newest}
         text = _text(origin, kept)
         if len(text) <= _MOST_BYTES:
             return text, kept
-        newest = newest[: len(newest) * 3 // 4]
+        newest = newest[len(newest) // 4 + 1 :]
 
 
 def _text(origin: Origin, findings: Mapping[str, Finding]) -> str:
@@ -380,7 +380,7 @@ def _folder_lock(folder: Path, patience: float) -> Iterator[None]:
     from einsumx.runtime.files import close, descriptor_of, keep, locked
 
     deadline = monotonic() + patience
-    descriptor = keep(descriptor_of(folder / f"{_PREFIX}lock", os.O_RDWR | os.O_CREAT))
+    descriptor = keep(descriptor_of(folder / f"{PREFIX}lock", os.O_RDWR | os.O_CREAT))
     try:
         while not locked(descriptor):
             if monotonic() >= deadline:

@@ -123,12 +123,12 @@ def _data(findings: dict[str, Finding]) -> dict[str, Any]:
 def _print_table(origin: Origin, findings: dict[str, Finding]) -> None:
     table = plain_table()
     for column in ("equation", "sizes", "dtypes", "selected", "time", "gain", "when"):
-        table.add_column(column, justify="right" if column in ("time", "gain") else "left")
+        is_short = column in ("time", "gain", "when")
+        table.add_column(column, justify="right" if is_short else "left", no_wrap=is_short, overflow="fold")
     for key, finding in findings.items():
         equation, sizes, _, dtypes, *_ = [*visible(key).split("; "), "", "", ""]
         gain = f"{finding.estimated / finding.seconds:.2f}×"
-        when = finding.when.replace("T", " ").rstrip("Z")
-        table.add_row(equation, sizes, dtypes, _selected(finding), timing(finding.seconds), gain, when)
+        table.add_row(equation, sizes, dtypes, _selected(finding), timing(finding.seconds), gain, finding.when[:10])
     out = console()
     machine = ", ".join(filter(None, (origin.processor, origin.accelerator, origin.blas)))
     out.print(f"{origin.backend} {origin.framework} on {origin.device}, {machine}\n")
