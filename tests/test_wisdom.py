@@ -221,6 +221,18 @@ def test_the_first_finding_is_written_at_once_and_others_after_an_interval(monke
     assert on_disk() == names
 
 
+def test_an_interrupted_write_loses_nothing(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("einsumx.runtime.files.write_text", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            wisdom.record(NUMPY, "cpu", KEY, finding())
+    wisdom.save()
+    assert on_disk() == [KEY]
+
+
 def test_memory_and_file_are_bounded_and_lose_the_oldest(monkeypatch):
     monkeypatch.setattr(wisdom_files, "MOST_FINDINGS", 5)
     names = [f"{KEY} {number}" for number in range(9)]
@@ -259,6 +271,17 @@ assert wisdom.find(get_backend("numpy"), "cpu", {KEY!r}) is None
 print([name for name in ("json", "einsumx.runtime.wisdom_files", "numpy", "importlib.metadata") if name in sys.modules])
 """
     assert run(code).strip() == "[]"
+
+
+def test_planning_with_wisdom_imports_no_framework():
+    stored()
+    code = f"""
+import sys, einsumx
+from einsumx.runtime import wisdom
+from einsumx.adapters.registry import get_backend
+print(wisdom.find(get_backend("numpy"), "cpu", {KEY!r}).seconds, "numpy" in sys.modules)
+"""
+    assert run(code).strip() == "0.5 False"
 
 
 def test_a_variable_keeps_findings_in_memory_alone(folder, monkeypatch):

@@ -183,27 +183,29 @@ def save() -> None:
 
 
 def _write(patience: float) -> None:
-    """Write what is not written yet, and learn what other processes wrote meanwhile."""
+    """Write what is not written yet, within ``patience`` seconds."""
+    deadline = monotonic() + patience
     if not _state.saving.acquire(timeout=patience):
         return  # another thread is writing
     try:
         for (adapter, device), store in list(_state.stores.items()):
-            with _state.lock:
-                unsaved, store.unsaved = store.unsaved, {}
-            if unsaved:
-                _write_store(adapter, device, store, unsaved, patience)
+            if store.unsaved:
+                _write_store(adapter, device, store, max(deadline - monotonic(), 0.0))
     finally:
         _state.written = monotonic()
         _state.saving.release()
 
 
-def _write_store(adapter: Adapter, device: str, store: _Store, unsaved: dict[str, Finding], patience: float) -> None:
+def _write_store(adapter: Adapter, device: str, store: _Store, patience: float) -> None:
+    """Write what a store has not written yet, and learn what other processes wrote meanwhile."""
+    with _state.lock:
+        unsaved = dict(store.unsaved)
     try:
         merged = wisdom_files.merge(wisdom_files.origin_of(adapter, device), unsaved, patience)
+    except TimeoutError:
+        return  # until the next time
     except (OSError, RuntimeError, ValueError) as error:
-        with _state.lock:
-            store.unsaved = {**unsaved, **store.unsaved}
-        if not _state.told and not isinstance(error, TimeoutError):
+        if not _state.told:
             from einsumx.log import log
 
             _state.told = True
@@ -211,6 +213,7 @@ def _write_store(adapter: Adapter, device: str, store: _Store, unsaved: dict[str
         return
     with _state.lock:
         store.findings = {**merged, **store.findings}
+        store.unsaved = {key: found for key, found in store.unsaved.items() if unsaved.get(key) is not found}
 
 
 def _save_at_exit() -> None:
