@@ -355,6 +355,28 @@ def test_wisdom_from_elsewhere_is_ignored_with_a_warning_that_names_the_differen
     assert on_disk() == [KEY + " new"]
 
 
+def test_a_warning_that_is_an_error_is_raised_once():
+    stored().write_text("broken")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="einsumx ignores the wisdom in"):
+            wisdom.find(NUMPY, "cpu", KEY)
+        assert wisdom.find(NUMPY, "cpu", KEY) is None
+
+
+def test_a_finalizer_that_contracts_while_a_file_is_read_does_not_hang(monkeypatch):
+    def read(path):
+        monkeypatch.setattr(wisdom_files, "read_file", read_file)
+        inner.append(wisdom.find(NUMPY, "cpu", KEY))
+        return read_file(path)
+
+    stored()
+    inner = []
+    monkeypatch.setattr(wisdom_files, "read_file", read)
+    assert wisdom.find(NUMPY, "cpu", KEY) == finding()
+    assert inner == [finding()]
+
+
 def test_an_unknown_blas_or_accelerator_fits_any_and_other_unknown_parts_do_not():
     here = Origin(1, "1.0", "numpy", "cpu", "2.4", "AMD EPYC", 8, "openblas", "H200")
     assert difference(replace(here, blas="", accelerator=""), here) == ""
@@ -805,7 +827,7 @@ def test_the_command_names_a_file_that_is_not_used_and_goes_on(capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot be read: No such file or directory"),
+        (None, "is not imported: [Errno 2] No such file or directory"),
         ("{}", "is not imported: it has no wisdom in it"),
         ("elsewhere", "is not imported: it was measured elsewhere: it has cores 1000, and here it is"),
     ],
@@ -824,7 +846,7 @@ def test_what_cannot_be_imported_ends_in_status_2(capsys, tmp_path, content, mes
 
 def test_an_export_into_a_folder_that_is_not_there_ends_in_status_2(capsys, tmp_path):
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
-    assert "cannot be written: No such file or directory" in capsys.readouterr().err
+    assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err
 
 
 def test_an_accelerator_is_part_of_where_a_finding_holds():

@@ -8,7 +8,7 @@ call needs it.
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
+from _thread import RLock
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,7 +29,7 @@ _of_process: Effort | None = None
 _measuring = 0
 """How many ``with effort("measure")`` blocks are open, in all threads and tasks."""
 
-_lock = allocate_lock()
+_lock = RLock()
 
 _frozen: bool | None = None
 """What :func:`freeze` set; None for the variable."""
@@ -176,7 +176,7 @@ def _after_fork() -> None:
     Blocks of other threads stay counted, which only costs the child a look at the effort.
     """
     global _lock  # noqa: PLW0603
-    _lock = allocate_lock()
+    _lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -82,7 +82,8 @@ class _State:
 
     def start(self) -> None:
         """In a new process: nobody releases the locks of others, and what they found is theirs to write."""
-        self.lock, self.saving = threading.Lock(), threading.Lock()
+        # A finalizer that contracts arrays can run in the thread that holds the lock.
+        self.lock, self.saving = threading.RLock(), threading.Lock()
         self.written = -_INTERVAL
         self.ends = False
         for store in self.stores.values():
@@ -145,7 +146,11 @@ def _store(adapter: Adapter, device: str) -> _Store | None:
         if (adapter, kind) not in _state.stores:
             # A backend without a module stands for many libraries.
             is_kept = bool(adapter.module) and os.environ.get("EINSUMX_WISDOM") != "0"
-            _state.stores[adapter, kind] = _Store(_stored(adapter, kind) if is_kept else {}, is_kept)
+            findings: dict[str, Finding] = {}
+            try:
+                findings = _stored(adapter, kind) if is_kept else {}
+            finally:  # a warning may be an error, but only once
+                _state.stores[adapter, kind] = _Store(findings, is_kept)
         return _state.stores[adapter, kind]
 
 
@@ -274,7 +279,7 @@ def _here(origin: Origin) -> Origin:
 def import_from(path: Path) -> int:
     """Add the findings in a file of :func:`export_to` to those of this machine, and return their number.
 
-    Either all are added or none. Plans that exist stay as they are.
+    Nothing is added if a part of the file cannot be used here. Plans that exist stay as they are.
 
     Raises:
         OSError: the file cannot be read, or the cache folder cannot be written.

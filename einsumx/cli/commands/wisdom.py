@@ -101,10 +101,8 @@ def run(options: argparse.Namespace) -> bool:
 def _transfer(path: Path, *, is_export: bool) -> int:
     try:
         return wisdom.export_to(path) if is_export else wisdom.import_from(path)
-    except OSError as error:
-        raise EinsumxError(f"{path} cannot be {'written' if is_export else 'read'}: {error.strerror}") from error
-    except (RuntimeError, ValueError) as error:
-        raise EinsumxError(f"{path} is not imported: {error}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise EinsumxError(f"{path} is not {'exported' if is_export else 'imported'}: {error}") from error
 
 
 def _readable(options: argparse.Namespace) -> Iterator[tuple[Origin, dict[str, Finding]]]:
