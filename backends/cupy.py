@@ -53,6 +53,11 @@ class CupyAdapter(NumpyAdapter):
     def device(self, array: Array) -> str:
         return f"cuda:{array.device.id}"
 
+    def device_model(self, device: str) -> str:
+        runtime = self.xp.cuda.runtime
+        name: bytes = runtime.getDeviceProperties(runtime.getDevice())["name"]
+        return name.decode(errors="replace")
+
     def _mode(self, array: Array) -> Any:
         return array.device
 

@@ -252,6 +252,9 @@ class JaxAdapter(Adapter):
         module = self._jax if hasattr(self._jax, "enable_x64") else import_module("jax.experimental")
         return module.enable_x64
 
+    def device_model(self, device: str) -> str:
+        return "" if device.partition(":")[0] in ("", "cpu") else str(self._device(device).device_kind)
+
     def find_device(self, name: str) -> str:
         try:
             return _device_name(self._device(name))

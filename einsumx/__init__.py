@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
+    from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
     from einsumx.runtime.threads import get_num_threads, set_num_threads
     from einsumx.tuning import Tuning, tune
 else:
@@ -59,13 +60,17 @@ __all__ = [
     "backends",
     "cache_clear",
     "cache_info",
+    "effort",
     "einsum",
     "einsum_path",
     "expression",
+    "freeze",
+    "get_effort",
     "get_num_threads",
     "patch",
     "plan",
     "register",
+    "set_effort",
     "set_num_threads",
     "tune",
 ]
@@ -79,9 +84,13 @@ _LAZY = {
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
     "Tuning": "tuning",
+    "effort": "runtime.effort",
     "expression": "expressions",
+    "freeze": "runtime.effort",
+    "get_effort": "runtime.effort",
     "get_num_threads": "runtime.threads",
     "patch": "patching",
+    "set_effort": "runtime.effort",
     "set_num_threads": "runtime.threads",
     "tune": "tuning",
 }

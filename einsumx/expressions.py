@@ -13,14 +13,12 @@ from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.effort import Effort, as_effort
-from einsumx.runtime.execute import executable
-from einsumx.runtime.measured import measured
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
     described,
-    make_program,
     one_device,
+    runnable,
     sized_equation,
 )
 from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
@@ -156,11 +154,7 @@ class Expression:
         options = self._request.options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
-        contraction = Contraction(adapter, self._written, operands, device, options)
-        if options.effort == "measure":
-            return measured(contraction, self._constants)
-        program = make_program(contraction)
-        return Prepared(program, executable(program, adapter, self._constants))
+        return runnable(Contraction(adapter, self._written, operands, device, options), self._constants)
 
 
 def expression(

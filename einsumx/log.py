@@ -5,6 +5,7 @@ DEBUG     each new plan: equation, shapes, path, number of ops, arithmetic, byte
 INFO      fallbacks: the framework's own einsum kernel in a plan; calls that :func:`einsumx.patch` leaves to the
           framework, with the reason, once per replacement; smaller blocks after memory ran out
 INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end
+WARNING   wisdom that cannot be written, once per process
 ========  ==========================================================================================================
 
 A call that finds its plan in the caches logs nothing. After ``einsumx.cache_clear()`` plans are made and logged again.

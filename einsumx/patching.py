@@ -16,9 +16,11 @@ from einsumx.adapters.registry import get_backend, is_builtin, serving
 from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
+from einsumx.runtime import effort as efforts
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.caller import opens_block
 from einsumx.runtime.calls import cached_first
+from einsumx.runtime.effort import Effort, as_effort
 from einsumx.runtime.request import split
 
 if TYPE_CHECKING:
@@ -139,16 +141,16 @@ class Replacement:
     Args:
         names: the names to replace.
         begins: whether it starts now, in all threads; if not, it starts in the ``with`` block that enters it.
+        effort: of new plans while it is active; None leaves that alone.
     """
 
-    def __init__(self, names: Names, begins: bool) -> None:
-        self._names = names
+    def __init__(self, names: Names, begins: bool, effort: Effort | None = None) -> None:
+        self._names, self._effort = names, effort
         self._thread: int | None = None
         self._is_spent = False
         if begins:
             with _lock:
-                names.hold(_EVERYWHERE)
-                self._thread = _EVERYWHERE
+                self._hold(_EVERYWHERE)
 
     def undo(self) -> None:
         """End this replacement. The framework's own functions are back when all replacements have ended."""
@@ -156,27 +158,37 @@ class Replacement:
             self._is_spent = True
             self._release()
 
+    def _hold(self, thread: int) -> None:
+        self._names.hold(thread)
+        self._thread = thread
+        if self._effort is not None:
+            efforts.hold(thread, self._effort)
+
     def _release(self) -> None:
         thread, self._thread = self._thread, None
+        self._release_of(thread)
+
+    def _release_of(self, thread: int | None) -> None:
         if thread is not None:
             self._names.release(thread)
+            if self._effort is not None:
+                efforts.release(thread, self._effort)
 
     def __enter__(self) -> Self:
         with _lock:
             if self._is_spent:
                 raise RuntimeError("this replacement was entered or undone before; make another one")
             self._is_spent = True
-            thread = get_ident()
-            self._names.hold(thread)
-            self._release()
-            self._thread = thread
+            before, self._thread = self._thread, None
+            self._hold(get_ident())
+            self._release_of(before)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.undo()
 
 
-def patch(framework: str) -> Replacement:
+def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
 
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum`` or ``mx.np.einsum``, or the
@@ -197,21 +209,25 @@ def patch(framework: str) -> Replacement:
 
     Args:
         framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``.
+        effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
+            einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 
     Raises:
         BackendError: an unknown backend, or a framework that cannot be imported or has no einsum.
+        ValueError: an unknown effort.
 
     >>> import numpy as np
     >>> with patch("numpy"):
     ...     np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
     (2, 3)
     """
-    return replacement(framework, opens_block(currentframe()))
+    return replacement(framework, opens_block(currentframe()), effort)
 
 
-def replacement(framework: str, opens: bool) -> Replacement:
+def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Replacement:
     """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
-    return Replacement(names_of(get_backend(framework)), begins=not opens)
+    chosen = None if effort is None else as_effort(effort)
+    return Replacement(names_of(get_backend(framework)), begins=not opens, effort=chosen)
 
 
 _known: WeakKeyDictionary[Adapter, Names] = WeakKeyDictionary()

@@ -9,19 +9,22 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting
+from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
 from einsumx.planner.path import Optimize
+from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
+from einsumx.runtime import wisdom
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.execute import executable
-from einsumx.runtime.measured import candidates_of, is_known, remember
-from einsumx.runtime.prepare import arrays_of, described, make_program, one_device
+from einsumx.runtime.measured import candidates_of, found, remember
+from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, sized_equation, target_of
 from einsumx.runtime.request import Contraction, Options, Written, options_of, split
 from einsumx.runtime.steady import steady_times
 from einsumx.runtime.trials import winner
 
-__all__ = ["Tried", "Tuning", "tune", "tuned_plan"]
+__all__ = ["Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ def tune(
 
     >>> import einsumx, numpy as np
     >>> tuning = einsumx.tune("ij,jk->ik", np.ones((300, 20)), np.ones((20, 400)), rounds=1)
-    >>> tuning.tried[0].plan == einsumx.plan("ij,jk->ik", (300, 20), (20, 400))
+    >>> tuning.tried[0].plan.ops == einsumx.plan("ij,jk->ik", (300, 20), (20, 400)).ops
     True
     """
     written, inputs = split(operands)
@@ -122,9 +125,27 @@ def tune(
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
     """The plan that the wisdom has, or else the one that :func:`tune` finds to be the fastest."""
     contraction = _contraction(adapter, written, arrays, options)
-    if is_known(contraction) or is_frozen():
+    if is_frozen() or found(contraction, *target_of(contraction)) is not None:
         return as_plan(make_program(contraction))
     return _tuned(contraction, arrays, rounds=2).plan
+
+
+def choice_text(program: Program, optimize: Any) -> str:
+    """How a program was chosen: whether that was measured, when, and how much faster it is than the estimate's choice.
+
+    >>> import einsumx
+    >>> choice_text(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)), "auto")
+    'estimated'
+    """
+    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
+    key = wisdom.key_of(sized, program.operands, program.dtype, optimize)
+    finding = None if key is None else wisdom.find(get_backend(program.backend), program.device, key)
+    if finding is None:
+        return "estimated"
+    if finding.selection == ESTIMATE:
+        return f"estimated, and of {finding.tried} candidates the fastest, {finding.when}"
+    gain = finding.estimated / finding.seconds
+    return f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {finding.tried} candidates tried"
 
 
 def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Contraction:
@@ -136,11 +157,13 @@ def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], op
 
 def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tuning:
     adapter = contraction.adapter
-    tried = candidates_of(contraction, most=8)
+    sized, target = target_of(contraction)
+    tried = candidates_of(contraction, sized, target, most=8)
     times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
     doubts: Sequence[str] = ()
     least = [min(each) for each in times]
-    is_remembered = not doubts and remember(contraction, list(zip([each.selection for each in tried], least)))
+    selections = [each.selection for each in tried]
+    is_remembered = not doubts and remember(contraction, sized, target, list(zip(selections, least)))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(

@@ -11,7 +11,9 @@ os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
 # JAX has several devices of the CPU, among which blocks are shared out.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
 # Two runs of one commit say the same; a first call may take long, as it imports a framework.
-# Plans are those of the rates that adapters declare, also where somebody has calibrated.
+# Plans are those of the rates that adapters declare, also where somebody has calibrated or measured.
 os.environ["EINSUMX_CACHE"] = os.devnull
+for name in ("EINSUMX_EFFORT", "EINSUMX_FREEZE", "EINSUMX_WISDOM"):
+    os.environ.pop(name, None)
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")

@@ -468,6 +468,7 @@ def test_explain_counts_what_a_matrix_product_costs(capsys):
         "result_bytes": 4 * 1000 * 1200,
         "peak_bytes": 4 * (1000 * 800 + 800 * 1200 + 1000 * 1200),
         "generic_kernel": False,
+        "choice": "estimated",
         "ops": [
             {
                 "op": "matmul",
@@ -476,6 +477,7 @@ def test_explain_counts_what_a_matrix_product_costs(capsys):
                 "transpose_lhs": False,
                 "transpose_rhs": False,
                 "inner_batch": False,
+                "threads": "",
                 "shape": [1000, 1200],
                 "dtype": "float32",
                 "multiply_adds": 1000 * 800 * 1200,
@@ -494,7 +496,7 @@ def test_explain_prints_the_plan_and_what_it_comes_to(capsys):
     assert "arithmetic      960 M multiply-adds\n" in text
     assert "copied          0 B\n" in text
     assert "peak memory     11.8 MB, of which operands 7.04 MB and result 4.8 MB\n" in text
-    assert text.endswith("generic kernel  none\n")
+    assert text.endswith("generic kernel  none\nchoice          estimated\n")
 
 
 def test_explain_says_why_each_copy_is_made(capsys):

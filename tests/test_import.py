@@ -26,6 +26,7 @@ AT_IMPORT = {
     "einsumx.runtime",
     "einsumx.runtime.caches",
     "einsumx.runtime.calls",
+    "einsumx.runtime.effort",
     "einsumx.runtime.prepare",
     "einsumx.runtime.request",
     "einsumx.runtime.results",

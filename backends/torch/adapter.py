@@ -117,6 +117,10 @@ class TorchAdapter(Adapter):
     def traits(self, device: str) -> Traits:
         return CPU if device.partition(":")[0] in ("", "cpu", "meta") else ACCELERATOR
 
+    def device_model(self, device: str) -> str:
+        cuda = self.xp.cuda
+        return cuda.get_device_name(device) if device.startswith("cuda") and cuda.is_initialized() else ""
+
     def signature(self, array: Array) -> Signature:
         if array.layout is not self._strided:
             raise BackendError(f"einsum takes dense tensors, not layout {array.layout}; to_dense() makes one")

@@ -94,6 +94,16 @@ class Arrays:
         """The name of a signature's device; empty if the array, such as a traced one, is not bound to a device."""
         return str(signature[3])
 
+    def device_model(self, device: str) -> str:
+        """The model of an accelerator, whose measurements hold for no other model; empty if the device is a processor.
+
+        It is also empty if the framework has not used the device yet, and would have to start it.
+
+        Args:
+            device: a device or a kind of device, such as ``"cuda"``.
+        """
+        return ""
+
     def operand(self, signature: Signature) -> Operand:
         """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name."""
         _, shape, dtype, *_ = signature

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from einsumx.cli.commands import calibrate, compare, explain, profile, tune
+from einsumx.cli.commands import calibrate, compare, explain, profile, tune, wisdom
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError
 
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_arguments(add("profile", profile.ABOUT, profile.MORE, profile.run))
     tune.add_arguments(add("tune", tune.ABOUT, tune.MORE, tune.run))
     calibrate.add_arguments(add("calibrate", calibrate.ABOUT, calibrate.MORE, calibrate.run))
+    wisdom.add_arguments(add("wisdom", wisdom.ABOUT, wisdom.MORE, wisdom.run))
     conformance.add_arguments(add("conformance", conformance.ABOUT, conformance.MORE, _conformance))
     return parser
 

@@ -484,11 +484,14 @@ class _Search:
         for rows in orders:
             moves = [self._move(term.memory, order(rows)) for order in (straight, turned)]
             copies = [OperandAccess(rows, (), at == 1, move.price(self._model)) for at, move in enumerate(moves)]
-            if self._all or not (traits.strided or traits.transpose_flags):
-                accesses.extend(copies[: 1 if moves[0] == moves[1] else 2])
+            if not (traits.strided or traits.transpose_flags):
+                accesses.extend(copies)
+            elif moves[0] == moves[1]:
+                accesses.append(copies[0])
+            elif self._all:
+                accesses.extend(copies)
             else:
-                at = 0 if moves[0] == moves[1] else cheapest(builder, [copy.copy for copy in copies if copy.copy])
-                accesses.append(copies[at])
+                accesses.append(copies[cheapest(builder, [copy.copy for copy in copies if copy.copy])])
         return accesses
 
     # -- moving data ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Path
 
-__all__ = ["Optimize", "as_optimize", "find_path", "step_outputs"]
+__all__ = ["Optimize", "as_optimize", "find_path", "size_class", "step_outputs"]
 
 Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
 """``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
@@ -67,7 +67,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
     output, sizes = frozenset(equation.output), equation.sizes
     if is_auto:
-        return _auto_path(inputs, output, tuple([_rounded(size) for size in sizes]))
+        return _auto_path(inputs, output, tuple([size_class(size) for size in sizes]))
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, sizes, choice)
@@ -95,10 +95,10 @@ def _auto_path(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes
 _SIGNIFICANT_BITS = 4
 
 
-def _rounded(size: int) -> int:
+def size_class(size: int) -> int:
     """The nearest size with few significant bits.
 
-    >>> [_rounded(size) for size in (7, 15, 33, 35, 1000)]
+    >>> [size_class(size) for size in (7, 15, 33, 35, 1000)]
     [7, 15, 32, 36, 1024]
     """
     spare = size.bit_length() - _SIGNIFICANT_BITS

@@ -25,6 +25,7 @@ __all__ = [
     "cache_folder",
     "calibrated",
     "declared_rates",
+    "file_word",
     "key_of",
     "path_of",
     "read_rates",
@@ -39,14 +40,14 @@ _MOST_BYTES = 1 << 16
 """The largest file that is read; one of einsumx's own is a hundred times smaller."""
 
 
-def _word(text: str) -> str:
+def file_word(text: str) -> str:
     """A part of a file's name."""
     return re.sub(r"[^\w.+]", "_", text)
 
 
 def path_of(key: Key) -> Path:
     """The file for a key; it need not exist."""
-    words = map(_word, (key.backend, key.framework, key.device))
+    words = map(file_word, (key.backend, key.framework, key.device))
     return cache_folder() / f"{'-'.join(words)}-{key.threads}{_SUFFIX}"
 
 
@@ -169,10 +170,14 @@ def store_rates(key: Key, rates: Mapping[str, float]) -> Path:
 
 def stored_files(backends: Collection[str] = (), device: str = "") -> list[Path]:
     """The files in the cache folder, sorted; all, or only those of some backends or of one kind of device."""
-    selected = {_word(name) for name in backends}
+    selected = {file_word(name) for name in backends}
     files = []
     for path in sorted(cache_folder().glob(f"*{_SUFFIX}")):
         words = path.name.split("-")
-        if len(words) == 4 and words[0] in (selected or words) and words[2] in ([_word(device)] if device else words):
+        if (
+            len(words) == 4
+            and words[0] in (selected or words)
+            and words[2] in ([file_word(device)] if device else words)
+        ):
             files.append(path)
     return files

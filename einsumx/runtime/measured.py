@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 
 from einsumx.adapters.base import Array, Run
 from einsumx.errors import EinsumxError
@@ -14,12 +13,11 @@ from einsumx.planner.lower import Target
 from einsumx.planner.selection import ESTIMATE, Selection
 from einsumx.runtime import effort, wisdom
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import Prepared, make_program, target_of
 from einsumx.runtime.request import Contraction
 from einsumx.runtime.trials import Trial, Trials, winner
-from einsumx.runtime.wisdom import Finding
+from einsumx.runtime.wisdom_files import Finding
 
-__all__ = ["as_found", "candidates_of", "found", "is_known", "measured", "remember"]
+__all__ = ["as_found", "candidates_of", "found", "remember", "trying"]
 
 _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
@@ -31,11 +29,6 @@ def found(contraction: Contraction, sized: SizedEquation, target: Target) -> Fin
     return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
 
 
-def is_known(contraction: Contraction) -> bool:
-    """Whether the wisdom has a contraction."""
-    return found(contraction, *target_of(contraction)) is not None
-
-
 def as_found(contraction: Contraction, sized: SizedEquation, target: Target, finding: Finding) -> Program:
     """The program that a finding selects, or the estimate's if the finding does not fit."""
     operands, optimize = contraction.operands, contraction.options.optimize
@@ -45,50 +38,50 @@ def as_found(contraction: Contraction, sized: SizedEquation, target: Target, fin
         return selected_program(sized, operands, optimize, target, ESTIMATE)
 
 
-def candidates_of(contraction: Contraction, most: int | None = 7) -> list[Candidate]:
+def candidates_of(
+    contraction: Contraction, sized: SizedEquation, target: Target, most: int | None = 7
+) -> list[Candidate]:
     """The candidates for a contraction, the estimate's choice first."""
-    sized, target = target_of(contraction)
     few = 1 if len(contraction.operands) > _MOST_OPERANDS else most
     return candidates(sized, contraction.operands, contraction.options.optimize, target, few)
 
 
-def measured(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
-    """The plan that the wisdom has, or a function that tries the candidates in its first calls.
+def trying(
+    contraction: Contraction, sized: SizedEquation, target: Target, constants: Mapping[int, Array] | None = None
+) -> Run | None:
+    """A function that tries the candidates in its first calls; None if the wisdom has the contraction, or is frozen.
 
     Args:
-        contraction: what to compute.
+        contraction, sized, target: what to compute, and where.
         constants: operands that are known already, by position.
     """
-    adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
-    sized, target = target_of(contraction)
-    program = make_program(contraction)
     if effort.is_frozen() or found(contraction, sized, target) is not None:
-        return Prepared(program, executable(program, adapter, constants))
+        return None
+    adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
 
     def compiled(selection: Selection) -> Run:
-        chosen = selected_program(sized, operands, optimize, target, selection)
-        return executable(chosen, adapter, constants)
+        return executable(selected_program(sized, operands, optimize, target, selection), adapter, constants)
 
     def report(trials: Sequence[Trial]) -> None:
-        remember(contraction, [(trial.selection, trial.least) for trial in trials])
+        remember(contraction, sized, target, [(trial.selection, trial.least) for trial in trials])
 
-    selections = [candidate.selection for candidate in candidates_of(contraction)]
-    return Prepared(program, Trials(adapter, selections, compiled, report))
+    selections = [candidate.selection for candidate in candidates_of(contraction, sized, target)]
+    return Trials(adapter, selections, compiled, report)
 
 
-def remember(contraction: Contraction, times: Sequence[tuple[Selection, float]]) -> bool:
+def remember(
+    contraction: Contraction, sized: SizedEquation, target: Target, times: Sequence[tuple[Selection, float]]
+) -> bool:
     """Add to the wisdom which candidate was the fastest, unless it is frozen; returns whether that was done.
 
     Args:
-        contraction: what was computed.
+        contraction, sized, target: what was computed, and where.
         times: the candidates, the estimate's choice first, and the least time of each.
     """
-    sized, target = target_of(contraction)
     key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
     if key is None or effort.is_frozen():
         return False
     selection, seconds = times[winner([seconds for _, seconds in times])]
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    finding = Finding(selection, seconds, times[0][1], len(times), now)
+    finding = Finding(selection, seconds, times[0][1], len(times), wisdom.now())
     wisdom.record(contraction.adapter, contraction.device, key, finding)
     return True

@@ -16,7 +16,6 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
-from einsumx.runtime import wisdom
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand, Program
     from einsumx.planner import lower, path
     from einsumx.planner.lower import Target
-    from einsumx.runtime import calibration, execute, measured, stored
+    from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, parse, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "parse", "text")])
     lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
-    measured = LazyModule("einsumx.runtime.measured")
+    measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.wisdom")
     stored = LazyModule("einsumx.runtime.stored")
 
 __all__ = [
@@ -50,6 +49,7 @@ __all__ = [
     "parsed",
     "prepare",
     "result_dtype",
+    "runnable",
     "served_dtype",
     "sized_equation",
     "target_of",
@@ -253,11 +253,21 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 
 @cached("plans")
 def _by_layout(contraction: Contraction) -> Prepared:
-    if contraction.options.effort == "measure":
-        prepared: Prepared = measured.measured(contraction)
-        return prepared
+    return runnable(contraction)
+
+
+def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
+    """The program of a contraction, and the function that runs it, or that tries its candidates first.
+
+    Args:
+        contraction: what to compute.
+        constants: operands that are known already, by position; the function takes the others.
+    """
     program = make_program(contraction)
-    return Prepared(program, execute.executable(program, contraction.adapter))
+    run = None
+    if contraction.options.effort == "measure":
+        run = measured.trying(contraction, *target_of(contraction), constants)
+    return Prepared(program, run or execute.executable(program, contraction.adapter, constants))
 
 
 def make_program(contraction: Contraction) -> Program:

@@ -78,17 +78,20 @@ class Trials:
             self._settle()
 
     def __call__(self, *arrays: Array) -> Array:
-        if self._settled is not None:
-            return self._settled(*arrays)
+        run = self._settled
+        if run is not None:
+            return run(*arrays)
         if effort.is_frozen() or not self._lock.acquire(blocking=False):
             return self._estimate.run(*arrays)
         try:
-            trial = None if self._settled is not None or self._is_untimed(arrays) else next(self._turns, None)
-            if trial is None:
-                return (self._settled or self._estimate.run)(*arrays)
-            return self._timed(trial, arrays)
+            trial = None if self._is_untimed(arrays) else next(self._turns, None)
+            return self._chosen(*arrays) if trial is None else self._timed(trial, arrays)
         finally:
             self._lock.release()
+
+    @property
+    def _chosen(self) -> Run:
+        return self._estimate.run if self._settled is None else self._settled
 
     def _timed(self, trial: Trial, arrays: Sequence[Array]) -> Array:
         start = perf_counter()

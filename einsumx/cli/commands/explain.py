@@ -18,6 +18,7 @@ from einsumx.ir import ops
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, Plan, plan_cost
 from einsumx.terminal import terminal_width
+from einsumx.tuning import choice_text
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
@@ -43,6 +44,8 @@ MORE = """\
   peak_bytes                 the most memory alive at once: operands,
                              intermediates and result
   generic_kernel             whether a call is the framework's own einsum
+  choice                     whether the plan was estimated or measured, when,
+                             and what that gained
   ops                        an object per call: op, out (the slot that it
                              writes), its sources and parameters, shape, dtype,
                              multiply_adds, copied_bytes, allocated_bytes; the
@@ -109,11 +112,12 @@ def run(options: argparse.Namespace) -> bool:
     if options.source:
         print(planned.source(), end="")
     elif options.json:
-        print_json(_blocked_data(planned) if isinstance(planned, BlockedPlan) else _plan_data(planned))
+        is_blocked = isinstance(planned, BlockedPlan)
+        print_json(_blocked_data(planned) if is_blocked else _plan_data(planned, options.optimize))
     else:
         print(_folded(str(planned)))
         if not isinstance(planned, BlockedPlan):
-            print(f"\n{_folded(_totals(planned))}")
+            print(f"\n{_folded(_totals(planned, options.optimize))}")
     return True
 
 
@@ -124,14 +128,14 @@ def _is_generic(plan: Plan) -> bool:
     return any(isinstance(op, ops.Native) for op in plan.ops)
 
 
-def _totals(plan: Plan) -> str:
+def _totals(plan: Plan, optimize: str) -> str:
     kernel = "one or more calls of the framework's own einsum" if _is_generic(plan) else "none"
-    totals = {**summary(plan_cost(plan)), "generic kernel": kernel}
+    totals = {**summary(plan_cost(plan)), "generic kernel": kernel, "choice": choice_text(plan, optimize)}
     width = max(map(len, totals))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in totals.items())
 
 
-def _plan_data(plan: Plan) -> dict[str, Any]:
+def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
     cost = plan_cost(plan)
     return {
         "equation": plan.equation,
@@ -147,6 +151,7 @@ def _plan_data(plan: Plan) -> dict[str, Any]:
         "result_bytes": cost.output_bytes,
         "peak_bytes": cost.peak_bytes,
         "generic_kernel": _is_generic(plan),
+        "choice": choice_text(plan, optimize),
         "ops": [
             {
                 "op": type(op).__name__.lower(),

@@ -1,0 +1,205 @@
+"""How much work a plan is worth: whether candidates are estimated only, or also measured.
+
+The effort is that of the innermost ``with effort(...)`` of the current thread or task, else the one that
+:func:`set_effort` set, else ``EINSUMX_EFFORT``, else ``"estimate"``. This module imports little, because every first
+call needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock, get_ident
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, TypeAlias, cast
+
+__all__ = ["Effort", "as_effort", "effort", "freeze", "get_effort", "hold", "is_frozen", "release", "set_effort"]
+
+Effort: TypeAlias = Literal["estimate", "measure"]
+"""``"estimate"``: the cost model chooses. ``"measure"``: the fastest candidate in a few timed runs."""
+
+_VARIABLE, _FREEZE = "EINSUMX_EFFORT", "EINSUMX_FREEZE"
+
+_current: ContextVar[Effort | None] = ContextVar("einsumx_effort", default=None)
+
+_of_process: Effort | None = None
+"""What :func:`set_effort` set; None for the variable."""
+
+_held: list[tuple[int, Effort]] = []
+"""The threads and efforts of replacements that :func:`hold` has started, the latest last; 0 stands for all threads."""
+
+_measuring = 0
+"""How many ``with effort("measure")`` blocks are open, in all threads and tasks."""
+
+_lock = RLock()
+
+_frozen: bool | None = None
+"""What :func:`freeze` set; None for the variable."""
+
+is_set = os.environ.get(_VARIABLE, "") not in ("", "estimate")
+"""Whether the effort can be another than ``"estimate"`` anywhere in the process, for a quick check.
+
+It is also true while ``EINSUMX_EFFORT`` is nonsense, so that :func:`as_effort` is called and raises the error.
+"""
+
+
+def as_effort(value: object = None) -> Effort:
+    """The effort of a keyword ``effort=``; None is the current effort.
+
+    Raises:
+        ValueError: no effort has this name, or ``EINSUMX_EFFORT`` is none.
+
+    >>> as_effort("measure")
+    'measure'
+    """
+    return get_effort() if value is None else _checked(value, "effort=")
+
+
+def get_effort() -> Effort:
+    """The current effort, ``"estimate"`` or ``"measure"``.
+
+    Raises:
+        ValueError: ``EINSUMX_EFFORT`` is neither of them.
+
+    >>> import einsumx
+    >>> einsumx.get_effort()
+    'estimate'
+    """
+    return _current.get() or (_held and _of_holds()) or _of_process or _of_environment()
+
+
+def set_effort(effort: Effort) -> None:
+    """Set the effort of this process, for calls outside of ``with einsumx.effort(...)``.
+
+    Raises:
+        ValueError: no effort has this name.
+
+    >>> import einsumx
+    >>> einsumx.set_effort("measure")
+    >>> einsumx.get_effort()
+    'measure'
+    >>> einsumx.set_effort("estimate")
+    """
+    global _of_process  # noqa: PLW0603  # the setting of the process
+    checked = _checked(effort, "the effort")
+    with _lock:
+        _of_process = checked
+        _update()
+
+
+@contextmanager
+def effort(effort: Effort) -> Iterator[None]:
+    """A ``with`` block in which new plans get this effort.
+
+    It applies to the current thread or asyncio task, and to tasks that start in the block. Blocks nest.
+
+    Args:
+        effort: ``"estimate"``: the cost model chooses each plan. ``"measure"``: the first call runs several candidate
+            plans and keeps the fastest, also for later processes.
+
+    Raises:
+        ValueError: no effort has this name.
+
+    >>> import einsumx
+    >>> with einsumx.effort("measure"):
+    ...     einsumx.get_effort()
+    'measure'
+    """
+    checked = _checked(effort, "the effort")
+    token = _current.set(checked)
+    _count(checked, 1)
+    try:
+        yield
+    finally:
+        _count(checked, -1)
+        _current.reset(token)
+
+
+def freeze(on: bool = True) -> None:
+    """Keep every choice as it is: while frozen, einsumx measures nothing and stores nothing.
+
+    New plans use the wisdom that the process has, or reads when it first needs some, and estimates otherwise, whatever
+    their effort. ``EINSUMX_FREEZE=1`` freezes a process from the start.
+
+    Args:
+        on: False ends it.
+
+    >>> import einsumx
+    >>> einsumx.freeze()
+    >>> einsumx.freeze(False)
+    """
+    global _frozen  # noqa: PLW0603  # the setting of the process
+    _frozen = bool(on)
+
+
+def is_frozen() -> bool:
+    """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is.
+
+    Raises:
+        ValueError: ``EINSUMX_FREEZE`` is neither 0 nor 1.
+    """
+    if _frozen is not None:
+        return _frozen
+    text = os.environ.get(_FREEZE, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{_FREEZE} is {text!r}, not 0 or 1")
+    return text == "1"
+
+
+def hold(thread: int, effort: Effort) -> None:
+    """Give new plans of a thread (0: of all threads) this effort until :func:`release`, where no block says else."""
+    with _lock:
+        _held.append((thread, effort))
+        _update()
+
+
+def release(thread: int, effort: Effort) -> None:
+    """Undo a :func:`hold`."""
+    with _lock:
+        _held.remove((thread, effort))
+        _update()
+
+
+def _of_holds() -> Effort | None:
+    own = (0, get_ident())
+    return next((effort for thread, effort in reversed(_held) if thread in own), None)
+
+
+def _checked(value: object, what: str) -> Effort:
+    if not isinstance(value, str) or value not in ("estimate", "measure"):
+        raise ValueError(f'{what} is "estimate" or "measure", not {value!r}')
+    return cast("Effort", value)
+
+
+def _of_environment() -> Effort:
+    return _checked(os.environ.get(_VARIABLE) or "estimate", _VARIABLE)
+
+
+def _count(effort: Effort, change: int) -> None:
+    """Count the blocks that measure."""
+    global _measuring  # noqa: PLW0603  # one number for all threads
+    if effort == "measure":
+        with _lock:
+            _measuring += change
+            _update()
+
+
+def _update() -> None:
+    """Derive ``is_set`` again; the caller holds the lock."""
+    global is_set  # noqa: PLW0603  # an attribute is the fastest check
+    setting = _of_process or os.environ.get(_VARIABLE) or "estimate"
+    is_set = _measuring > 0 or setting != "estimate" or any(effort == "measure" for _, effort in _held)
+
+
+def _after_fork() -> None:
+    """The child has one thread, and nobody releases a lock that another thread held.
+
+    Blocks of other threads stay counted, which only costs the child a look at the effort.
+    """
+    global _lock  # noqa: PLW0603
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,108 @@
+"""How wisdom is named: the key of a contraction, and the names of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from einsumx.ir.layout import layout_pattern, pattern_strides
+from einsumx.ir.parse import symbol
+from einsumx.planner.path import size_class
+from einsumx.runtime.calibration import cache_folder, file_word
+from einsumx.runtime.threads import get_num_threads
+
+if TYPE_CHECKING:
+    from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.program import Operand
+
+__all__ = ["LONGEST_KEY", "PREFIX", "has_files", "key_of"]
+
+LONGEST_KEY = 1000
+"""Characters of the longest key."""
+
+PREFIX = "wisdom-"
+"""How the names of files in the cache folder begin."""
+
+_STEPS = {1: "", 2: "+", -1: "-", -2: "-+", 0: "*"}
+"""How a key marks the step of an axis; see :data:`einsumx.ir.layout.Pattern`."""
+
+
+def has_files(backend: str) -> bool:
+    """Whether there may be a file for a backend; much faster than finding out which it would be.
+
+    Raises:
+        OSError: there is no cache folder, or it cannot be read.
+        RuntimeError: the platform has none.
+    """
+    return any(name.startswith(f"{PREFIX}{file_word(backend)}-") for name in os.listdir(cache_folder()))  # noqa: PTH208
+
+
+def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, optimize: Any) -> str | None:
+    """The key of a contraction in this process; None if nothing is kept about it.
+
+    Axes of size 1 that broadcast are written as ``1``. A layout lists axes from the outermost to the innermost:
+    ``C`` is C order, ``+`` marks a gap inside the axis, ``-`` a negative stride, ``*`` a stride of 0.
+
+    Args:
+        equation: bound to sizes.
+        operands: their dtypes and layouts.
+        dtype: to compute in.
+        optimize: as in :class:`~einsumx.runtime.request.Options`; a function has no key.
+
+    >>> from einsumx.ir.bind import bind
+    >>> from einsumx.ir.parse import parse_text
+    >>> from einsumx.ir.program import Operand
+    >>> shapes = (7, 1000), (1000, 33)
+    >>> operands = Operand(shapes[0], "float32", (1, 7)), Operand(shapes[1], "float32")
+    >>> key = key_of(bind(parse_text("ij,jk", 2), shapes), operands, "float32", "auto")
+    >>> key.rpartition("; ")[0]
+    'ab,bc->ac; a=7 b=1024 c=32; 1.0 C; float32 float32; float32; auto'
+    """
+    asked = _asked(optimize)
+    layouts = [_layout(operand) for operand in operands]
+    if asked is None or None in layouts:
+        return None
+    terms = []
+    for labels, shape in zip(equation.inputs, equation.shapes):
+        axes = zip(labels, shape)
+        terms.append("".join([symbol(label) if size == equation.sizes[label] else "1" for label, size in axes]))
+    sizes = [f"{symbol(label)}={size_class(size)}" for label, size in enumerate(equation.sizes)]
+    parts = (
+        f"{','.join(terms)}->{''.join(map(symbol, equation.output))}",
+        " ".join(sizes),
+        " ".join(map(str, layouts)),
+        " ".join([operand.dtype + " weak" * operand.weak for operand in operands]),
+        dtype,
+        asked,
+        f"{get_num_threads()} threads",
+    )
+    key = "; ".join(parts)
+    return key if len(key) <= LONGEST_KEY else None
+
+
+def _asked(optimize: Any) -> str | None:
+    """The value of ``optimize=`` as text; None for a function, and for a name that no optimizer has."""
+    match optimize:
+        case True:
+            return "auto"
+        case False:
+            return "left to right"
+        case str() if optimize.isascii() and optimize.isprintable() and ";" not in optimize:
+            return optimize
+        case (str() as name, limit) if (asked := _asked(name)) is not None:
+            return f"{asked} {limit}"
+        case tuple() if all(isinstance(step, tuple) for step in optimize):
+            return " ".join([f"({','.join(map(str, step))})" for step in optimize])
+    return None
+
+
+def _layout(operand: Operand) -> str | None:
+    """The layout of an operand as text; None if elements of two axes overlap."""
+    shape, strides = operand.shape, operand.strides
+    pattern = None if strides is None or 0 in shape else layout_pattern(shape, strides)
+    if pattern is None:
+        return "C" if strides is None or 0 in shape else None
+    if pattern_strides(pattern, shape) is None:
+        return "C"
+    return ".".join([f"{axis}{_STEPS[step]}" for axis, step in reversed(pattern)])

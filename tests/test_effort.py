@@ -1,0 +1,244 @@
+"""The effort of planning: whose setting counts, where, and that nothing is measured while choices are frozen."""
+
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import einsumx
+from einsumx.runtime import effort as module
+from einsumx.runtime.effort import as_effort, is_frozen
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    """A process in which nobody has set anything."""
+    monkeypatch.setattr(module, "_of_process", None)
+    monkeypatch.setattr(module, "_frozen", None)
+    assert not module.is_set
+    yield
+    assert module._measuring == 0
+    monkeypatch.undo()
+    module._update()
+
+
+def fresh(code, **variables):
+    """How a fresh interpreter ends, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import einsumx; from einsumx.runtime import effort; {code}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+# -- whose setting counts -------------------------------------------------------------------------------------------
+
+
+def test_the_effort_is_estimate_unless_somebody_sets_it():
+    assert einsumx.get_effort() == as_effort() == as_effort(None) == "estimate"
+
+
+def test_a_keyword_comes_before_every_setting():
+    einsumx.set_effort("measure")
+    with einsumx.effort("measure"):
+        assert as_effort("estimate") == "estimate"
+        assert as_effort("measure") == "measure"
+
+
+def test_a_block_comes_before_the_process_and_the_inner_before_the_outer():
+    einsumx.set_effort("measure")
+    with einsumx.effort("estimate"):
+        assert as_effort() == "estimate"
+        with einsumx.effort("measure"):
+            assert as_effort() == "measure"
+        assert as_effort() == "estimate"
+    assert as_effort() == "measure"
+
+
+def test_a_block_ends_with_an_error_too():
+    with pytest.raises(KeyError), einsumx.effort("measure"):
+        raise KeyError
+    assert as_effort() == "estimate"
+    assert not module.is_set
+
+
+def test_a_block_can_decorate_a_function():
+    assert einsumx.effort("measure")(einsumx.get_effort)() == "measure"
+    assert einsumx.get_effort() == "estimate"
+
+
+@pytest.mark.parametrize("value", ["", "mesure", "MEASURE", b"measure", True, 1, ["measure"]])
+def test_another_value_is_an_error_that_names_both_efforts(value):
+    message = 'is "estimate" or "measure", not '
+    with pytest.raises(ValueError, match=f"^effort= {message}"):
+        as_effort(value)
+    with pytest.raises(ValueError, match=f"^the effort {message}"):
+        einsumx.set_effort(value)
+    with pytest.raises(ValueError, match=f"^the effort {message}"), einsumx.effort(value):
+        pass
+    assert einsumx.get_effort() == "estimate"
+
+
+# -- the quick check ------------------------------------------------------------------------------------------------
+
+
+def test_the_quick_check_is_true_while_the_process_or_any_block_measures():
+    einsumx.set_effort("measure")
+    assert module.is_set
+    einsumx.set_effort("estimate")
+    assert not module.is_set
+    with einsumx.effort("measure"):
+        with einsumx.effort("measure"):
+            assert module.is_set
+        assert module.is_set
+    assert not module.is_set
+
+
+def test_a_block_of_estimates_leaves_the_quick_check_as_it_is():
+    with einsumx.effort("estimate"):
+        assert not module.is_set
+
+
+def test_many_threads_that_enter_and_leave_blocks_lose_no_count():
+    def work():
+        for _ in range(500):
+            with einsumx.effort("measure"):
+                seen.append(module.is_set and as_effort() == "measure")
+
+    seen = []
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 2000
+    assert not module.is_set
+
+
+# -- threads and tasks ----------------------------------------------------------------------------------------------
+
+
+def test_a_block_does_not_reach_other_threads():
+    seen = []
+    with einsumx.effort("measure"):
+        thread = threading.Thread(target=lambda: seen.append(einsumx.get_effort()), **no_context())
+        thread.start()
+        thread.join()
+    assert seen == ["estimate"]
+
+
+def no_context():
+    """Since Python 3.14 a thread may start with the context of its parent."""
+    return {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
+
+
+def test_a_setting_of_the_process_reaches_all_threads():
+    einsumx.set_effort("measure")
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(einsumx.get_effort()))
+    thread.start()
+    thread.join()
+    assert seen == ["measure"]
+
+
+def test_tasks_that_interleave_have_efforts_of_their_own():
+    async def measuring():
+        with einsumx.effort("measure"):
+            await asyncio.sleep(0)
+            return einsumx.get_effort()
+
+    async def estimating():
+        first = einsumx.get_effort()
+        await asyncio.sleep(0)
+        return first, einsumx.get_effort()
+
+    async def both():
+        return await asyncio.gather(measuring(), estimating())
+
+    assert asyncio.run(both()) == ["measure", ("estimate", "estimate")]
+
+
+def test_a_task_that_starts_in_a_block_has_its_effort():
+    async def start():
+        with einsumx.effort("measure"):
+            task = asyncio.create_task(inside())
+        return await task
+
+    async def inside():
+        return einsumx.get_effort()
+
+    assert asyncio.run(start()) == "measure"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_of_a_fork_can_set_its_effort_while_another_thread_held_the_lock():
+    code = """
+import os
+with effort._lock:
+    child = os.fork()
+    if not child:
+        einsumx.set_effort("measure")
+        os._exit(effort.is_set)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert fresh(f"\n{code}") == "1"
+
+
+# -- the environment ------------------------------------------------------------------------------------------------
+
+
+def test_the_variable_sets_the_effort_of_a_process():
+    code = "print(effort.is_set, einsumx.get_effort())"
+    assert fresh(code, EINSUMX_EFFORT="measure") == "True measure"
+    assert fresh(code, EINSUMX_EFFORT="estimate") == fresh(code, EINSUMX_EFFORT="") == "False estimate"
+    code = f"einsumx.set_effort('estimate'); {code}"
+    assert fresh(code, EINSUMX_EFFORT="measure") == "False estimate"
+
+
+def test_nonsense_in_the_variable_is_an_error_that_names_it_when_the_effort_is_first_needed():
+    message = 'ValueError: EINSUMX_EFFORT is "estimate" or "measure", not \'patient\''
+    assert fresh("print(effort.is_set)", EINSUMX_EFFORT="patient") == "True"
+    assert fresh("effort.as_effort()", EINSUMX_EFFORT="patient") == message
+
+
+def test_the_module_that_every_first_call_needs_loads_nothing_heavy():
+    code = "import sys; print([name for name in ('threading', 'json', 'logging', 'numpy') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import runpy; runpy.run_path({module.__file__!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# -- frozen ---------------------------------------------------------------------------------------------------------
+
+
+def test_choices_are_frozen_and_free_again():
+    assert not is_frozen()
+    einsumx.freeze()
+    assert is_frozen()
+    einsumx.freeze(on=False)
+    assert not is_frozen()
+
+
+@pytest.mark.parametrize(("text", "frozen"), [("1", True), ("0", False), ("", False)])
+def test_the_variable_freezes_a_process_until_somebody_sets_it(text, frozen, monkeypatch):
+    monkeypatch.setenv("EINSUMX_FREEZE", text)
+    assert is_frozen() is frozen
+    einsumx.freeze(not frozen)
+    assert is_frozen() is not frozen
+
+
+def test_nonsense_in_the_variable_that_freezes_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setenv("EINSUMX_FREEZE", "yes")
+    with pytest.raises(ValueError, match="EINSUMX_FREEZE is 'yes', not 0 or 1"):
+        is_frozen()
