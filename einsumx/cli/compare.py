@@ -94,11 +94,11 @@ class Measured:
         einsumx_seconds: the least time of :func:`einsumx.einsum`.
         rounds: how many turns each had.
         spread: the median over the least of the times of the turns, of the more erratic of the two.
-        disturbances: a sentence on each thing that kept the machine busy meanwhile; empty on a quiet machine.
         error: einsumx's largest error over the bound on rounding; up to 1 is right, infinite for a wrong shape.
         wrong: the error in a sentence; empty for a right result.
         ops: the kinds of array calls in einsumx's plan, in order.
         note: why there is no native time; empty if there is one.
+        disturbances: a sentence on each thing that kept the machine busy meanwhile; empty on a quiet machine.
     """
 
     backend: str
@@ -109,11 +109,11 @@ class Measured:
     einsumx_seconds: float
     rounds: int
     spread: float
-    disturbances: tuple[str, ...]
     error: float
     wrong: str
     ops: tuple[str, ...]
     note: str
+    disturbances: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -293,11 +293,11 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, se
         einsumx_seconds=min(times[0]),
         rounds=len(times[0]),
         spread=max(map(scatter, times)),
-        disturbances=tuple(watch.reasons),
         error=verdict.worst,
         wrong=verdict.wrong,
         ops=tuple(type(op).__name__.lower() for op in planned.ops),
         note=note,
+        disturbances=tuple(watch.reasons),
     )
 
 

@@ -217,7 +217,7 @@ def _waits(before: Mapping[int, ThreadTimes], after: Mapping[int, ThreadTimes], 
     longest = min(max(waited.values(), default=0.0), others)
     if not work or longest < _WAITED * work:
         return []
-    return [f"a thread waited {longest / work:.0%} of its time for a core that other programs used"]
+    return [f"a thread waited {longest / work:.0%} of its time for a core"]
 
 
 def load_warning(load: float, cores: int) -> list[str]:
