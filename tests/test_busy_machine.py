@@ -210,6 +210,12 @@ def test_repeats_that_vary_in_half_of_the_calls_are_a_reason(quiet, calls, reaso
     assert watch.reasons == reasons
 
 
+def test_repeats_that_other_programs_explain_are_no_reason_of_their_own(busy):
+    with watched() as watch:
+        watch.repeats(ERRATIC)
+    assert watch.reasons == [OTHERS]
+
+
 def test_a_turn_rests_then_leaves_out_the_first_call_and_returns_the_least_time(monkeypatch):
     now, events = [0.0], []
     seconds = iter([50.0, 4.0, 3.0, 5.0, 1.0])

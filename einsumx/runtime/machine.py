@@ -124,10 +124,17 @@ class Watch:
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """A watch over the ``with`` block, for measurements of 30 ms and more.
+    """A watch over the ``with`` block, which measures for 30 ms or longer.
 
-    The thresholds are from two cores of an AMD EPYC in a virtual machine, where products on NumPy and PyTorch ran in
-    blocks of 30 ms and 0.5 s, and busy loops beside them.
+    In blocks below 0.1 s, ticks cannot tell whom a thread waited for, so waits for threads of the process count, too.
+
+    The thresholds come from two cores of an AMD EPYC in a virtual machine, on which NumPy and PyTorch multiplied
+    matrices for 30 ms and for 0.5 s:
+
+    - On the idle machine, the longest wait of a thread was 0.2 % of its time, at most 14 %. Other programs used up to
+      3 % of the processor. The scatter was 1.02 to 1.17.
+    - Beside one endless loop, or two, the longest wait was 26 to 70 %, and the others' share 30 to 80 %. The scatter
+      was 1.01 to 25, as most calls may still find a core: only a high one means something.
 
     >>> with watched() as watch:
     ...     watch.repeats([1.0, 2.0, 2.1])
@@ -137,8 +144,7 @@ def watched() -> Iterator[Watch]:
     watch = Watch()
     before = _now()
     yield watch
-    watch.reasons += disturbances(before, _now())
-    watch.reasons += watch.erratic()
+    watch.reasons += disturbances(before, _now()) or watch.erratic()
 
 
 # -- what the system counts -------------------------------------------------------------------------------------
