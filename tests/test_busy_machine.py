@@ -115,6 +115,8 @@ WAITED = "a thread waited 40% of its time for a core"
         # 30 ms, of which ticks say little: this process and another one ran for two each, or for one more or less.
         ((2, 1, 0, 2, 1, 0), 0.02, [(0.018, 0.012), (0.02, 0.0)], [WAITED]),
         ((2, 1, 0, 2, 1, 0), 0.02, [(0.03, 0.001), (0.02, 0.001)], []),
+        # Ticks say that others may have run for one at most: the threads waited for each other.
+        ((2, 1, 0, 2, 1, 0), 0.03, [(0.018, 0.012), (0.018, 0.012)], []),
         # A thread that hardly runs does not count, even if it waits as long as it runs.
         ((2, 1, 0, 2, 1, 0), 0.02, [(0.03, 0.0), (0.001, 0.001)], []),
         # One second: ticks say that no other program ran, so the threads waited for each other.
@@ -123,7 +125,7 @@ WAITED = "a thread waited 40% of its time for a core"
         ((100, 0, 0, 100, 0, 0), 1.82, [(0.8, 0.2), (1.0, 0.0)], [WAITED.replace("40", "20")]),
         ((100, 0, 0, 100, 0, 0), 2.0, [], []),
     ],
-    ids=["waited", "ran", "helper", "own threads", "one core of many", "not counted"],
+    ids=["waited", "ran", "own threads, briefly", "helper", "own threads", "one core of many", "not counted"],
 )
 def test_a_thread_that_other_programs_keep_waiting_is_noticed(ticks, own, threads, reasons):
     assert disturbed(ticks, own, threads) == reasons

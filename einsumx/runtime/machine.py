@@ -126,7 +126,8 @@ class Watch:
 def watched() -> Iterator[Watch]:
     """A watch over the ``with`` block, which measures for 30 ms or longer.
 
-    In blocks below 0.1 s, ticks cannot tell whom a thread waited for, so waits for threads of the process count, too.
+    Blocks of 0.1 s and more are better: in shorter ones, ticks hardly tell whom a thread waited for, another program or
+    another thread of this process, and one endless loop may go unnoticed.
 
     The thresholds come from two cores of an AMD EPYC in a virtual machine, on which NumPy and PyTorch multiplied
     matrices for 30 ms and for 0.5 s:
@@ -210,7 +211,7 @@ def disturbances(before: Reading, after: Reading) -> list[str]:
     if stolen >= _STOLEN * total + inexact:
         reasons.append(f"the hypervisor took away {stolen / total:.0%} of the processor")
     if not reasons:
-        reasons += _waits(before.threads, after.threads, others + inexact)
+        reasons += _waits(before.threads, after.threads, others - inexact / 2)
     return reasons
 
 
@@ -220,8 +221,8 @@ def _waits(before: Mapping[int, ThreadTimes], after: Mapping[int, ThreadTimes], 
     ran = {thread: times.ran - before.get(thread, none).ran for thread, times in after.items()}
     waited = {thread: times.waited - before.get(thread, none).waited for thread, times in after.items()}
     work = max((ran[thread] + waited[thread] for thread in after), default=0.0)
-    longest = min(max(waited.values(), default=0.0), others)
-    if not work or longest < _WAITED * work:
+    longest = max(waited.values(), default=0.0)
+    if not work or min(longest, others) < _WAITED * work:
         return []
     return [f"a thread waited {longest / work:.0%} of its time for a core"]
 
