@@ -33,7 +33,7 @@ from show import about, console, print_tables
 from summary import Row
 
 import einsumx
-from einsumx.cli.machine import watched
+from einsumx.runtime.machine import watched
 
 __all__ = ["FULL", "GROUPS", "QUICK", "Scale", "measured"]
 
@@ -276,7 +276,7 @@ def main() -> None:
     chosen = [each for each in FRAMEWORKS if each.name in options.backend and installed[each.backend]]
     run: dict[str, Any] = {**about(), "calls": []}
     filterwarnings("ignore", module="cotengra")  # it says which keywords keep a call out of its cache
-    with watched() as warnings:
+    with watched() as watch:
         for framework in chosen:
             framework.start()
             for group in options.group:
@@ -284,8 +284,8 @@ def main() -> None:
                     rows = list(measured(framework, group, scale))
                 print_tables(call_tables({"calls": rows}))
                 run["calls"] += rows
-    for warning in warnings:
-        console.print(f"WARNING: the machine was busy: {warning}", style="bold yellow")
+    for reason in watch.reasons:
+        console.print(f"WARNING: the machine was busy: {reason}", style="bold yellow")
     if options.json:
         options.json.write_text(json.dumps(run) + "\n", encoding="utf-8")
 

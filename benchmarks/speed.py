@@ -206,7 +206,7 @@ def _run(options: Namespace) -> dict[str, Any]:
     from show import console, data, print_rows
 
     import einsumx
-    from einsumx.cli.machine import watched
+    from einsumx.runtime.machine import watched
 
     installed = einsumx.backends()
     frameworks = [
@@ -218,7 +218,7 @@ def _run(options: Namespace) -> dict[str, Any]:
         framework.start()
     groups = all_problems(count=0)
     rows = []
-    with watched() as warnings:
+    with watched() as watch:
         for problem in (problem for group in GROUPS for problem in sample(groups[group])):
             prepared = prepare(problem)
             for framework in frameworks:
@@ -228,8 +228,8 @@ def _run(options: Namespace) -> dict[str, Any]:
     rows.sort(key=lambda row: list(PEERS).index(row.framework))
     for framework in frameworks:
         print_rows([row for row in rows if row.framework == framework.name])
-    for warning in warnings:
-        console.print(f"WARNING: the machine was busy: {warning}", style="bold yellow")
+    for reason in watch.reasons:
+        console.print(f"WARNING: the machine was busy: {reason}", style="bold yellow")
     return data(rows)
 
 

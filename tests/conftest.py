@@ -3,6 +3,7 @@
 import os
 
 import hypothesis
+import pytest
 
 # One thread each, as the tests run beside each other and on arrays too small to share.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,3 +18,13 @@ for name in ("EINSUMX_EFFORT", "EINSUMX_FREEZE", "EINSUMX_WISDOM"):
     os.environ.pop(name, None)
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")
+
+
+@pytest.fixture
+def quiet_machine(monkeypatch):
+    """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
+    from einsumx.runtime import machine
+
+    monkeypatch.setattr(machine, "_now", lambda: machine.Reading(None, {}, 0.0, 2))
+    monkeypatch.setattr(machine, "scatter", lambda times: 1.0)
+    monkeypatch.setattr(machine, "sleep", lambda seconds: None)

@@ -1,23 +1,38 @@
-"""``einsumx compare``: noise counts as a tie, and a busy machine as a reason to doubt the times."""
+"""Noise counts as a tie; where other work disturbs a measurement, it is said, and nothing is stored."""
 
 import json
+import re
 
 import pytest
 
+from einsumx.adapters.registry import get_backend
+from einsumx.cli import calibrate as calibration
 from einsumx.cli import compare as comparison
-from einsumx.cli import machine
 from einsumx.cli.commands.compare import print_comparison
 from einsumx.cli.compare import Absent, Measured, Problem
-from einsumx.cli.machine import CpuTimes, contention, cpu_times, load_warning
 from einsumx.cli.main import main
+from einsumx.runtime import machine
+from einsumx.runtime.calibration import calibrated, stored_files
+from einsumx.runtime.machine import (
+    CpuTimes,
+    Reading,
+    ThreadTimes,
+    cpu_times,
+    disturbances,
+    load_warning,
+    scatter,
+    thread_times,
+    turn,
+    watched,
+)
 
 SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
 
 
-def row(native, spread=1.0):
+def row(native, *disturbances):
     """A row in which einsumx takes a second."""
     problem = Problem("ij->i", ((2, 3),), "float32")
-    return Measured("numpy", "numpy", "2", problem, native, 1.0, 3, spread, 0.25, "", (), "")
+    return Measured("numpy", "numpy", "2", problem, native, 1.0, 3, 1.0, 0.25, "", (), "", disturbances)
 
 
 # -- ties -------------------------------------------------------------------------------------------------------
@@ -62,11 +77,19 @@ def later(*ticks, own=0.0):
     return times(*(start + more for start, more in zip(START, ticks)), own=own)
 
 
+def disturbed(ticks, own, threads=()):
+    """What disturbs while so many ticks pass and each thread runs and waits for some seconds."""
+    none = {number: ThreadTimes(7.0, 3.0) for number in range(len(threads))}
+    ended = {number: ThreadTimes(7.0 + ran, 3.0 + waited) for number, (ran, waited) in enumerate(threads)}
+    before, after = times(*START, own=100.0), later(*ticks, own=100.0 + own)
+    return disturbances(Reading(before, none, 9.0, 2), Reading(after, ended, 9.0, 2))
+
+
 OTHERS, STOLEN = "other programs used 50% of the processor", "the hypervisor took away 20% of the processor"
 
 
 @pytest.mark.parametrize(
-    ("ticks", "own", "warnings"),
+    ("ticks", "own", "reasons"),
     [
         ((1000, 0, 0, 1000, 0, 0), 20.0, []),
         ((1000, 0, 0, 0, 1000, 0), 10.0, []),
@@ -79,8 +102,47 @@ OTHERS, STOLEN = "other programs used 50% of the processor", "the hypervisor too
     ],
     ids=["all own", "half own", "idle", "little else", "others", "stolen", "both", "no time"],
 )
-def test_other_programs_and_a_hypervisor_are_noticed(ticks, own, warnings):
-    assert contention(times(*START, own=100.0), later(*ticks, own=100.0 + own)) == warnings
+def test_other_programs_and_a_hypervisor_are_noticed(ticks, own, reasons):
+    assert disturbed(ticks, own) == reasons
+
+
+WAITED = "a thread waited 40% of its time for a core"
+
+
+@pytest.mark.parametrize(
+    ("ticks", "own", "threads", "reasons"),
+    [
+        # 30 ms, of which ticks say little: this process and another one ran for two each, or for one more or less.
+        ((2, 1, 0, 2, 1, 0), 0.02, [(0.018, 0.012), (0.02, 0.0)], [WAITED]),
+        ((2, 1, 0, 2, 1, 0), 0.02, [(0.03, 0.001), (0.02, 0.001)], []),
+        # Ticks say that others may have run for one at most: the threads waited for each other.
+        ((2, 1, 0, 2, 1, 0), 0.03, [(0.018, 0.012), (0.018, 0.012)], []),
+        # A thread that hardly runs does not count, even if it waits as long as it runs.
+        ((2, 1, 0, 2, 1, 0), 0.02, [(0.03, 0.0), (0.001, 0.001)], []),
+        # One second: ticks say that no other program ran, so the threads waited for each other.
+        ((100, 0, 0, 100, 0, 0), 2.0, [(0.6, 0.4), (0.6, 0.4), (0.6, 0.4)], []),
+        # Others ran for less than a tenth of it, but long enough to hold up a thread.
+        ((100, 0, 0, 100, 0, 0), 1.82, [(0.8, 0.2), (1.0, 0.0)], [WAITED.replace("40", "20")]),
+        ((100, 0, 0, 100, 0, 0), 2.0, [], []),
+    ],
+    ids=["waited", "ran", "own threads, briefly", "helper", "own threads", "one core of many", "not counted"],
+)
+def test_a_thread_that_other_programs_keep_waiting_is_noticed(ticks, own, threads, reasons):
+    assert disturbed(ticks, own, threads) == reasons
+
+
+def test_ticks_of_a_short_measurement_blame_nobody():
+    assert disturbed((2, 1, 0, 2, 1, 0), 0.03) == []
+
+
+def test_a_thread_that_started_meanwhile_counts_from_its_start():
+    before, after = times(*START), later(2, 1, 0, 2, 1, 0, own=0.02)
+    threads = {7: ThreadTimes(0.018, 0.012)}
+    assert disturbances(Reading(before, {}, 0.0, 2), Reading(after, threads, 0.0, 2)) == [WAITED]
+
+
+def test_the_times_of_a_thread_are_nanoseconds():
+    assert thread_times("1500000000 250000000 31\n") == ThreadTimes(1.5, 0.25)
 
 
 @pytest.mark.parametrize("stat", ["", "cpu  0 0 0 0\ncpu0 0 0 0 0 0 0 0 0\n", "cpu  1 2 3 4\n"])
@@ -89,7 +151,7 @@ def test_systems_that_count_no_time_give_none(stat):
 
 
 def test_short_lines_of_old_kernels_are_read():
-    assert cpu_times("cpu0 100 0 0 100\n", {0}, 0.01, 0.0) == CpuTimes(2.0, 1.0, 0.0, 0.0)
+    assert cpu_times("cpu0 100 0 0 100\n", {0}, 0.01, 0.0) == CpuTimes(2.0, 1.0, 0.0, 0.0, 0.01)
 
 
 def test_a_high_load_average_is_a_warning():
@@ -97,64 +159,233 @@ def test_a_high_load_average_is_a_warning():
     assert load_warning(3.2, 2) == ["the load average was 3.2 on 2 cores before"]
 
 
-@pytest.fixture
-def uncounted(monkeypatch):
-    """A system that does not count processor times."""
-    monkeypatch.setattr(machine, "_now", lambda: None)
-    monkeypatch.setattr(machine, "core_count", lambda: 2)
-
-
 @pytest.mark.parametrize("load", [0.3, 9.0])
-def test_without_processor_times_the_load_average_decides(monkeypatch, uncounted, load):
-    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
-    with machine.watched() as warnings:
-        assert warnings == []
-    assert warnings == load_warning(load, 2)
+def test_without_processor_times_the_load_average_before_decides(monkeypatch, load):
+    readings = [Reading(None, {}, load, 2), Reading(None, {}, 5.0, 2)]
+    monkeypatch.setattr(machine, "_now", lambda: readings.pop(0))
+    with watched() as watch:
+        assert watch.reasons == []
+    assert watch.reasons == load_warning(load, 2)
 
 
-def test_a_system_that_counts_nothing_gives_no_warning(monkeypatch, uncounted):
-    monkeypatch.delattr("os.getloadavg")
-    with machine.watched() as warnings:
+def test_a_system_that_counts_nothing_gives_no_reason(monkeypatch):
+    for name in ("os.getloadavg", "os.sched_getaffinity"):
+        monkeypatch.delattr(name)
+    monkeypatch.setattr(machine, "_thread_times_now", dict)
+    with watched() as watch:
         pass
-    assert warnings == []
+    assert watch.reasons == []
 
 
 @pytest.mark.parametrize("missing", ["os.sched_getaffinity", "os.sysconf"])
 def test_systems_without_these_calls_count_no_times(monkeypatch, missing):
     monkeypatch.delattr(missing)
-    assert machine._now() is None
+    assert machine._now().cpu is None
+
+
+# -- repeats ----------------------------------------------------------------------------------------------------
+
+
+def test_scatter_is_the_median_over_the_least():
+    assert scatter([1.0, 1.0, 1.0, 1.0, 9.0]) == 1.0
+    assert scatter([2.0, 1.0, 3.0]) == 2.0
+    assert scatter([1.0]) == scatter([]) == scatter([0.0, 1.0]) == 1.0
+
+
+STEADY, ERRATIC = [1.0, 1.2, 9.0], [1.0, 1.3, 1.3]
+
+
+@pytest.mark.parametrize(
+    ("calls", "reasons"),
+    [
+        ([], []),
+        ([STEADY, STEADY, ERRATIC], []),
+        ([STEADY, ERRATIC], ["the usual time of a call was more than 1.25 times its least in 1 of 2 calls"]),
+        ([ERRATIC], ["the usual time of a call was more than 1.25 times its least"]),
+    ],
+    ids=["none", "one of three", "half", "the only one"],
+)
+def test_repeats_that_vary_in_half_of_the_calls_are_a_reason(quiet, calls, reasons):
+    with watched() as watch:
+        for repeats in calls:
+            watch.repeats(repeats)
+    assert watch.reasons == reasons
+
+
+def test_repeats_that_other_programs_explain_are_no_reason_of_their_own(busy):
+    with watched() as watch:
+        watch.repeats(ERRATIC)
+    assert watch.reasons == [OTHERS]
+
+
+def test_a_turn_rests_then_leaves_out_the_first_call_and_returns_the_least_time(monkeypatch):
+    now, events = [0.0], []
+    seconds = iter([50.0, 4.0, 3.0, 5.0, 1.0])
+    monkeypatch.setattr(machine, "sleep", events.append)
+
+    def call():
+        events.append("call")
+        now[0] += next(seconds)
+
+    assert turn(call, 10.0, clock=lambda: now[0]) == 3.0
+    assert events == [0.12, *["call"] * 4]
+
+
+@pytest.mark.parametrize(("least", "most", "calls"), [(1, 9, 2), (3, 9, 4), (1, 1, 2)])
+def test_a_turn_has_at_least_and_at_most_so_many_calls(quiet, least, most, calls):
+    made = []
+    turn(lambda: made.append(0), 1.0 if most == 1 else 0.0, least=least, most=most, clock=lambda: float(len(made)))
+    assert len(made) == calls
+
+
+# -- compare ----------------------------------------------------------------------------------------------------
+
+
+def machine_of(monkeypatch, readings):
+    """A machine that counts these times, the last ones over and over again."""
+    monkeypatch.setattr(machine, "sleep", lambda seconds: None)
+    monkeypatch.setattr(machine, "_thread_times_now", dict)
+    monkeypatch.setattr(machine, "_cpu_times_now", lambda: readings.pop(0) if len(readings) > 1 else readings[0])
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """A machine on which no time passes."""
+    machine_of(monkeypatch, [times(*START)])
+
+
+BUSY = times(*START), later(1000, 0, 0, 1000, 0, 0, own=10.0)
+"""Readings before and after a measurement during which other programs take half of the processor."""
 
 
 @pytest.fixture
 def busy(monkeypatch):
-    """A machine on which other programs take half of the processor."""
-    readings = [times(*START), later(1000, 0, 0, 1000, 0, 0, own=10.0)]
-    monkeypatch.setattr(machine, "_now", lambda: readings.pop(0))
+    """A machine that is busy during the first measurement."""
+    machine_of(monkeypatch, list(BUSY))
 
 
-def test_a_comparison_on_a_busy_machine_comes_with_a_warning(busy, capsys):
+def test_a_busy_machine_is_named_before_the_table_and_the_verdict_is_not_conclusive(busy, capsys):
     assert main(SMALL) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"WARNING: the machine was busy, so these times and ratios mean little: {OTHERS}" in text
+    warning, _, table = text.partition("framework native")
+    assert "WARNING: the machine was busy in 1 of 1 rows, which are marked with a ?." in warning
+    assert f"numpy, ab,bc->ac: {OTHERS}" in warning
+    assert "x ? " in table
+    assert "Not conclusive: the machine was busy in every row." in table
+    assert "einsumx is faster" not in text
 
 
-def test_the_warning_is_in_the_json(busy, capsys):
+def test_the_disturbances_of_a_row_are_in_the_json(busy, capsys):
     assert main([*SMALL, "--json"]) == 0
-    assert OTHERS in json.loads(capsys.readouterr().out)["warnings"]
+    found = json.loads(capsys.readouterr().out)
+    (measured,) = found["rows"]
+    assert found["warnings"] == [f"numpy, ab,bc->ac: {OTHERS}"]
+    assert (measured["verdict"], measured["disturbances"]) == ("not conclusive", [OTHERS])
 
 
-@pytest.mark.parametrize(
-    ("spreads", "warned"), [((1.1, 1.2, 3.0), False), ((1.1, 2.0, 3.0), True), ((4.0,), True), ((1.0,), False)]
-)
-def test_repeats_that_vary_in_most_rows_are_a_warning(monkeypatch, uncounted, capsys, spreads, warned):
-    rows = [*(row(1.0, spread) for spread in spreads), Absent("torch", "not installed", "")]
-    monkeypatch.setattr("einsumx.cli.commands.compare.compare", lambda *_, **__: rows)
-    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
-    assert main(SMALL) == 0
-    assert ("repeats of the same call vary" in " ".join(capsys.readouterr().out.split())) == warned
+def test_rows_that_were_not_disturbed_keep_their_verdicts(capsys):
+    rows = [row(5.0), row(1.0), row(3.0, OTHERS), row(1.0, OTHERS), row(None, OTHERS), Absent("torch", "not here", "")]
+    print_comparison(rows, [rows[0].problem])
+    text = " ".join(capsys.readouterr().out.split())
+    cells = [cell for line in text.split("numpy 2 ") for cell in re.findall(r"1.00 s (\S+x \?|\S+x|tie) 0.2", line)]
+    assert cells == ["5.00x", "tie", "3.00x ?", "1.00x ?"]
+    assert "in 3 of 5 rows" in text
+    assert (
+        "Not conclusive in 2 of 4 rows, as the machine was busy. In the others, einsumx is faster in 1, slower in 0, "
+        "and within 10 % (a tie) in 1 of 2." in text
+    )
 
 
-def test_the_spread_of_a_row_is_that_of_its_quartiles():
-    assert comparison._spread([1.0, 1.0, 1.0, 1.0, 9.0]) == 1.0
-    assert comparison._spread([1.0, 1.0, 2.0, 2.0]) > 1.5
-    assert comparison._spread([1.0]) == 1.0
+def test_a_quiet_machine_gives_no_warning(capsys):
+    print_comparison([row(5.0)], [row(5.0).problem])
+    text = capsys.readouterr().out
+    assert "WARNING" not in text
+    assert "onclusive" not in text
+
+
+def test_a_row_whose_turns_vary_is_not_conclusive(monkeypatch, quiet, capsys):
+    seconds = iter([1.0, 1.0, 1.0, 2.0, 3.0, 1.0])
+    monkeypatch.setattr(comparison, "turn", lambda call, _: next(seconds))
+    assert main([*SMALL[:-1], "3", "--json"]) == 0
+    (measured,) = json.loads(capsys.readouterr().out)["rows"]
+    assert measured["spread"] == 2.0
+    assert measured["disturbances"] == ["the usual time of a call was more than 1.25 times its least in 1 of 2 calls"]
+
+
+def test_turns_rotate(monkeypatch):
+    order = []
+    monkeypatch.setattr(comparison, "turn", lambda call, _: order.append(call) or float(len(order)))
+    assert comparison._in_turns(["a", "b"], 3, 0.0) == [[1.0, 4.0, 5.0], [2.0, 3.0, 6.0]]
+    assert order == ["a", "b", "b", "a", "a", "b"]
+
+
+# -- profile ----------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_on_a_busy_machine_comes_with_a_warning(busy, capsys):
+    assert main(["profile", "ab,bc->ac", "3,4", "4,5"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"WARNING: the machine was busy, so these times mean little: {OTHERS}." in text.partition("measured")[0]
+
+
+def test_the_disturbances_of_a_profile_are_in_the_json(busy, capsys):
+    assert main(["profile", "ab,bc->ac", "3,4", "4,5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["disturbances"] == [OTHERS]
+
+
+# -- calibrate --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tries(tmp_path, monkeypatch):
+    """How often rates were measured, in place of seconds of work, and an empty cache folder."""
+    made = []
+    monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
+    monkeypatch.setattr(calibration, "sleep", lambda seconds: made.append(f"{seconds:g} s"))
+    monkeypatch.setattr(calibration, "measure_rates", lambda *_, **__: made.append("try") or {"gemm": 123e9})
+    calibrated.cache_clear()
+    yield made
+    calibrated.cache_clear()
+
+
+CALIBRATE = ("calibrate", "--backend", "numpy")
+
+
+def test_calibrate_waits_until_the_machine_is_quiet(busy, tries, capsys):
+    assert main(CALIBRATE) == 0
+    assert tries == ["try", "5 s", "try"]
+    shown = capsys.readouterr()
+    assert f"numpy  the machine is busy: {OTHERS}; try 2 of 3 in 5 s\n" in shown.err
+    assert "WARNING" not in shown.out
+    assert calibrated(get_backend("numpy"), "cpu").rates.gemm == 123e9
+
+
+@pytest.fixture
+def always_busy(monkeypatch):
+    machine_of(monkeypatch, [*BUSY] * 9)
+
+
+def test_rates_of_a_machine_that_stays_busy_are_shown_but_not_stored(always_busy, tries, capsys):
+    assert main(CALIBRATE) == 1
+    assert tries == ["try", "5 s", "try", "5 s", "try"]
+    text = " ".join(capsys.readouterr().out.split())
+    assert "123 G/s" in text
+    assert f"WARNING: the machine was busy: {OTHERS}. These rates are not stored." in text
+    assert "--force" in text
+    assert "nothing is stored in " in text
+    assert stored_files() == []
+
+
+def test_a_backend_that_is_not_stored_is_told_from_those_that_are(monkeypatch, tries, capsys):
+    machine_of(monkeypatch, [*BUSY] * 3 + [BUSY[-1]])
+    assert main([*CALIBRATE, "numpy", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["calibrations"]
+    assert [(each["stored"], each["disturbances"]) for each in found] == [(False, [OTHERS]), (True, [])]
+
+
+def test_force_measures_once_and_stores_the_rates_of_a_busy_machine(always_busy, tries, capsys):
+    assert main([*CALIBRATE, "--force"]) == 0
+    assert tries == ["try"]
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"WARNING: the machine was busy: {OTHERS}. These rates are stored all the same, as --force asks." in text
+    assert len(stored_files()) == 1

@@ -24,6 +24,8 @@ from einsumx.planner.lower import lower
 from einsumx.runtime import calibration
 from einsumx.runtime.calibration import cache_folder, calibrated, key_of, path_of, store_rates
 
+pytestmark = pytest.mark.usefixtures("quiet_machine")
+
 MACHINE = Rates(
     call=3e-6,
     view=0.4e-6,
@@ -411,7 +413,8 @@ def test_calibrate_prints_json(capsys, folder, measured):
     declared = asdict(NUMPY.cpu.rates)
     (entry,) = found["calibrations"]
     assert found["folder"] == str(folder)
-    assert entry == {**asdict(key_of(NUMPY, "cpu")), "declared": declared, "measured": measured}
+    rates = {"declared": declared, "measured": measured}
+    assert entry == {**asdict(key_of(NUMPY, "cpu")), **rates, "disturbances": [], "stored": True}
     assert printed(capsys, "--show") == found
 
 

@@ -19,6 +19,8 @@ from einsumx.cli.profile import OpProfile, profile
 from einsumx.dtypes import kind
 from einsumx.ir.ops import Matmul, Transpose
 
+pytestmark = pytest.mark.usefixtures("quiet_machine")
+
 ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
 
 

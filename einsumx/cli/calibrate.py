@@ -1,7 +1,7 @@
 """Measure the rates of the planner's cost model on this machine, with an adapter's own kernels.
 
-Each rate comes from the median times of programs with one kind of op. If a framework compiles whole programs, a rate is
-that of an op inside a compiled program.
+Each rate comes from the least times of programs with one kind of op. If a framework compiles whole programs, a rate is
+that of an op inside a compiled program. Rates that were measured on a busy machine are not stored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import prod
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
@@ -22,6 +22,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.calibration import key_of, store_rates
 from einsumx.runtime.execute import executable
+from einsumx.runtime.machine import Watch, watched
 
 __all__ = ["Calibration", "calibrate", "measure_rates"]
 
@@ -29,6 +30,9 @@ Shape = tuple[int, ...]
 
 PASSES = 3
 """How many times everything is measured, so that a short disturbance affects one pass only."""
+
+TRIES, PAUSE = 3, 5.0
+"""How many times to try on a busy machine, and the seconds to wait before trying again."""
 
 SECONDS, MOST = 0.08, 5000
 """The time for each program in a pass, and the largest number of repeats."""
@@ -48,15 +52,29 @@ class Calibration:
         key: what they hold for.
         declared: the rates that the adapter declares.
         measured: rates by name, without those that are implausible or must not be used.
+        disturbances: a sentence on each thing that kept the machine busy; empty for rates from a file.
+        is_stored: whether later processes use the measured rates.
     """
 
     key: Key
     declared: Rates
     measured: dict[str, float]
+    disturbances: tuple[str, ...] = ()
+    is_stored: bool = True
 
 
-def calibrate(adapter: Adapter, device: str = "", announce: Callable[[str], None] = lambda _: None) -> Calibration:
-    """Measure a backend's rates on a device (the framework's default if empty) and store them.
+def calibrate(
+    adapter: Adapter, device: str = "", announce: Callable[[str], None] = lambda _: None, *, force: bool = False
+) -> Calibration:
+    """Measure a backend's rates and store them, unless the machine is too busy.
+
+    On a busy machine, it waits and measures again, up to three times in all.
+
+    Args:
+        adapter: the backend's adapter.
+        device: the device; empty for the framework's default.
+        announce: called with a description of what happens next.
+        force: measure once, and store the rates of a busy machine, too.
 
     Raises:
         BackendError: the backend stands for several libraries, or the framework or the device is missing.
@@ -69,14 +87,33 @@ def calibrate(adapter: Adapter, device: str = "", announce: Callable[[str], None
     except ModuleNotFoundError as error:
         raise BackendError(f"{adapter.name} is not installed: {adapter.install}") from error
     declared = adapter.traits(where).rates
-    calibration = Calibration(key_of(adapter, where), declared, measure_rates(adapter, device, announce=announce))
+    measured, disturbances = _measure_in_quiet(adapter, device, announce, 1 if force else TRIES)
+    is_stored = force or not disturbances
+    calibration = Calibration(key_of(adapter, where), declared, measured, disturbances, is_stored)
     if not calibration.measured:
         raise EinsumxError(f"no measured rate of {adapter.name} is plausible")
-    try:
-        store_rates(calibration.key, calibration.measured)
-    except OSError as error:
-        raise EinsumxError(f"the calibration cannot be stored: {error}") from error
+    if is_stored:
+        try:
+            store_rates(calibration.key, calibration.measured)
+        except OSError as error:
+            raise EinsumxError(f"the calibration cannot be stored: {error}") from error
     return calibration
+
+
+def _measure_in_quiet(
+    adapter: Adapter, device: str, announce: Callable[[str], None], tries: int
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The rates by name of the first quiet try, or of the last one; and what disturbed it."""
+    number = 1
+    while True:
+        with watched() as watch:
+            measured = measure_rates(adapter, device, announce=announce, watch=watch)
+        if not watch.reasons or number == tries:
+            return measured, tuple(watch.reasons)
+        number += 1
+        reasons = "; ".join(watch.reasons)
+        announce(f"{adapter.name}  the machine is busy: {reasons}; try {number} of {tries} in {PAUSE:g} s")
+        sleep(PAUSE)
 
 
 def measure_rates(
@@ -84,16 +121,20 @@ def measure_rates(
     device: str = "",
     clock: Callable[[], float] = perf_counter,
     announce: Callable[[str], None] = lambda _: None,
+    watch: Watch | None = None,
 ) -> dict[str, float]:
-    """The rates by name, without implausible ones."""
+    """The rates by name, without implausible ones. The watch is told the times of each program."""
     timer = _ProgramTimer(adapter, device, clock)
-    passes: dict[str, list[float]] = {}
     for number in range(PASSES):
+        rates = {}
         for name, rate in timer.rates():
             announce(f"{adapter.name}  {name}  {number + 1} of {PASSES}")
-            passes.setdefault(name, []).append(rate)
-    medians = {field.name: median(passes[field.name]) for field in fields(Rates) if field.name in passes}
-    return {name: rate for name, rate in medians.items() if is_rate(rate)}
+            rates[name] = rate
+    if watch is not None:
+        for times in timer.times.values():
+            watch.repeats(times)
+    # Those of the last pass are from the least times of all passes.
+    return {field.name: rates[field.name] for field in fields(Rates) if is_rate(rates.get(field.name, 0.0))}
 
 
 class _ProgramTimer:
@@ -103,6 +144,9 @@ class _ProgramTimer:
         adapter: the adapter that runs them.
         device: the device of the arrays.
         clock: returns the time in seconds.
+
+    Attributes:
+        times: of each program, by the shapes of its operands and its ops: the least time in each pass.
     """
 
     def __init__(self, adapter: Adapter, device: str, clock: Callable[[], float]) -> None:
@@ -111,6 +155,7 @@ class _ProgramTimer:
         self.stopwatch = Stopwatch(adapter, SECONDS, MOST, clock)
         self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
         self.batch = (1,) * self.traits.min_batch_axes
+        self.times: dict[tuple[tuple[Shape, ...], tuple[ops.Op, ...]], list[float]] = {}
 
     def rates(self) -> Iterator[tuple[str, float]]:
         """The name and the value of each rate; rates that others depend on come first."""
@@ -211,7 +256,7 @@ class _ProgramTimer:
         return [ops.Transpose(1, 0, axes, reason)]
 
     def seconds(self, shapes: Sequence[Shape], steps: Sequence[ops.Op]) -> float:
-        """The median time of a program with these ops."""
+        """The least time of a program with these ops, in this pass and those before."""
         out = steps[-1].out
         shape = replay(steps, shapes)[out]
         operands = tuple(Operand(shape, "float32") for shape in shapes)
@@ -219,7 +264,9 @@ class _ProgramTimer:
         run = executable(program, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device) for shape in shapes]
         seconds, _ = self.stopwatch.time(run, arrays)
-        return seconds
+        times = self.times.setdefault((tuple(shapes), tuple(steps)), [])
+        times.append(seconds)
+        return min(times)
 
 
 def _ones(adapter: Adapter, shape: Shape, device: str) -> Array:

@@ -1,4 +1,7 @@
-"""Measure a contraction by a framework's own einsum and by einsumx in turn, and check every element.
+"""Measure a contraction by a framework's own einsum and by einsumx, and check every element.
+
+Each is timed in turns, in a steady state of its own: interleaved calls would share the cores with threads that still
+spin after the call before.
 
 The reference does not involve einsumx: ``numpy.einsum`` in wider arithmetic along a pairwise path, and the bound on
 rounding errors of the conformance suite.
@@ -10,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
-from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +25,7 @@ from einsumx.errors import EinsumxError, EquationError, excerpt, shown
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
+from einsumx.runtime.machine import scatter, turn, watched
 
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected
@@ -50,8 +53,13 @@ ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 _TIE = 1.1
 """Ratios up to this one, and down to its inverse, are noise."""
 
-SECONDS = 0.6
+SECONDS = 1.6
 """Time for each problem on each framework."""
+
+_LEAST_ROUNDS = 3
+
+_TURN = 0.03
+"""Time for the calls that count in one turn; the first one always counts."""
 
 _NO_LIMIT = 1 << 62  # NumPy's default memory limit can end in a single step over all operands
 
@@ -82,14 +90,15 @@ class Measured:
         backend: its name in einsumx.
         library, version: the library that computed; its name differs from the backend's for ``array_api``.
         problem: the problem.
-        native_seconds: the median time of the framework's own einsum; None if it has none for this problem.
-        einsumx_seconds: the median time of :func:`einsumx.einsum`.
-        rounds: how many times each was timed.
-        spread: the upper over the lower quartile of the times, of the more erratic of the two.
+        native_seconds: the least time of the framework's own einsum; None if it has none for this problem.
+        einsumx_seconds: the least time of :func:`einsumx.einsum`.
+        rounds: how many turns each had.
+        spread: the median over the least of the times of the turns, of the more erratic of the two.
         error: einsumx's largest error over the bound on rounding; up to 1 is right, infinite for a wrong shape.
         wrong: the error in a sentence; empty for a right result.
         ops: the kinds of array calls in einsumx's plan, in order.
         note: why there is no native time; empty if there is one.
+        disturbances: a sentence on each thing that kept the machine busy meanwhile; empty on a quiet machine.
     """
 
     backend: str
@@ -104,6 +113,7 @@ class Measured:
     wrong: str
     ops: tuple[str, ...]
     note: str
+    disturbances: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -112,9 +122,14 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """``"faster"``, ``"tie"`` or ``"slower"`` for einsumx; empty without a native time."""
+        """``"faster"``, ``"tie"`` or ``"slower"`` for einsumx; empty without a native time.
+
+        ``"not conclusive"`` if the machine was busy.
+        """
         if self.ratio is None:
             return ""
+        if self.disturbances:
+            return "not conclusive"
         return "tie" if 1 / _TIE < self.ratio < _TIE else "faster" if self.ratio > 1 else "slower"
 
     @property
@@ -220,7 +235,7 @@ def compare(
         trials: all of one dtype.
         names: the backends.
         device: the device of the operands; empty for the framework's default.
-        rounds: how many times to time each function; by default as often as fits into ``seconds``, at least 3 times.
+        rounds: how many turns each function has; by default as many as fit into ``seconds``, at least 3.
         seconds: the time for each pair.
         announce: called with a description of each measurement before it starts.
 
@@ -265,41 +280,38 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, se
     except Exception as error:  # noqa: BLE001  any exception of a framework is a result to report
         note = _first_line(error)
     calls = [timed_einsumx] if note else [timed_einsumx, timed_native]
-    times = _interleaved(calls, rounds, seconds)
+    with watched() as watch:
+        times = _in_turns(calls, rounds, seconds)
+        for each in times:
+            watch.repeats(each)
     return Measured(
         backend=adapter.name,
         library=library,
         version=version,
         problem=trial.problem,
-        native_seconds=None if note else median(times[1]),
-        einsumx_seconds=median(times[0]),
+        native_seconds=None if note else min(times[1]),
+        einsumx_seconds=min(times[0]),
         rounds=len(times[0]),
-        spread=max(map(_spread, times)),
+        spread=max(map(scatter, times)),
         error=verdict.worst,
         wrong=verdict.wrong,
         ops=tuple(type(op).__name__.lower() for op in planned.ops),
         note=note,
+        disturbances=tuple(watch.reasons),
     )
 
 
-def _interleaved(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: float) -> list[list[float]]:
-    """The times of each call. Calls take turns, so that a disturbance affects all of them."""
+def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: float) -> list[list[float]]:
+    """The least time of each call in each of its turns. Each round starts with another call."""
     times: list[list[float]] = [[] for _ in calls]
     end = perf_counter() + seconds
-    while len(times[0]) < (rounds or 3) or (rounds is None and perf_counter() < end):
-        for call, call_times in zip(calls, times):
-            start = perf_counter()
-            call()
-            call_times.append(perf_counter() - start)
+    number = 0
+    while number < (rounds or _LEAST_ROUNDS) or (rounds is None and perf_counter() < end):
+        for place in range(len(calls)):
+            index = (number + place) % len(calls)
+            times[index].append(turn(calls[index], _TURN))
+        number += 1
     return times
-
-
-def _spread(times: Sequence[float]) -> float:
-    """The upper quartile over the lower one; 1 for a single time."""
-    if len(times) < 2:
-        return 1.0
-    lower, _, upper = quantiles(times, method="inclusive")
-    return upper / lower
 
 
 # -- operands and expected results ------------------------------------------------------------------------------

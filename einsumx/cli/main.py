@@ -1,7 +1,7 @@
 """The command ``einsumx``.
 
-Exit status: 0 for success, 1 if ``compare`` or ``conformance`` found a wrong result, 2 if the request cannot be
-carried out, 130 if it was interrupted.
+Exit status: 0 for success, 1 if ``compare`` or ``conformance`` found a wrong result or ``calibrate`` a machine too busy
+to store all rates, 2 if the request cannot be carried out, 130 if it was interrupted.
 """
 
 # ruff: noqa: T201  printing is what this module is for

@@ -25,6 +25,7 @@ from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.machine import watched
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
 
@@ -41,7 +42,7 @@ class OpProfile:
     Attributes:
         op: an op of the plan.
         shape, dtype: of its result.
-        seconds: the median time.
+        seconds: the least time.
         predicted: the time that the cost model predicts, in seconds.
         multiply_adds: its arithmetic.
         nbytes: bytes of the arrays that it reads and writes; 0 for a view.
@@ -91,8 +92,9 @@ class Profile:
         library, version: the library that computed.
         rates: the rates of the cost model.
         is_calibrated: whether these were measured on this machine; otherwise the backend declares them.
-        seconds: the median time of the whole plan.
+        seconds: the least time of the whole plan.
         ops: the cost of each op.
+        disturbances: a sentence on each thing that kept the machine busy meanwhile; empty on a quiet machine.
     """
 
     problem: Problem
@@ -104,6 +106,7 @@ class Profile:
     is_calibrated: bool
     seconds: float
     ops: tuple[OpProfile, ...]
+    disturbances: tuple[str, ...]
 
     @property
     def sum_of_ops(self) -> float:
@@ -159,7 +162,9 @@ def profile(
     traits = calibrated(adapter, program.device)
     stopwatch = Stopwatch(adapter, seconds, _MOST, clock)
     announce(sized.text)
-    whole, _ = stopwatch.time(prepared.run, arrays)
+    with watched() as watch:
+        whole, _ = stopwatch.time(prepared.run, arrays)
+        op_profiles = tuple(_op_profiles(program, arrays, stopwatch, traits, announce))
     library, version = library_of(adapter)
     return Profile(
         problem=problem,
@@ -170,7 +175,8 @@ def profile(
         rates=traits.rates,
         is_calibrated=traits.rates != adapter.traits(program.device).rates,
         seconds=whole,
-        ops=tuple(_op_profiles(program, arrays, stopwatch, traits, announce)),
+        ops=op_profiles,
+        disturbances=tuple(watch.reasons),
     )
 
 

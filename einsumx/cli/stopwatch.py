@@ -1,12 +1,12 @@
-"""The median time of a call, for ``profile`` and ``calibrate``."""
+"""The least time of a call, for ``profile`` and ``calibrate``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.runtime.machine import turn
 
 __all__ = ["Stopwatch"]
 
@@ -15,7 +15,7 @@ _LEAST = 3
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """Times calls of a framework until their results are complete.
+    """Times calls of a framework until their results are complete, each in a steady state of its own.
 
     Attributes:
         adapter: the framework's adapter.
@@ -30,14 +30,12 @@ class Stopwatch:
     clock: Callable[[], float]
 
     def time(self, run: Run, arrays: Sequence[Array]) -> tuple[float, Array]:
-        """The median time of a call, and its result."""
-        for _ in range(2):  # the first calls compile, and touch memory for the first time
-            self.adapter.synchronize(run(*arrays))
-        times: list[float] = []
-        end = self.clock() + self.seconds
-        while len(times) < _LEAST or (self.clock() < end and len(times) < self.most):
-            start = self.clock()
+        """The least time of a call, and its result."""
+
+        def call() -> Array:
             result = run(*arrays)
             self.adapter.synchronize(result)
-            times.append(self.clock() - start)
-        return median(times), result
+            return result
+
+        result = call()  # it compiles, and touches memory for the first time
+        return turn(call, self.seconds, least=_LEAST, most=self.most, clock=self.clock), result

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.cli.arguments import add_output
@@ -24,8 +25,9 @@ __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 ABOUT = """\
 Measures the rates of this machine that the planner's cost model uses, and
 stores them for later processes. It takes some seconds per backend, and needs
-an otherwise idle machine. It is optional: by default, plans use the rates that
-each backend declares.
+an otherwise idle machine: on a busy one it waits and tries again, three times
+in all, and then stores nothing. It is optional: by default, plans use the
+rates that each backend declares.
 """
 
 MORE = """\
@@ -36,6 +38,9 @@ einsumx in the platform's cache folder (XDG_CACHE_HOME or ~/.cache on Linux).
 Rates are in seconds, or in bytes or multiply-adds a second. JAX compiles whole
 plans: its rates are those of calls within a compiled plan.
 
+The exit status is 1 if the machine was too busy to store the rates of a
+backend. Free the machine, or store them anyway with --force.
+
 --json prints one object:
   folder          where calibrations are stored
   calibrations    a list of objects:
@@ -43,6 +48,8 @@ plans: its rates are those of calls within a compiled plan.
                   what it holds for; framework is the framework's version
     declared      the rates that the backend declares
     measured      the measured rates, without implausible or unusable ones
+    disturbances  sentences on what kept the machine busy meanwhile
+    stored        whether later processes use the measured rates
 With --reset:
   folder          the same
   removed         the names of the files that were removed
@@ -70,11 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--show", action="store_true", help="show the stored rates, without measuring")
+    either.add_argument("--force", action="store_true", help="measure once, and store the rates of a busy machine, too")
     either.add_argument("--reset", action="store_true", help="remove the stored rates, without measuring")
 
 
 def run(options: argparse.Namespace) -> bool:
-    """Measure, show or remove calibrations. Returns True.
+    """Measure, show or remove calibrations. Returns whether the machine was quiet enough to store all of them.
 
     Raises:
         EinsumxError: a backend cannot be calibrated, or the cache folder cannot be written.
@@ -91,8 +99,9 @@ def run(options: argparse.Namespace) -> bool:
         installed = [name for name, is_installed in backends().items() if is_installed and get_backend(name).module]
         adapters = [get_backend(name) for name in options.backend or installed]
         with progress(quiet=options.json) as announce:
-            calibrations = [calibrate(adapter, options.device, announce) for adapter in adapters]
+            calibrations = [calibrate(adapter, options.device, announce, force=options.force) for adapter in adapters]
         _show(calibrations, options.json)
+        return all(calibration.is_stored for calibration in calibrations)
     return True
 
 
@@ -117,14 +126,36 @@ def _readable(paths: Sequence[Path]) -> Iterator[Calibration]:
 
 def _show(calibrations: Sequence[Calibration], as_json: bool) -> None:
     if as_json:
-        data = [
-            {**asdict(each.key), "declared": asdict(each.declared), "measured": each.measured} for each in calibrations
-        ]
-        print_json({"folder": str(cache_folder()), "calibrations": data})
+        print_json({"folder": str(cache_folder()), "calibrations": list(map(_data, calibrations))})
         return
     for calibration in calibrations:
         _print_table(calibration)
-    print(f"{'stored' if calibrations else 'nothing is stored'} in {cache_folder()}")
+        _print_disturbances(calibration)
+    stored = [calibration.key.backend for calibration in calibrations if calibration.is_stored]
+    which = f"{', '.join(stored)}: " if 0 < len(stored) < len(calibrations) else ""
+    print(f"{which}stored in {cache_folder()}" if stored else f"nothing is stored in {cache_folder()}")
+
+
+def _data(calibration: Calibration) -> dict[str, Any]:
+    return {
+        **asdict(calibration.key),
+        "declared": asdict(calibration.declared),
+        "measured": calibration.measured,
+        "disturbances": calibration.disturbances,
+        "stored": calibration.is_stored,
+    }
+
+
+def _print_disturbances(calibration: Calibration) -> None:
+    """Print why the rates mean little, if other work disturbed the measurement."""
+    if not calibration.disturbances:
+        return
+    if calibration.is_stored:
+        outcome = "These rates are stored all the same, as --force asks."
+    else:
+        outcome = "These rates are not stored. Run it again when nothing else computes, or store them with --force."
+    reasons = "; ".join(calibration.disturbances)
+    console().print(f"WARNING: the machine was busy: {reasons}. {outcome}\n", style="bold yellow")
 
 
 def _print_table(calibration: Calibration) -> None:

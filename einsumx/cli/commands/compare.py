@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import SHAPES, add_dtype, add_output, count, shape
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
-from einsumx.cli.machine import watched
 from einsumx.cli.output import (
     console,
     cores_text,
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "print_comparison", "run"]
 
-_SPREAD = 1.5
-"""Repeats of a call vary by more than this factor, between quartiles, only on a busy machine."""
-
 ABOUT = """\
 Runs a contraction on every installed framework, by the framework's own einsum
 and by einsumx in turn, and checks every element of einsumx's results against
@@ -47,8 +43,11 @@ problems of apache/mxnet#18043, 8 heads of 128 units, 100 queries, 50 keys.
 """
 
 MORE = """\
-Differences below 10 % are noise and count as ties. A warning says if other
-programs kept the machine busy: times mean little then.
+Differences below 10 % are noise and count as ties. Each function is timed in
+turns of its own, after threads of the other one have stopped spinning; the
+times are the least of all turns. Where the machine was busy meanwhile, a
+warning says why, a row has a ? instead of a verdict, and the summary does not
+count it.
 The error is the largest of any element, over the bound on rounding that
 einsumx promises: up to 1 is right. The exit status is 1 if a result is wrong
 or einsumx fails, and 2 if nothing could be compared.
@@ -57,7 +56,7 @@ or einsumx fails, and 2 if nothing could be compared.
   einsumx, dtype, device  version and request
   cores                   how many processor cores may be used
   right                   whether every result is right
-  warnings                sentences on what disturbed the measurement
+  warnings                a sentence on each row that is not conclusive
   rows                    a list of objects, told apart by their status:
     backend               the framework
     status                "right", "wrong", "failed" (einsumx raised), "absent"
@@ -69,12 +68,14 @@ or einsumx fails, and 2 if nothing could be compared.
                           array_api
     equation, shapes      the problem
                           and, if not failed either:
-    native_seconds        median time of the framework's own einsum, or null
-    einsumx_seconds       median time of einsumx.einsum
+    native_seconds        least time of the framework's own einsum, or null
+    einsumx_seconds       least time of einsumx.einsum
     native_per_einsumx    their ratio, or null
-    verdict               "faster", "tie" or "slower"; "" without a native time
-    rounds                how many times each was timed
-    spread                the upper over the lower quartile of these times
+    verdict               "faster", "tie", "slower", or "not conclusive" if the
+                          machine was busy; "" without a native time
+    rounds                how many turns each had
+    spread                the median over the least of the turns' times
+    disturbances          sentences on what kept the machine busy
     error_per_bound       the largest error in units of the bound; null if it
                           is not finite
     ops                   the kinds of calls in the plan, in order
@@ -96,7 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"compare only these, of {', '.join(BUILTIN)} and those that packages add (after the shapes)",
     )
     parser.add_argument("--batch", type=count, metavar="N", help="batch size of the three problems (default: 64)")
-    parser.add_argument("--rounds", type=count, metavar="N", help="time each call N times (default: for 0.6 s)")
+    parser.add_argument(
+        "--rounds", type=count, metavar="N", help="turns of each function (default: for 1.6 s, 3 at least)"
+    )
 
 
 def run(options: argparse.Namespace) -> bool:
@@ -118,41 +121,40 @@ def run(options: argparse.Namespace) -> bool:
         problems = (Problem(options.equation, tuple(options.shapes), options.dtype),)
     for problem in problems:
         sized_equation(problem.equation, problem.shapes)  # reject mistakes before any work
-    with progress(quiet=options.json) as announce, watched() as warnings:
+    with progress(quiet=options.json) as announce:
         announce("computing the expected results with numpy.einsum")
         with ThreadPoolExecutor(core_count()) as pool:
             trials = list(pool.map(make_trial, problems))
         rows = list(compare(trials, names, device=options.device, rounds=options.rounds, announce=announce))
-    warnings += _scatter(rows)
     if options.json:
-        print_json(_data(rows, warnings, options))
+        print_json(_data(rows, options))
     else:
-        print_comparison(rows, problems, warnings)
+        print_comparison(rows, problems)
     if all(isinstance(row, Absent) for row in rows):
         raise EinsumxError(f"none of {', '.join(names)} could be compared here")
     return all(map(is_right, rows))
 
 
-def _scatter(rows: Sequence[Row]) -> list[str]:
-    """A warning if repeats of the same call vary in most of the rows."""
-    spreads = [row.spread for row in rows if isinstance(row, Measured)]
-    erratic = sum(spread > _SPREAD for spread in spreads)
-    if not spreads or 2 * erratic < len(spreads):
-        return []
-    return [f"repeats of the same call vary by more than a factor of {_SPREAD} in {erratic} of {len(spreads)} rows"]
+def _warnings(rows: Sequence[Row]) -> list[str]:
+    """A sentence on each row that a busy machine disturbed."""
+    return [
+        f"{row.backend}, {row.problem.equation}: {'; '.join(row.disturbances)}"
+        for row in rows
+        if isinstance(row, Measured) and row.disturbances
+    ]
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------
 
 
-def _data(rows: Sequence[Row], warnings: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def _data(rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Any]:
     return {
         "einsumx": version("einsumx"),
         "dtype": options.dtype,
         "device": options.device,
         "cores": core_count(),
         "right": all(map(is_right, rows)),
-        "warnings": warnings,
+        "warnings": _warnings(rows),
         "rows": list(map(_row_data, rows)),
     }
 
@@ -181,6 +183,7 @@ def _row_data(row: Row) -> dict[str, Any]:
         "verdict": row.verdict,
         "rounds": row.rounds,
         "spread": row.spread,
+        "disturbances": row.disturbances,
         "error_per_bound": row.error if math.isfinite(row.error) else None,
         "ops": row.ops,
         "generic_kernel": row.uses_generic_kernel,
@@ -190,14 +193,24 @@ def _row_data(row: Row) -> dict[str, Any]:
 # -- the table --------------------------------------------------------------------------------------------------
 
 
-def print_comparison(rows: Sequence[Row], problems: Sequence[Problem], warnings: Sequence[str] = ()) -> None:
-    """Print the problems, a table of the measurements, what is absent, a summary, warnings, and what to try next."""
+def print_comparison(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
+    """Print the problems, warnings, a table of the measurements, what is absent, a summary, and what to try next."""
     out = console()
     width = max(len(problem.equation) for problem in problems)
     for problem in problems:
         out.print(f"{problem.equation:<{width}}  {shapes_text(problem.shapes)}  {problem.dtype}")
     out.print()
     present = [row for row in rows if not isinstance(row, Absent)]
+    warnings = _warnings(rows)
+    if warnings:
+        out.print(
+            f"WARNING: the machine was busy in {len(warnings)} of {len(present)} rows, which are marked with a ?. "
+            "Run it again when nothing else computes.",
+            style="bold yellow",
+        )
+        for warning in warnings:
+            out.print(f"  {warning}")
+        out.print()
     if present:
         _print_rows(out, present, several=len(problems) > 1)
         out.print()
@@ -210,12 +223,6 @@ def print_comparison(rows: Sequence[Row], problems: Sequence[Problem], warnings:
         out.print()
     for remark in _remarks(present):
         out.print(remark)
-    if warnings:
-        out.print(
-            f"\nWARNING: the machine was busy, so these times and ratios mean little: {'; '.join(warnings)}. "
-            "Run it again when nothing else computes.",
-            style="bold yellow",
-        )
     if present:
         out.print("\nTry next:")
         for line in _next_steps(present[0]):
@@ -270,11 +277,20 @@ def _cells(row: Measured | Failed) -> dict[str, str]:
         **cells,
         "native": "none" if row.native_seconds is None else timing(row.native_seconds),
         "einsumx": timing(row.einsumx_seconds),
-        "ratio": "" if row.ratio is None else "tie" if row.verdict == "tie" else f"{three_digits(row.ratio)}x",
+        "ratio": _ratio(row),
         "error": f"{row.error:.1g}",
         "result": "WRONG" if row.wrong else "right",
         "calls": ", ".join(dict.fromkeys(row.ops)),
     }
+
+
+def _ratio(row: Measured) -> str:
+    """The ratio of a row, or the verdict that it is a tie; with a ? if it is not conclusive."""
+    if row.ratio is None:
+        return ""
+    if row.verdict == "tie":
+        return "tie"
+    return f"{three_digits(row.ratio)}x{' ?' if row.disturbances else ''}"
 
 
 def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
@@ -292,12 +308,23 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
     yield f"{sum(map(is_right, rows))} of {len(rows)} results right."
     verdicts = [row.verdict for row in measured if row.verdict]
     if verdicts:
-        faster, tie, slower = map(verdicts.count, ("faster", "tie", "slower"))
-        yield f"einsumx is faster in {faster}, slower in {slower}, and within 10 % (a tie) in {tie} of {len(verdicts)}."
+        yield _summary(verdicts)
     generic = [f"{row.backend} ({row.problem.equation})" for row in measured if row.uses_generic_kernel]
     yield f"Generic einsum kernels called: {', '.join(generic) or 'none'}."
-    yield f"Times: medians of interleaved rounds on {cores_text()}. Ratio: native over einsumx."
+    yield f"Times: the least of several turns on {cores_text()}. Ratio: native over einsumx."
     yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
+
+
+def _summary(verdicts: Sequence[str]) -> str:
+    """How often einsumx is faster, in the rows that are conclusive."""
+    faster, tie, slower, unclear = map(verdicts.count, ("faster", "tie", "slower", "not conclusive"))
+    if unclear == len(verdicts):
+        return "Not conclusive: the machine was busy in every row."
+    clear = len(verdicts) - unclear
+    counts = f"einsumx is faster in {faster}, slower in {slower}, and within 10 % (a tie) in {tie} of {clear}."
+    if not unclear:
+        return counts
+    return f"Not conclusive in {unclear} of {len(verdicts)} rows, as the machine was busy. In the others, {counts}"
 
 
 def _next_steps(row: Measured | Failed) -> Iterator[str]:

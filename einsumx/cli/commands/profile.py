@@ -27,7 +27,8 @@ roofline: the least time that arithmetic and memory allow.
 """
 
 MORE = """\
-Each op is repeated on the same arrays until its result is complete. Small
+Each op is repeated on the same arrays until its result is complete, and the
+least time counts. A warning says if the machine was busy meanwhile. Small
 arrays are therefore in the processor's caches, and ops that a framework would
 overlap run one by one. JAX compiles whole plans: the plan takes less time than
 the sum of its ops.
@@ -40,7 +41,8 @@ the sum of its ops.
   rates                      of the backend: seconds, or bytes or multiply-adds
                              a second; see einsumx calibrate
   calibrated                 whether they were measured on this machine
-  seconds                    median time of the whole plan
+  disturbances               sentences on what kept the machine busy meanwhile
+  seconds                    least time of the whole plan
   predicted_seconds          of all ops, from the rates
   roofline_seconds           the least time for arithmetic and memory
   roofline_share             roofline_seconds over seconds; null if all ops are
@@ -89,6 +91,7 @@ def _data(measured: Profile) -> dict[str, Any]:
         "cores": core_count(),
         "rates": asdict(measured.rates),
         "calibrated": measured.is_calibrated,
+        "disturbances": measured.disturbances,
         "seconds": measured.seconds,
         "predicted_seconds": measured.predicted,
         "roofline_seconds": measured.floor,
@@ -121,6 +124,13 @@ def print_profile(measured: Profile) -> None:
     out.print(f"{measured.program.equation}  {shapes_text(measured.problem.shapes)}  {measured.problem.dtype}")
     where = f" on {measured.device}" if measured.device else ""
     out.print(f"{measured.library} {measured.version}{where}, {cores_text()}\n")
+    if measured.disturbances:
+        reasons = "; ".join(measured.disturbances)
+        out.print(
+            f"WARNING: the machine was busy, so these times mean little: {reasons}. "
+            "Run it again when nothing else computes.\n",
+            style="bold yellow",
+        )
     table = plain_table()
     table.add_column("call", overflow="fold")
     for column in ("measured", "predicted", "rate", "of roofline"):
