@@ -18,6 +18,7 @@ from einsumx.runtime import wisdom
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.execute import executable
+from einsumx.runtime.machine import watched
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, sized_equation, target_of
 from einsumx.runtime.request import Contraction, Options, Written, options_of, split
@@ -159,8 +160,11 @@ def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tu
     adapter = contraction.adapter
     sized, target = target_of(contraction)
     tried = candidates_of(contraction, sized, target, most=8)
-    times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
-    doubts: Sequence[str] = ()
+    with watched() as watch:
+        times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
+        for repeats in times:
+            watch.repeats(repeats)
+    doubts = tuple(watch.reasons)
     least = [min(each) for each in times]
     selections = [each.selection for each in tried]
     is_remembered = not doubts and remember(contraction, sized, target, list(zip(selections, least)))
@@ -170,5 +174,5 @@ def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tu
         tuple([Tried(as_plan(each.program), each.seconds, seconds) for each, seconds in zip(tried, least)]),
         winner(least),
         is_remembered,
-        tuple(doubts),
+        doubts,
     )

@@ -1,26 +1,19 @@
-"""Times of functions that do the same, each in its own steady state.
-
-The threads of a BLAS go on spinning for about a tenth of a second after a product. Without a pause, a function whose
-threads are not theirs would share the processor with those of the function before it.
-"""
+"""Times of functions that do the same, each in its own steady state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter, sleep
+from functools import partial
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.runtime.machine import turn
 
-__all__ = ["PAUSE", "steady_times"]
+__all__ = ["steady_times"]
 
-PAUSE = 0.12
-"""Seconds without work before each turn, so that the threads of the function before it have gone to sleep."""
+_SECONDS, _LEAST, _MOST = 0.005, 3, 200
+"""How long, and how often at least and at most, a function is called in a turn."""
 
-_SLICE = 2e-4
-"""Seconds for which a fast function is repeated between two readings of the clock."""
-
-_CALLS = 3
-"""Readings in each turn."""
+_turn = partial(turn, seconds=_SECONDS, least=_LEAST, most=_MOST)
 
 
 def steady_times(
@@ -30,44 +23,29 @@ def steady_times(
     rounds: int = 3,
     *,
     far: float = 2.0,
-    pause: Callable[[float], object] = sleep,
-    clock: Callable[[], float] = perf_counter,
+    take_turn: Callable[[Callable[[], object]], float] = _turn,
 ) -> list[list[float]]:
-    """Seconds of a call, for each function the least of each turn.
+    """Seconds of a call: for each function, the least of each of its turns.
 
-    In each round every function has a turn: a pause, a call that is not timed, and a few that are. The first turn
-    moves on from round to round.
+    In each round every function has a turn. Another one is the first in the next round.
 
     Args:
         adapter: of the arrays.
         runs: the functions.
         arrays: their arguments.
         rounds: how many turns each function has.
-        far: a function that takes so many times as long as the fastest one has one turn alone.
-        pause: waits for some seconds.
-        clock: returns the time in seconds.
+        far: a function that takes so many times as long as the fastest one has no further turn.
+        take_turn: the least time of a call in a turn; see :func:`einsumx.runtime.machine.turn`.
     """
     times: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
+        fastest = min((min(each) for each in times if each), default=0.0)
         for place in range(len(runs)):
             at = (place + number) % len(runs)
-            fastest = min((min(each) for each in times if each), default=0.0)
-            if number and times[at][0] > far * fastest:
-                continue
-            pause(PAUSE)
-            times[at].append(_turn(adapter, runs[at], arrays, clock))
+            if not number or times[at][0] <= far * fastest:
+                times[at].append(take_turn(partial(_completed, adapter, runs[at], arrays)))
     return times
 
 
-def _turn(adapter: Adapter, run: Run, arrays: Sequence[Array], clock: Callable[[], float]) -> float:
-    start = clock()
+def _completed(adapter: Adapter, run: Run, arrays: Sequence[Array]) -> None:
     adapter.synchronize(run(*arrays))
-    repeats = max(1, int(_SLICE / max(clock() - start, 1e-9)))
-    least = float("inf")
-    for _ in range(_CALLS):
-        start = clock()
-        for _ in range(repeats):
-            result = run(*arrays)
-        adapter.synchronize(result)
-        least = min(least, (clock() - start) / repeats)
-    return least
