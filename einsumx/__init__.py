@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
+    from einsumx.runtime.pool import memory_pool_info, set_memory_pool
     from einsumx.runtime.threads import get_num_threads, set_num_threads
 else:
     from einsumx import backends  # the package of that name, which is callable
@@ -61,9 +62,11 @@ __all__ = [
     "einsum_path",
     "expression",
     "get_num_threads",
+    "memory_pool_info",
     "patch",
     "plan",
     "register",
+    "set_memory_pool",
     "set_num_threads",
 ]
 
@@ -77,7 +80,9 @@ _LAZY = {
     "Traits": "adapters.traits",
     "expression": "expressions",
     "get_num_threads": "runtime.threads",
+    "memory_pool_info": "runtime.pool",
     "patch": "patching",
+    "set_memory_pool": "runtime.pool",
     "set_num_threads": "runtime.threads",
 }
 """Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""
