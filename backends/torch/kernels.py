@@ -48,8 +48,9 @@ _BLOCK = 1 << 16
 def _observers() -> tuple[Callable[[], Any], ...] | None:
     """Functions that tell whether modes, autocast or a trace observe operations; None if this torch lacks them."""
     names = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_is_any_autocast_enabled", "_get_tracing_state")
-    found = [getattr(torch._C, name, None) for name in names]
-    return None if None in found else tuple(found)
+    if not all(hasattr(torch._C, name) for name in names):
+        return None
+    return tuple([getattr(torch._C, name) for name in names])
 
 
 _OBSERVERS = _observers()
@@ -111,7 +112,8 @@ def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
         if result is None:
             return plain(array)
         result.copy_(packed)
-        return result.permute([order.index(axis) for axis in range(len(order))])
+        axes = tuple([order.index(axis) for axis in range(len(order))])
+        return result if order == tuple(range(len(order))) else result.permute(axes)
 
     return run
 

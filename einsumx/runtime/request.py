@@ -371,8 +371,8 @@ def bytes_in(text: str) -> int | None:
     (8589934592, 0, None)
     """
     parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
-    unit = parts and _UNITS.get(parts[3].lower())
-    if not parts or not unit:
+    if parts is None or parts[3].lower() not in _UNITS:
         return None
     decimals = parts[2] or ""
-    return min(int(parts[1] + decimals) * unit // 10 ** len(decimals), _UNLIMITED)
+    nbytes: int = int(parts[1] + decimals) * _UNITS[parts[3].lower()] // 10 ** len(decimals)
+    return min(nbytes, _UNLIMITED)
