@@ -58,7 +58,7 @@ _OBSERVERS = _observers()
 
 def _is_observed(operands: Sequence[Array]) -> bool:
     """Whether autograd, a transform, a mode, autocast or a trace observes operations on the tensors."""
-    if _OBSERVERS is None or any([observe() for observe in _OBSERVERS]):
+    if _OBSERVERS is None or any(observe() for observe in _OBSERVERS):
         return True
     return not all(map(is_plain, operands))
 
