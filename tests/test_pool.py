@@ -523,6 +523,16 @@ def test_results_with_gradients_are_not_in_the_pool() -> None:
 
 
 @needs_torch
+def test_a_torch_that_does_not_tell_who_observes_gets_no_memory_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    from einsumx.backends.torch import kernels
+
+    monkeypatch.setattr(kernels, "_OBSERVERS", None)
+    result = outer(*tensors())
+    assert np.array_equal(result, vectors()[0] @ vectors()[1].T)
+    assert used() == 0
+
+
+@needs_torch
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
 def test_results_that_a_transform_a_mode_or_a_trace_observes_are_not_in_the_pool() -> None:
     import torch

@@ -59,7 +59,7 @@ class Blocks:
     def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
         """A walk that computes with a framework, and calls ``step`` after each run of a stage.
 
-        Neither its arrays nor idle memory are in the memory pool, because the limit counts every byte.
+        It empties the memory pool and does not use it, because the limit counts every byte.
         """
         pool.release()
 
