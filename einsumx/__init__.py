@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
     from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
+    from einsumx.runtime.pool import memory_pool_info, set_memory_pool
     from einsumx.runtime.threads import get_num_threads, set_num_threads
     from einsumx.tuning import Tuning, tune
 else:
@@ -67,10 +68,12 @@ __all__ = [
     "freeze",
     "get_effort",
     "get_num_threads",
+    "memory_pool_info",
     "patch",
     "plan",
     "register",
     "set_effort",
+    "set_memory_pool",
     "set_num_threads",
     "tune",
 ]
@@ -89,8 +92,10 @@ _LAZY = {
     "freeze": "runtime.effort",
     "get_effort": "runtime.effort",
     "get_num_threads": "runtime.threads",
+    "memory_pool_info": "runtime.pool",
     "patch": "patching",
     "set_effort": "runtime.effort",
+    "set_memory_pool": "runtime.pool",
     "set_num_threads": "runtime.threads",
     "tune": "tuning",
 }

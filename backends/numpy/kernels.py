@@ -21,6 +21,7 @@ from einsumx.adapters.replacement import own
 from einsumx.ir.layout import broadcast, memory_order
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
+from einsumx.runtime import pool
 from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = [
@@ -98,6 +99,25 @@ def _einsum() -> Callable[..., Any]:
 _EINSUM = _einsum()
 
 
+# -- new arrays -----------------------------------------------------------------------------------------------
+
+
+def _maker(shape: Shape, dtype: Any) -> Callable[[], Any]:
+    """A function that makes an array in C order, of arbitrary values: a large one in the memory pool."""
+    return partial(pool.empty if _is_large(shape, dtype) else np.empty, shape, dtype)
+
+
+def _is_large(shape: Shape, dtype: Any) -> bool:
+    return pool.is_large(shape, np.dtype(dtype).itemsize)
+
+
+def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
+    """``kernel``, which takes ``out=``, with a new array in C order as result; large ones are in the memory pool."""
+    if not _is_large(shape, dtype):
+        return partial(kernel, order="C")
+    return lambda *arrays: kernel(*arrays, out=pool.empty(shape, dtype), order="C")
+
+
 # -- splitting ------------------------------------------------------------------------------------------------
 
 
@@ -142,11 +162,11 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     """
     if min(map(len, shapes)) == 1 or _is_tiny_product(shapes, dtype):
         return np.ndarray.dot
-    plain = partial(np.matmul, order="C")
     lhs, rhs = shapes
     batch = broadcast(lhs[:-2], rhs[:-2])
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
+    plain = _new(np.matmul, shape, dtype)
     rate = _MULTIPLY_ADDS.get(dtype)
     if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
@@ -184,9 +204,10 @@ def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
 
 def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype: str) -> Kernel:
     """A product in parts: for each, the ranges of both operands and of the result."""
+    new = _maker(shape, dtype)
 
     def cut_matmul(lhs: Any, rhs: Any) -> Any:
-        out = np.empty(shape, dtype)
+        out = new()
         run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
         return out
 
@@ -242,14 +263,15 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     is_by_short_rows = lhs != rhs and shape[-1] <= _SHORT_ROW and prod(shape) > _TINY
     product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
     if pieces == 1:
-        return partial(product, order="C")
+        return _new(product, shape, dtype)
     parts = [
         (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
         for box in _grid(shape, pieces)
     ]
+    new = _maker(shape, dtype)
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
-        out = np.empty(shape, dtype)
+        out = new()
         run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
         return out
 
@@ -268,23 +290,27 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     pieces, axis = _split_of_total(shape, axes, dtype)
     order = "C" if sums_inside(shape, axes, dtype) else "K"
     if pieces == 1:
-        return partial(_EINSUM, equation, order="C") if order == "C" else einsum_into(equation, result, dtype)
+        if order == "C":
+            return _new(partial(_EINSUM, equation), result, dtype)
+        return einsum_into(equation, result, dtype)
     cuts = [(_ALL,) * axis + (cut,) for cut in _ranges(shape[axis], pieces)]
     if axis in kept:
         place = kept.index(axis)
         parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
+        new = _maker(result, dtype)
 
         def cut_sum(array: Any) -> Any:
-            out = np.empty(result, dtype)
+            out = new()
             run([partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts])
             return out
 
         return cut_sum
     kept_labels = equation.partition("->")[2]
     merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
+    new_partials = _maker((len(cuts), *result), dtype)
 
     def sum_of_partial_sums(array: Any) -> Any:
-        partials = np.empty((len(cuts), *result), dtype)
+        partials = new_partials()
         # The ellipsis makes a partial sum without axes a writable array.
         run([partial(_EINSUM, equation, array[cut], out=partials[i, ...], order=order) for i, cut in enumerate(cuts)])
         return merge(partials)
@@ -331,9 +357,10 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
     """NumPy's einsum with a C-contiguous result; with ``order="C"`` it would also loop in that order."""
     if len(shape) < 2:
         return partial(_EINSUM, equation)
+    new = _maker(shape, dtype)
 
     def einsum(*arrays: Any) -> Any:
-        return _EINSUM(equation, *arrays, out=np.empty(shape, dtype))
+        return _EINSUM(equation, *arrays, out=new())
 
     return einsum
 
@@ -356,9 +383,10 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
         return tuple(cut if label == longest else _ALL for label in term)
 
     parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in _ranges(sizes[longest], pieces)]
+    new = _maker(shape, dtype)
 
     def cut_einsum(*arrays: Any) -> Any:
-        out = np.empty(shape, dtype)
+        out = new()
         run(
             [
                 partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
@@ -375,11 +403,13 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
 
 def copy(shape: Shape, dtype: str) -> Kernel:
     """The kernel of a C-contiguous copy of an array in any layout."""
-    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1:
+    is_large = _is_large(shape, dtype)
+    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1 and not is_large:
         return np.ndarray.copy
+    empty = pool.empty if is_large else np.empty
 
     def cut_copy(source: Any) -> Any:
-        out = np.empty(shape, source.dtype)
+        out = empty(shape, source.dtype)
         _copy_boxes(source, out)
         return out
 
@@ -391,14 +421,17 @@ def cast(shape: Shape, source: str, target: str) -> Kernel:
     # A cast that can fail warns in the thread that executes it, so it is left to the caller's thread.
     quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
     nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
-    if not quiet or _pieces(nbytes / _BYTES) == 1:
+    is_large = _is_large(shape, target)
+    if not quiet or (_pieces(nbytes / _BYTES) == 1 and not is_large):
         return lambda array: array.astype(target)
+    empty = pool.empty if is_large else np.empty
 
     def cut_cast(array: Any) -> Any:
-        out = np.empty_like(array, target)
         order = memory_order(array.strides)
-        _copy_boxes(array.transpose(order), out.transpose(order))
-        return out
+        packed = array.transpose(order)
+        out = empty(packed.shape, target)
+        _copy_boxes(packed, out)
+        return out.transpose([order.index(axis) for axis in range(len(order))])
 
     return cut_cast
 

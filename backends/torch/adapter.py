@@ -27,7 +27,7 @@ from einsumx.backends.torch.choices import (
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.ir.layout import layout_class, memory_order
-from einsumx.ir.ops import Matmul, Multiply, Op, Reshape, Sum, Transpose
+from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
 
@@ -234,6 +234,10 @@ class TorchAdapter(Adapter):
                 kernel = self._kernels.integer_product(*shapes, dtype)
             case Matmul():
                 kernel = self._kernels.product(*shapes, dtype)
+            case Multiply():
+                kernel = self._kernels.multiply(op.result_shape(shapes), dtype)
+            case Cast():
+                kernel = self._kernels.cast(super().kernel(op, shapes, dtype), shapes[0], op.dtype)
             case Transpose():
                 kernel = methodcaller("permute", op.axes)
             case Reshape():

@@ -5,7 +5,7 @@ This module imports torch; the adapter imports it when it prepares the first pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from math import prod
@@ -13,13 +13,15 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import LARGEST, copies_turned, loop_axis, pays_in_floats
-from einsumx.ir.layout import broadcast
+from einsumx.dtypes import itemsize
+from einsumx.ir.layout import broadcast, memory_order
 from einsumx.ir.program import Operand
+from einsumx.runtime import pool
 
-__all__ = ["copied", "integer_product", "is_plain", "is_recorded", "product"]
+__all__ = ["cast", "copied", "integer_product", "is_plain", "is_recorded", "multiply", "product"]
 
 Shape: TypeAlias = tuple[int, ...]
-Kernel: TypeAlias = Callable[[Array, Array], Array]
+Kernel: TypeAlias = Callable[..., Array]
 
 torch: Any = import_module("torch")
 _mm: Kernel = torch.mm
@@ -40,6 +42,85 @@ _PAGE = 4096
 _BLOCK = 1 << 16
 
 
+# -- new tensors --------------------------------------------------------------------------------------------------
+
+
+def _observers() -> tuple[Callable[[], Any], ...] | None:
+    """Functions that tell whether modes, autocast or a trace observe operations; None if this torch lacks them."""
+    names = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_is_any_autocast_enabled", "_get_tracing_state")
+    if not all(hasattr(torch._C, name) for name in names):
+        return None
+    return tuple([getattr(torch._C, name) for name in names])
+
+
+_OBSERVERS = _observers()
+
+
+def _is_observed(operands: Sequence[Array]) -> bool:
+    """Whether autograd, a transform, a mode, autocast or a trace observes operations on the tensors."""
+    if _OBSERVERS is None or any(observe() for observe in _OBSERVERS):
+        return True
+    return not all(map(is_plain, operands))
+
+
+def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Array | None:
+    """A large C-contiguous tensor in the memory pool; None if operations on the operands are observed.
+
+    The tensor is not a view, so it may ask for a gradient later.
+    """
+    memory = None if _is_observed(operands) else pool.memory(prod(shape) * dtype.itemsize)
+    if memory is None:
+        return None
+    return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), 0, tuple(shape))
+
+
+def _new(shape: Sequence[int], like: Array) -> Array:
+    """A new C-contiguous tensor of the dtype of a plain tensor: a large one in the memory pool."""
+    result = _in_pool(shape, like.dtype, [like]) if pool.is_large(shape, like.element_size()) else None
+    return like.new_empty(tuple(shape)) if result is None else result
+
+
+def _placed(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
+    """``kernel``, which takes ``out=``, with its result in the memory pool if it is large."""
+    if not pool.is_large(shape, itemsize(dtype)):
+        return kernel
+    result_dtype = getattr(torch, dtype)
+    return lambda *arrays: kernel(*arrays, out=_in_pool(shape, result_dtype, arrays))
+
+
+# -- casts and elementwise products -------------------------------------------------------------------------------
+
+
+def multiply(shape: Shape, dtype: str) -> Kernel:
+    """The kernel of the elementwise product, of this shape."""
+    product = _placed(torch.mul, shape, dtype)
+    return lambda lhs, rhs: product(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
+
+
+def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
+    """``plain``, a cast that keeps the memory order of the axes, with its result in the memory pool if it is large."""
+    if not pool.is_large(shape, itemsize(dtype)):
+        return plain
+    target = getattr(torch, dtype)
+
+    def run(array: Array) -> Array:
+        if _is_observed([array]):
+            return plain(array)
+        order = memory_order(array.stride())
+        packed = array.permute(order)
+        result = _in_pool(packed.shape, target, [array])
+        if result is None:
+            return plain(array)
+        result.copy_(packed)
+        axes = tuple([order.index(axis) for axis in range(len(order))])
+        return result if order == tuple(range(len(order))) else result.permute(axes)
+
+    return run
+
+
+# -- products -----------------------------------------------------------------------------------------------------
+
+
 def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """The kernel for ``[..., rows, contracted] @ [..., contracted, cols]`` in these shapes.
 
@@ -51,9 +132,14 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         return _by_vector(len(lhs), len(rhs))
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
-        return _single(rows, lhs[1], cols)
+        kernel = _single(rows, lhs[1], cols)
+        return kernel if 1 in (rows, cols) else _placed(kernel, (rows, cols), dtype)
     batch = broadcast(lhs[:-2], rhs[:-2])
-    kernel = _several(batch, lhs, rhs, dtype) if len(batch) > 1 else _batched(batch[0], lhs[0] == rhs[0])
+    if len(batch) > 1:
+        kernel = _several(batch, lhs, rhs, dtype)
+    else:
+        kernel = _batched(batch[0], lhs[0] == rhs[0])
+        kernel = kernel if 1 in (rows, cols) else _placed(kernel, (*batch, rows, cols), dtype)
     is_by_vectors = 1 in (rows, cols) and rows * lhs[-1] * cols > _SMALL
     return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
 
@@ -112,7 +198,7 @@ def _batched(count: int, same_batch: bool) -> Kernel:
     """Products along one batch axis, which may broadcast."""
     if same_batch:
         return _bmm
-    return lambda lhs, rhs: lhs.expand(count, -1, -1).bmm(rhs.expand(count, -1, -1))
+    return lambda lhs, rhs, out=None: _bmm(lhs.expand(count, -1, -1), rhs.expand(count, -1, -1), out=out)
 
 
 def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
@@ -140,6 +226,7 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """
     if 0 in batch or prod(batch) * lhs[-1] * (lhs[-2] + rhs[-1]) <= _SMALL_MATRIX:
         return _matmul
+    is_large = pool.is_large((*batch, lhs[-2], rhs[-1]), itemsize(dtype))
 
     @lru_cache(maxsize=16)
     def faster(left: Shape, right: Shape) -> Kernel | None:
@@ -147,7 +234,7 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         axis = loop_axis(operands)
         if axis is not None:
             return partial(_looped, batch, axis)
-        return partial(_merged, batch) if copies_turned(operands) else None
+        return partial(_merged, batch) if is_large or copies_turned(operands) else None
 
     def run(lhs: Array, rhs: Array) -> Array:
         # The strides of torch.compile's tensors can be symbols, which have no hash.
@@ -163,10 +250,11 @@ def _looped(batch: Shape, axis: int, lhs: Array, rhs: Array) -> Array:
     """A batched product along ``axis`` for each index of the other batch axes."""
     last = len(batch) - 1
     lhs, rhs = (side.expand(*batch, -1, -1).movedim(axis, last) for side in (lhs, rhs))
-    result = lhs.new_empty(*lhs.shape[:-1], rhs.shape[-1])
+    result = _new((*lhs.shape[:-1], rhs.shape[-1]), lhs)
     for left, right, out in zip(_items(lhs), _items(rhs), _items(result)):
         torch.bmm(left, right, out=out)
-    return result.movedim(last, axis).contiguous()
+    moved = result.movedim(last, axis)
+    return moved if moved.is_contiguous() else copied(moved)
 
 
 def _merged(batch: Shape, lhs: Array, rhs: Array) -> Array:
@@ -176,7 +264,12 @@ def _merged(batch: Shape, lhs: Array, rhs: Array) -> Array:
         array = array.expand(*batch, -1, -1)
         return array.flatten(0, -3) if array.stride(-1) == 1 else array.mT.flatten(0, -3).mT
 
-    return _bmm(merged(lhs), merged(rhs)).view(*batch, lhs.shape[-2], rhs.shape[-1])
+    shape = (*batch, lhs.shape[-2], rhs.shape[-1])
+    if not pool.is_large(shape, lhs.element_size()):
+        return _bmm(merged(lhs), merged(rhs)).view(shape)
+    result = _new(shape, lhs)
+    _bmm(merged(lhs), merged(rhs), out=result.flatten(0, -3))
+    return result
 
 
 def _items(array: Array) -> Iterator[Array]:
@@ -196,7 +289,7 @@ def copied(array: Array) -> Array:
     """
     if array.numel() < 2 * _BLOCK or not is_plain(array):
         return array.clone(memory_format=torch.contiguous_format)
-    result = array.new_empty(array.shape)
+    result = _new(array.shape, array)
     strides = [(stride, axis) for axis, (size, stride) in enumerate(zip(array.shape, array.stride())) if size > 1]
     innermost = min((each for each in strides if each[0]), default=strides[-1])[1]
     behind = prod(array.shape[innermost + 1 :])

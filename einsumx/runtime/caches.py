@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
-__all__ = ["CacheInfo", "Uncacheable", "cache_clear", "cache_info", "cached"]
+__all__ = ["CacheInfo", "Uncacheable", "cache_clear", "cache_info", "cached", "when_cleared"]
 
 Value = TypeVar("Value")
 
@@ -34,6 +34,8 @@ _UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 25
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
+_others: list[Callable[[], None]] = []
+"""Functions that `cache_clear` calls."""
 
 
 class Uncacheable(Exception):  # noqa: N818  control flow, no error of the user
@@ -63,6 +65,12 @@ def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Val
     return decorate
 
 
+def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
+    """A decorator of functions that `cache_clear` calls, for memory that is kept in other ways."""
+    _others.append(function)
+    return function
+
+
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
@@ -85,9 +93,11 @@ def cache_info() -> dict[str, CacheInfo]:
 
 
 def cache_clear() -> None:
-    """Forget every plan and equation."""
+    """Forget every plan and equation, and return the idle memory of the memory pool to the system."""
     for cache in _all_caches().values():
         cache.cache_clear()
+    for clear in _others:
+        clear()
 
 
 def _all_caches() -> dict[str, _lru_cache_wrapper[Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["free_host_bytes"]
+__all__ = ["counts_idle_memory", "free_host_bytes"]
 
 _ROOT = Path("/")
 
@@ -44,6 +44,21 @@ def free_host_bytes() -> int | None:
     """
     limits = [left for left in (_available(), *_left_in_groups(), _left_in_space()) if left is not None]
     return max(min(limits), 0) if limits else None
+
+
+def counts_idle_memory() -> bool:
+    """Whether memory that the system may take back still counts against a bound of this process or of the machine.
+
+    It does if the address space is limited, or if the system does not overcommit memory.
+    """
+    try:
+        import resource
+
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            return True
+        return (_ROOT / "proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2"
+    except (ImportError, OSError):
+        return False
 
 
 def _available() -> int | None:

@@ -357,7 +357,10 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int | float | str):
         raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
     if isinstance(limit, str):
-        return _written_bytes(limit)
+        nbytes = bytes_in(limit)
+        if not nbytes:
+            raise ValueError(f"memory_limit={shown(limit)} is no amount of memory; write '8GiB', '500MB', or bytes")
+        return nbytes
     if not limit > 0:
         raise ValueError(f"memory_limit={shown(limit)} must be positive")
     if limit >= _UNLIMITED:
@@ -377,12 +380,15 @@ def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
     return int(limit)
 
 
-def _written_bytes(text: str) -> int:
-    """The bytes of a memory limit such as ``"8GiB"``."""
+def bytes_in(text: str) -> int | None:
+    """The bytes in a text such as ``"8GiB"``; None if it is no amount of memory.
+
+    >>> bytes_in("8GiB"), bytes_in("0"), bytes_in("8 apples")
+    (8589934592, 0, None)
+    """
     parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
-    unit = parts and _UNITS.get(parts[3].lower())
-    decimals = parts[2] or "" if parts else ""
-    bytes_ = int(parts[1] + decimals) * unit // 10 ** len(decimals) if parts and unit else 0
-    if not bytes_:
-        raise ValueError(f"memory_limit={shown(text)} is no amount of memory; write '8GiB', '500MB', or bytes")
-    return min(bytes_, _UNLIMITED)
+    if parts is None or parts[3].lower() not in _UNITS:
+        return None
+    decimals = parts[2] or ""
+    nbytes: int = int(parts[1] + decimals) * _UNITS[parts[3].lower()] // 10 ** len(decimals)
+    return min(nbytes, _UNLIMITED)

@@ -168,6 +168,7 @@ class _Call:
                     job()
                 except BaseException as error:  # noqa: BLE001  # the caller's thread raises it
                     self._errors.append(error)
+                del job  # it may hold the last views of arrays, and the caller is about to continue
                 with self._lock:
                     self._left -= 1
                     if not self._left:

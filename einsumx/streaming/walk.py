@@ -11,6 +11,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage, ranges
 from einsumx.ir.cost import returns_view
+from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
@@ -56,14 +57,19 @@ class Blocks:
 
     @classmethod
     def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
-        """A walk that computes with a framework, and calls ``step`` after each run of a stage."""
+        """A walk that computes with a framework, and calls ``step`` after each run of a stage.
+
+        It empties the memory pool and does not use it, because the limit counts every byte.
+        """
+        pool.release()
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
             options = Options(program.compute_dtype, "unsafe", stage.path)
             prepared = prepare(adapter, stage.equation, arrays, options)
-            value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
-            # Sums are added in place, so the first one must not be a view of an operand.
-            value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
+            with pool.unused():
+                value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
+                # Sums are added in place, so the first one must not be a view of an operand.
+                value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
             step()
             return value

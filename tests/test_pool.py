@@ -1,0 +1,557 @@
+"""The memory pool: large arrays lie where others were before, but never where one still is."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx.adapters.registry import backends
+from einsumx.runtime import pool
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory pool needs Linux")
+needs_torch = pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
+
+LARGE = (3000, 3000)
+"""The shape of a result of 36 MB in float32."""
+SIZE = 36 << 20
+"""The bytes of its block: a whole number of huge pages."""
+
+
+@pytest.fixture(autouse=True)
+def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty pool with the default bound, for one test."""
+    einsumx.cache_clear()
+    monkeypatch.setattr(pool, "_pool", pool._Pool())
+    monkeypatch.setattr(pool, "counts_idle_memory", lambda: False)
+    einsumx.set_memory_pool("1GiB")
+    yield
+    gc.collect()
+    einsumx.set_memory_pool(0)
+
+
+def vectors(dtype: str = "float32") -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    return tuple(rng.integers(1, 5, (size, 2)).astype(dtype) for size in LARGE)  # type: ignore[return-value]
+
+
+def outer(lhs: Any, rhs: Any, **options: Any) -> Any:
+    """A large result, computed by a matrix product."""
+    return einsumx.einsum("ik,jk->ij", lhs, rhs, **options)
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def used() -> int:
+    """How many arrays were placed in the pool."""
+    info = einsumx.memory_pool_info()
+    return info.hits + info.misses
+
+
+# -- reuse --------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_result_lies_where_the_one_before_was() -> None:
+    arrays = vectors()
+    first = address(outer(*arrays))
+    assert [address(outer(*arrays)) for _ in range(3)] == [first] * 3
+    assert einsumx.memory_pool_info() == (1 << 30, SIZE, 3, 1)
+
+
+def test_a_large_result_lies_on_huge_pages() -> None:
+    assert address(outer(*vectors())) % (2 << 20) == 0
+
+
+def test_a_small_result_is_not_in_the_pool() -> None:
+    result = einsumx.einsum("ij,jk->ik", np.ones((100, 90)), np.ones((90, 80)))
+    assert result.flags.owndata
+    assert used() == 0
+
+
+def test_results_of_nearly_equal_size_share_memory_and_others_do_not() -> None:
+    lhs, rhs = vectors()
+    first = address(outer(lhs, rhs))
+    assert address(outer(lhs[:2850], rhs)) == first
+    assert address(outer(lhs[:2950], rhs)) == first
+    assert address(outer(np.concatenate([lhs, lhs]), rhs)) != first
+    assert einsumx.memory_pool_info()[2:] == (2, 2)
+    half = np.concatenate([lhs, lhs])[:4000]
+    outer(half, rhs)  # 48 MB, for which a block of 72 MB would be wasted, and one of 36 MB is too small
+    assert einsumx.memory_pool_info()[2:] == (2, 3)
+
+
+def test_intermediate_arrays_return_to_the_pool_before_the_call_ends() -> None:
+    a, b = np.ones((3000, 4), "f4"), np.ones((4, 3000), "f4")
+    square = np.ones((3000, 3000), "f4")
+    path = [(0, 1), (0, 1), (0, 1)]
+    einsumx.einsum("ij,jk,ki,ki->ik", a, b, square, square, optimize=path)
+    for _ in range(2):
+        before = einsumx.memory_pool_info()
+        einsumx.einsum("ij,jk,ki,ki->ik", a, b, square, square, optimize=path)
+        after = einsumx.memory_pool_info()
+        assert after.misses == before.misses
+        assert after.hits > before.hits
+
+
+CASES = {
+    "ik,jk->ij": ("float32", "longdouble", "int16"),
+    "ik,jk->ji": (">f4", "complex64"),
+    "ik,jl->ij": ("float32",),
+    "ik,ij->ij": ("float16", "bool"),
+    "ij,k->ikj": ("float32", "int32"),
+    "ji->ij": ("float32",),
+    "ijk->ij": ("float32",),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("equation", "dtype"), [(equation, dtype) for equation in CASES for dtype in CASES[equation]])
+def test_results_in_the_pool_are_right(equation: str, dtype: str, threads: int) -> None:
+    sizes = {"i": 4099, "j": 8192 * 2 // np.dtype(dtype).itemsize + 77, "k": 2, "l": 3}
+    rng = np.random.default_rng(0)
+    terms = equation.partition("->")[0].split(",")
+    arrays = [rng.integers(0, 3, [sizes[label] for label in term]).astype(dtype) for term in terms]
+    expected = np.einsum(equation, *arrays)
+    before = einsumx.get_num_threads()
+    einsumx.set_num_threads(threads)
+    try:
+        for _ in range(2):
+            result = einsumx.einsum(equation, *arrays, order="C")
+            assert result.dtype == expected.dtype
+            assert np.array_equal(result, expected)
+    finally:
+        einsumx.set_num_threads(before)
+
+
+def test_out_gets_a_large_result() -> None:
+    arrays = vectors()
+    out = np.empty(LARGE, "f4")
+    assert outer(*arrays, out=out) is out
+    assert np.array_equal(out, arrays[0] @ arrays[1].T)
+    result = outer(*arrays)
+    assert outer(*arrays, out=result) is result  # in the pool itself
+    assert np.array_equal(out, result)
+
+
+# -- no reuse while a view lives ------------------------------------------------------------------------------------
+
+
+def _numpy_view(result: Any) -> Any:
+    return result.T[1:, 5].reshape(-1)
+
+
+def _dlpack(result: Any) -> Any:
+    return np.from_dlpack(result)
+
+
+def _torch(result: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(result)[3].numpy()
+
+
+VIEWS = [
+    _numpy_view,
+    memoryview,
+    lambda result: memoryview(result)[1:2],
+    _dlpack,
+    pytest.param(_torch, marks=needs_torch),
+]
+
+
+@pytest.mark.parametrize("view_of", VIEWS)
+def test_memory_is_not_used_again_while_a_view_of_it_lives(view_of: Any) -> None:
+    lhs, rhs = vectors()
+    result = outer(lhs, rhs)
+    first = address(result)
+    view = view_of(result)
+    del result
+    kept = np.array(view)
+    assert address(outer(0 * lhs, rhs)) != first
+    assert np.array_equal(np.array(view), kept)
+    del view
+    gc.collect()
+    assert einsumx.memory_pool_info().held == 2 * SIZE
+
+
+@needs_torch
+def test_memory_is_not_used_again_while_a_tensor_or_an_array_of_it_lives() -> None:
+    import torch
+
+    lhs, rhs = map(torch.from_numpy, vectors())
+    for view_of in (
+        lambda result: result[1:].t(),
+        lambda result: result.detach(),
+        lambda result: result.numpy(),
+        lambda result: result.untyped_storage(),
+        torch.from_dlpack,
+    ):
+        einsumx.cache_clear()
+        result = outer(lhs, rhs)
+        first = result.data_ptr()
+        view = view_of(result)
+        del result
+        assert outer(lhs, rhs).data_ptr() != first
+        del view
+        gc.collect()
+        assert einsumx.memory_pool_info().held == 2 * SIZE
+
+
+def test_a_cycle_that_holds_a_result_gives_its_memory_back_when_it_is_collected() -> None:
+    arrays = vectors()
+    cycle: list[Any] = [outer(*arrays)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert einsumx.memory_pool_info().held == SIZE
+
+
+# -- bounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_pool_holds_at_most_its_bound() -> None:
+    arrays = vectors()
+    einsumx.set_memory_pool(2 * SIZE + 1)
+    results = [outer(*arrays) for _ in range(4)]
+    places = [address(result) for result in results]
+    while results:
+        del results[0]
+        assert einsumx.memory_pool_info().held <= 2 * SIZE + 1
+    assert einsumx.memory_pool_info().held == 2 * SIZE
+    assert {address(outer(*arrays)), address(outer(*arrays))} <= set(places[2:])  # the last ones were kept
+
+
+def test_a_smaller_bound_returns_memory_at_once() -> None:
+    results = [outer(*vectors()) for _ in range(2)]
+    del results
+    einsumx.set_memory_pool("40MB")
+    assert einsumx.memory_pool_info() == (40_000_000, SIZE, 0, 2)
+    einsumx.set_memory_pool(SIZE - 1)
+    assert einsumx.memory_pool_info().held == 0
+
+
+def test_a_pool_of_no_bytes_leaves_arrays_to_their_framework() -> None:
+    einsumx.set_memory_pool(0)
+    result = outer(*vectors())
+    assert result.flags.owndata
+    assert used() == 0
+
+
+def test_clearing_the_caches_returns_the_memory() -> None:
+    outer(*vectors())
+    kept = outer(*vectors())
+    second = outer(*vectors())
+    del second
+    assert einsumx.memory_pool_info().held == SIZE
+    einsumx.cache_clear()
+    assert einsumx.memory_pool_info().held == 0
+    assert np.array_equal(kept, outer(*vectors()))
+
+
+def test_nothing_is_held_where_idle_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "counts_idle_memory", lambda: True)
+    outer(*vectors())
+    assert einsumx.memory_pool_info().held == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "text"),
+    [
+        (-1, ValueError, "at least 0, not -1"),
+        ("much", ValueError, "'much', which is no amount of memory; write '1GiB'"),
+        (0.5, TypeError, "a number of bytes or a text such as '1GiB', not 0.5"),
+        (True, TypeError, "not True"),
+        (None, TypeError, "not None"),
+    ],
+)
+def test_an_unreadable_size_is_an_error(size: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        einsumx.set_memory_pool(size)
+    assert einsumx.memory_pool_info().bound == 1 << 30
+
+
+@pytest.mark.parametrize(("size", "nbytes"), [("2 MiB", 2 << 20), ("0", 0), ("1.5GB", 1_500_000_000), (np.int64(7), 7)])
+def test_a_size_is_bytes_or_text(size: Any, nbytes: int) -> None:
+    einsumx.set_memory_pool(size)
+    assert einsumx.memory_pool_info().bound == nbytes
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+
+
+@pytest.mark.parametrize(("value", "bound"), [("0", 0), ("64MiB", 64 << 20), ("", 1 << 30)])
+def test_the_environment_sets_the_bound(value: str, bound: int) -> None:
+    done = python("import einsumx; print(einsumx.memory_pool_info().bound)", EINSUMX_MEMORY_POOL=value)
+    assert done.stdout.strip() == str(bound), done.stderr
+
+
+def test_an_unreadable_environment_is_an_error() -> None:
+    done = python("import einsumx; einsumx.memory_pool_info()", EINSUMX_MEMORY_POOL="lots")
+    assert "ValueError: EINSUMX_MEMORY_POOL is 'lots', which is no amount of memory" in done.stderr
+
+
+def test_an_array_that_lives_until_the_interpreter_exits_causes_no_message() -> None:
+    done = python(
+        "import numpy as np, einsumx\n"
+        "a = np.ones((3000, 1), 'f4')\n"
+        "kept = einsumx.einsum('ik,jk->ij', a, a)\n"
+        "cycle = [einsumx.einsum('ik,jk->ij', a, a)]\n"
+        "cycle.append(cycle)"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- memory that runs short -----------------------------------------------------------------------------------------
+
+
+def test_if_the_system_has_no_memory_left_the_pool_returns_its_own_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lhs, rhs = vectors()
+    outer(lhs, rhs)
+    block, held = pool._Block, []
+
+    def scarce(nbytes: int) -> Any:
+        held.append(einsumx.memory_pool_info().held)
+        if held[-1]:
+            raise OSError(12, "Cannot allocate memory")
+        return block(nbytes)
+
+    monkeypatch.setattr(pool, "_Block", scarce)
+    result = outer(np.concatenate([lhs, lhs]), rhs)
+    assert held == [SIZE, 0]
+    assert not result.flags.owndata
+
+
+def test_without_memory_for_the_pool_an_array_is_its_frameworks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(nbytes: int) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(pool, "_Block", none)
+    result = outer(*vectors())
+    assert result.flags.owndata
+    assert np.array_equal(result, vectors()[0] @ vectors()[1].T)
+
+
+def test_under_a_memory_limit_the_pool_is_empty_and_not_used() -> None:
+    arrays = vectors()
+    outer(*arrays)
+    before = used()
+    result = outer(*arrays, memory_limit="100MB")
+    assert einsumx.memory_pool_info().held == 0
+    assert used() == before
+    assert np.array_equal(result, outer(*arrays))
+
+
+# -- ordinary arrays ------------------------------------------------------------------------------------------------
+
+
+def test_a_result_in_the_pool_is_an_ordinary_array() -> None:
+    result = outer(*vectors())
+    assert type(result) is np.ndarray
+    assert result.flags.c_contiguous
+    assert result.flags.writeable
+    assert result.flags.aligned
+    weakref.ref(result)
+    again = pickle.loads(pickle.dumps(result, 5))
+    assert np.array_equal(again, result)
+    for duplicate in (copy.copy(result), copy.deepcopy(result), result.copy()):
+        assert duplicate.flags.owndata
+        assert np.array_equal(duplicate, result)
+    result += 1
+    assert np.array_equal(result, again + 1)
+
+
+def test_a_result_in_the_pool_cannot_be_resized_in_place() -> None:
+    result = outer(*vectors())
+    with pytest.raises(ValueError, match="does not own its data"):
+        result.resize((10, 10))
+    assert np.resize(result, (10, 10)).shape == (10, 10)
+
+
+def test_threads_never_get_the_same_memory() -> None:
+    rng = np.random.default_rng(2)
+    lhs, rhs = vectors()
+    sizes = rng.integers(2850, 3000, (4, 25))
+    failures: list[str] = []
+
+    def hammer(number: int) -> None:
+        kept: list[Any] = []
+        for size in sizes[number]:
+            part = (number + 1) * lhs[:size]
+            kept = [*kept[-1:], (outer(part, rhs), part)]
+            for result, factor in kept:
+                if not (np.array_equal(result[:, 0], factor @ rhs[0]) and result[-1, -1] == factor[-1] @ rhs[-1]):
+                    failures.append(f"thread {number}, size {size}")
+
+    workers = [threading.Thread(target=hammer, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+    assert einsumx.memory_pool_info().hits > 0
+    assert einsumx.memory_pool_info().held <= 1 << 30
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_fork_has_its_own_memory() -> None:
+    lhs, rhs = vectors()
+    result = outer(lhs, rhs)
+    expected = result.copy()
+    outer(lhs, rhs)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            if einsumx.memory_pool_info().held == 0 and np.array_equal(result, expected):
+                result[:] = -1
+                del result
+                if einsumx.memory_pool_info().held == SIZE and np.array_equal(outer(lhs, rhs), expected):
+                    status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert np.array_equal(result, expected)
+    assert einsumx.memory_pool_info().held == SIZE
+
+
+# -- PyTorch --------------------------------------------------------------------------------------------------------
+
+
+def tensors(dtype: str = "float32") -> Any:
+    import torch
+
+    return [torch.from_numpy(array).to(getattr(torch, dtype)) for array in vectors()]
+
+
+@needs_torch
+def test_a_large_tensor_lies_where_the_one_before_was() -> None:
+    first = outer(*tensors()).data_ptr()
+    assert [outer(*tensors()).data_ptr() for _ in range(3)] == [first] * 3
+    assert einsumx.memory_pool_info() == (1 << 30, SIZE, 3, 1)
+
+
+@needs_torch
+def test_arrays_and_tensors_share_the_pool() -> None:
+    first = address(outer(*vectors()))
+    assert outer(*tensors()).data_ptr() == first
+
+
+TENSORS = {
+    "ik,jk->ij": [(3000, 2), (3001, 2)],
+    "bik,bjk->bij": [(40, 500, 3), (40, 501, 3)],
+    "bik,jk->bij": [(40, 500, 3), (501, 3)],
+    "abik,bajk->abij": [(5, 8, 500, 3), (8, 5, 501, 3)],
+    "iakb,jbka->abij": [(500, 5, 3, 8), (501, 8, 3, 5)],
+    "ik,ij->ij": [(3000, 2), (3000, 3001)],
+    "i,j->ij": [(3000,), (3001,)],
+    "ij,ij->ji": [(3000, 3001), (3000, 3001)],
+    "bi,bj->bij": [(1000, 90), (1000, 101)],
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int32"])
+@pytest.mark.parametrize("equation", TENSORS)
+def test_tensors_in_the_pool_are_right(equation: str, dtype: str) -> None:
+    import torch
+
+    rng = np.random.default_rng(3)
+    arrays = [rng.integers(0, 3, shape).astype("f4") for shape in TENSORS[equation]]
+    operands = [torch.from_numpy(array).to(getattr(torch, dtype)) for array in arrays]
+    expected = torch.from_numpy(np.einsum(equation, *arrays, optimize=True))
+    for _ in range(2):
+        result = einsumx.einsum(equation, *operands, order="C")
+        assert result.dtype is getattr(torch, dtype)
+        assert result.is_contiguous()
+        assert torch.equal(result.real if result.is_complex() else result.float(), expected)
+    assert used() > 0 or result.nbytes <= 1 << 25
+
+
+@needs_torch
+def test_a_tensor_in_the_pool_is_an_ordinary_tensor() -> None:
+    import torch
+
+    result = outer(*tensors())
+    expected = torch.from_numpy(vectors()[0] @ vectors()[1].T)
+    assert not result._is_view()
+    assert torch.equal(copy.deepcopy(result), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(result)), expected)
+    assert np.array_equal(np.from_dlpack(result), expected)
+    assert result.numpy().flags.writeable
+    factor = torch.ones(LARGE[1], requires_grad=True)
+    result.mul_(factor)
+    result.sum().backward()
+    assert torch.equal(factor.grad, expected.sum(0))
+    assert outer(*tensors()).resize_(10, 10).shape == (10, 10)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        outer(*tensors()).resize_(2 * LARGE[0], LARGE[1])
+    assert torch.equal(outer(*tensors()).share_memory_(), expected)
+
+
+@needs_torch
+def test_results_with_gradients_are_not_in_the_pool() -> None:
+    import torch
+
+    lhs, rhs = tensors()
+    lhs.requires_grad_()
+    result = outer(lhs, rhs)
+    assert used() == 0
+    result.sum().backward()
+    assert torch.equal(lhs.grad, rhs.sum(0).expand(lhs.shape))
+    with torch.no_grad():
+        assert not outer(lhs, rhs).requires_grad
+    assert used() == 1
+
+
+@needs_torch
+def test_a_torch_that_does_not_tell_who_observes_gets_no_memory_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    from einsumx.backends.torch import kernels
+
+    monkeypatch.setattr(kernels, "_OBSERVERS", None)
+    result = outer(*tensors())
+    assert np.array_equal(result, vectors()[0] @ vectors()[1].T)
+    assert used() == 0
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
+def test_results_that_a_transform_a_mode_or_a_trace_observes_are_not_in_the_pool() -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils.flop_counter import FlopCounterMode
+
+    lhs, rhs = tensors()
+    expected = lhs @ rhs.T
+    assert torch.equal(torch.func.vmap(lambda lhs: outer(lhs, rhs))(lhs[None])[0], expected)
+    primal, tangent = torch.func.jvp(lambda lhs: outer(lhs, rhs), (lhs,), (lhs,))
+    assert torch.equal(primal, tangent)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert outer(lhs, rhs).dtype is torch.bfloat16
+    with FlopCounterMode(display=False) as counter:
+        outer(lhs, rhs)
+    assert counter.get_total_flops() == 2 * 2 * LARGE[0] * LARGE[1]
+    with FakeTensorMode() as mode:
+        assert outer(mode.from_tensor(lhs), mode.from_tensor(rhs)).shape == LARGE
+    graph = make_fx(partial(einsumx.einsum, "ik,jk->ij"), tracing_mode="real")(lhs, rhs)
+    assert torch.equal(graph(2 * lhs, rhs), 2 * expected)
+    assert used() == 0
