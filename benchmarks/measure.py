@@ -232,24 +232,27 @@ def _race(field: _Field, seconds: float, spins: bool) -> tuple[Samples, Samples]
     gc.disable()
     share = 0.75 if spins else 1.0
     steady = rounds(racing, lambda name: _steady_turn(racing[name], counts[name]), share * seconds)
-    after = rounds(racing, lambda name: _turn_after_products(racing[name]), (1 - share) * seconds) if spins else {}
+    after: Samples = {}
+    if spins:
+        after = rounds(racing, lambda name: _turn_after_products(racing[name]), (1 - share) * seconds, least=1)
     gc.enable()
     return steady, after
 
 
-def rounds(names: Iterable[str], turn: Callable[[str], list[float]], seconds: float) -> Samples:
-    """The samples of all turns by name, in rotating order: ``ROUNDS`` rounds, and more while there is time.
+def rounds(names: Iterable[str], turn: Callable[[str], list[float]], seconds: float, least: int = ROUNDS) -> Samples:
+    """The samples of all turns by name, in rotating order.
 
     Args:
         names: the contenders.
         turn: takes a name and returns samples.
         seconds: for all rounds.
+        least: rounds even if that takes longer.
     """
     samples: Samples = {name: [] for name in names}
     order = list(samples)
     end = perf_counter() + seconds
     done = 0
-    while order and (done < ROUNDS or perf_counter() < end):
+    while order and (done < least or perf_counter() < end):
         for name in rotated(order, done):
             samples[name] += turn(name)
         done += 1

@@ -68,7 +68,7 @@ def _parser() -> ArgumentParser:
     add("--filter", default="", metavar="TEXT", help="only problems whose description contains TEXT")
     add("--random", type=int, metavar="N", help="N random problems, instead of all groups unless --group is used")
     add("--seed", type=int, default=0, help="seed of the random problems")
-    add("--seconds", type=float, default=0.6, help="time for each problem (default: 0.6)")
+    add("--seconds", type=float, default=0.5, help="time for each problem (default: 0.5)")
     add("--quick", dest="seconds", action="store_const", const=0.2, help="the same as --seconds 0.2")
     add("--threads", type=int, metavar="N", help="let every framework use N threads, on N cores")
     add("--json", type=Path, metavar="FILE", help="write all results to this file")
