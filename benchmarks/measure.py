@@ -39,7 +39,7 @@ REST, GLANCE = 0.12, 0.01
 ROUNDS, CALLS = 2, 3
 """Rounds at least, and measured calls, or slices of fast calls, in a turn."""
 
-BEHIND = 3
+BEHIND = 2.5
 """A contender whose first calls take so many times as long as those of the fastest takes no part in the rounds."""
 
 TRIALS = 40
@@ -155,11 +155,11 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
     for name, function in framework.functions(problem).items():
         field.notes[name] = why_skipped(name, problem)
         if not field.notes[name]:
-            _enter(field, name, framework, function, prepared, arrays)
+            _enter(field, name, framework, function, prepared, arrays, seconds)
     # Last, as later plans may use what measuring finds; that of the other einsumx exists by now.
     if measuring := framework.measuring(problem):
         _tune(measuring, problem, arrays)
-        _enter(field, MEASURED, framework, measuring, prepared, arrays)
+        _enter(field, MEASURED, framework, measuring, prepared, arrays, seconds)
     steady, after_product = _race(field, seconds, framework.spins)
     plan = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
     work = multiply_adds(problem, plan.path) * (1 + len(problem.shapes) * problem.gradient)
@@ -192,18 +192,22 @@ def _enter(
     function: Function,
     prepared: PreparedProblem,
     arrays: Sequence[Any],
+    seconds: float,
 ) -> None:
-    """Call a contender, check its result, and let it take part if that is right."""
+    """Call a contender and check its result; if that is right, it takes part, and a few more calls are timed."""
+    rest()
     try:
         call = framework.call(function, prepared.problem, arrays)
         start = perf_counter()
         result = call()
-        field.first[name] = [perf_counter() - start]
+        first = [perf_counter() - start]
         field.notes[name] = wrong(framework.values(result), prepared)
     except Exception as error:  # noqa: BLE001  any exception of a contender is a result to report
         field.notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
     if not field.notes[name]:
-        field.calls[name] = call
+        field.calls[name], field.first[name] = call, first
+        while len(first) < 3 and sum(first) < seconds / 4:  # the first call planned and compiled
+            first.append(timed(call, 1))
 
 
 def _tune(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
@@ -220,10 +224,6 @@ def _tune(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
 
 def _race(field: _Field, seconds: float, spins: bool) -> tuple[Samples, Samples]:
     """Samples in steady state, and after a product. Calls whose first times are far behind take no part."""
-    for name, call in field.calls.items():
-        first = field.first[name]
-        while len(first) < 3 and sum(first) < seconds / 4:  # the first call planned and compiled
-            first.append(timed(call, 1))
     best = {name: min(field.first[name]) for name in field.calls}
     limit = max(BEHIND * min(best.values(), default=0.0), 1e-3)
     racing = {name: call for name, call in field.calls.items() if best[name] < limit or name in OURS}
