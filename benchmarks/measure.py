@@ -206,7 +206,8 @@ def _enter(
         field.notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
     if not field.notes[name]:
         field.calls[name], field.first[name] = call, first
-        while len(first) < 3 and sum(first) < seconds / 4:  # the first call planned and compiled
+        # The first call planned and compiled.
+        while len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0):
             first.append(timed(call, 1))
 
 
