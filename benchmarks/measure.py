@@ -43,7 +43,7 @@ BEHIND = 2.5
 """A contender whose first calls take so many times as long as those of the fastest takes no part in the rounds."""
 
 TRIALS = 40
-"""Calls in which einsumx measures its candidates, if they cannot be measured at once."""
+"""Calls in which einsumx measures its candidates, at least."""
 
 LOOP_LIMIT = 5e8
 """Loops with more multiply-adds are skipped; they take from a second to hours."""
@@ -156,9 +156,9 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
         field.notes[name] = why_skipped(name, problem)
         if not field.notes[name]:
             _enter(field, name, framework, function, prepared, arrays, seconds)
-    # Last, as later plans may use what measuring finds; that of the other einsumx exists by now.
+    # Last, as new plans use what measuring found; the default's plan exists by now, and stays.
     if measuring := framework.measuring(problem):
-        _tune(measuring, problem, arrays)
+        _try_candidates(measuring, problem, arrays)
         _enter(field, MEASURED, framework, measuring, prepared, arrays, seconds)
     steady, after_product = _race(field, seconds, framework.spins)
     plan = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
@@ -211,13 +211,16 @@ def _enter(
             first.append(timed(call, 1))
 
 
-def _tune(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
-    """Let einsumx measure its candidates."""
-    tune: Function | None = getattr(einsumx, "tune", None)
-    function, count = (tune, 1) if tune else (measuring, TRIALS)
+def _try_candidates(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
+    """Let einsumx try its candidates: ``TRIALS`` calls, and more of fast ones.
+
+    ``einsumx.tune`` would also give the default call the plan that it finds, and takes seconds for each problem.
+    """
+    start, done = perf_counter(), 0
     with suppress(Exception):  # the contender's own call shows the error
-        for _ in range(count):
-            function(problem.equation, *arrays)
+        while done < TRIALS or (done < 10 * TRIALS and perf_counter() < start + 0.1):
+            measuring(problem.equation, *arrays)
+            done += 1
 
 
 # -- rounds -----------------------------------------------------------------------------------------------------
