@@ -232,5 +232,5 @@ def conformance(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Times beside the peers', on an idle machine: ``nox -s bench -- --backend numpy --json numpy.json``."""
-    install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt")
+    install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
     session.run("python", "benchmarks/run.py", *session.posargs)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
+from inspect import signature
 from typing import Any, TypeAlias
 
+from names import EINSUMX, HAND_WRITTEN
 from problems import Problem
 
 import einsumx
@@ -19,9 +22,6 @@ __all__ = ["EINSUMX", "FRAMEWORKS", "HAND_WRITTEN", "Framework", "Function"]
 
 Function: TypeAlias = Callable[..., Any]
 """Takes an equation and operands."""
-
-EINSUMX = "einsumx"
-HAND_WRITTEN = "hand-written"
 
 Peers: TypeAlias = dict[str, tuple[str, str, dict[str, Any]]]
 
@@ -34,6 +34,9 @@ class Framework:
         name: the framework, and whether its functions are compiled.
         backend: einsumx's name for it.
         peers: by name, the module, the function in it, and keywords.
+        engines: peers with loops of their own, in the same form; only ``run.py`` times them.
+        tuned: whether einsumx is also timed with the effort to measure.
+        spins: whether the framework's threads spin after a product, so that calls are also timed after one.
         jitted: whether the framework compiles every function.
         waits: whether calls return before their result is complete.
         strided: whether callers choose the strides of arrays.
@@ -43,6 +46,9 @@ class Framework:
     name: str
     backend: str
     peers: Peers
+    engines: Peers = field(default_factory=dict)
+    tuned: bool = False
+    spins: bool = False
     jitted: bool = False
     waits: bool = False
     strided: bool = False
@@ -54,7 +60,8 @@ class Framework:
         return get_backend(self.backend)
 
     def start(self) -> None:
-        """Configure the framework for all dtypes and shapes."""
+        """Configure the framework for all dtypes and shapes; einsumx uses nothing that other processes measured."""
+        os.environ["EINSUMX_WISDOM"] = "0"
         if self.backend == "jax":
             import_module("jax").config.update("jax_enable_x64", True)
         if self.backend == "mxnet":
@@ -74,15 +81,11 @@ class Framework:
 
     def einsums(self) -> dict[str, Function]:
         """Einsumx and the installed peers, by name."""
-        functions: dict[str, Function] = {EINSUMX: einsumx.einsum}
-        for name, (module, attribute, keywords) in self.peers.items():
-            if find_spec(module.partition(".")[0]) is not None:
-                functions[name] = partial(getattr(import_module(module), attribute), **keywords)
-        return functions
+        return {EINSUMX: einsumx.einsum, **_installed(self.peers)}
 
     def functions(self, problem: Problem) -> dict[str, Function]:
         """The functions for a problem, by name, einsumx first."""
-        functions = self.einsums()
+        functions = {**self.einsums(), **_installed(self.engines)}
         # PyTorch does not differentiate through the out= of its own lines.
         own = {} if problem.gradient and self.backend == "torch" else OWN_LINES.get(self.backend, {})
         lines = {**LINES, **own}
@@ -90,6 +93,13 @@ class Framework:
             line = lines[problem.equation]
             functions[HAND_WRITTEN] = lambda _, *arrays: line(self.adapter.xp, *arrays)
         return functions
+
+    def measuring(self, problem: Problem) -> Function | None:
+        """Einsumx with the effort to measure; None where it is not timed, and in versions of einsumx without it."""
+        einsum: Function = einsumx.einsum
+        if not self.tuned or problem.gradient or "effort" not in signature(einsum).parameters:
+            return None
+        return partial(einsum, effort="measure")
 
     def arrays(self, problem: Problem, operands: Sequence[Any]) -> list[Array]:
         """The operands as arrays of the framework; with gradients, prepared for differentiation."""
@@ -128,6 +138,15 @@ class Framework:
         return [self.adapter.to_numpy(array) for array in results]
 
 
+def _installed(peers: Peers) -> dict[str, Function]:
+    """The functions of the installed peers, by name."""
+    functions: dict[str, Function] = {}
+    for name, (module, attribute, keywords) in peers.items():
+        with suppress(ModuleNotFoundError):
+            functions[name] = partial(getattr(import_module(module), attribute), **keywords)
+    return functions
+
+
 _PAIRWISE: Peers = {"opt_einsum": ("opt_einsum", "contract", {}), "cotengra": ("cotengra", "einsum", {})}
 _JAX: Peers = {"jnp.einsum": ("jax.numpy", "einsum", {}), **_PAIRWISE}
 
@@ -141,9 +160,17 @@ FRAMEWORKS = (
             **_PAIRWISE,
             "einsumt": ("einsumt", "einsumt", {}),
         },
+        engines={
+            # NumPy's path under its default memory limit has steps of many operands, which take minutes.
+            "TBLIS": ("pytblis", "einsum", {"optimize": ("greedy", 1 << 62)}),
+            "LIBXSMM": ("libxsmm", "einsum", {}),
+            "sesum": ("sesum", "sesum", {}),
+        },
+        tuned=True,
+        spins=True,
         strided=True,
     ),
-    Framework("torch", "torch", {"torch.einsum": ("torch", "einsum", {}), **_PAIRWISE}, strided=True),
+    Framework("torch", "torch", {"torch.einsum": ("torch", "einsum", {}), **_PAIRWISE}, tuned=True, strided=True),
     Framework("jax, jitted", "jax", _JAX, jitted=True, waits=True),
     Framework("jax, eager", "jax", _JAX, waits=True, groups=("tiny",)),
     Framework(
@@ -153,6 +180,7 @@ FRAMEWORKS = (
             "mx.np.einsum": ("mxnet.numpy", "einsum", {}),
             "mx.np.einsum(optimize)": ("mxnet.numpy", "einsum", {"optimize": True}),
         },
+        tuned=True,
         waits=True,
     ),
 )

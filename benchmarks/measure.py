@@ -1,21 +1,22 @@
-"""Time a problem on a framework: check all results, then time the contenders in interleaved rounds."""
+"""Time a problem on a framework: check all results, then time each contender in its own steady state."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from math import prod, sqrt
-from random import Random
 from statistics import median
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time, sleep
+from typing import Any, TypeAlias
 
 import numpy as np
-from contenders import EINSUMX, HAND_WRITTEN, Framework
+from contenders import Framework, Function
+from names import EINSUMX, HAND_WRITTEN, MEASURED, OURS, best_peer
 from problems import Problem, multiply_adds, operands
 
 import einsumx
@@ -25,8 +26,24 @@ from einsumx.runtime.threads import core_count
 
 __all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]
 
+Call: TypeAlias = Callable[[], Any]
+Samples: TypeAlias = dict[str, list[float]]
+"""Seconds of a call by contender."""
+
 SLICE = 2e-4
 """Seconds for which a fast call is repeated between two readings of the clock."""
+
+REST, GLANCE = 0.12, 0.01
+"""Seconds for other threads to come to rest, as OpenBLAS's spin for 0.1 s after a product; and between two looks."""
+
+ROUNDS, CALLS = 2, 3
+"""Rounds at least, and measured calls, or slices of fast calls, in a turn."""
+
+BEHIND = 2.5
+"""A contender whose first calls take so many times as long as those of the fastest takes no part in the rounds."""
+
+TRIALS = 40
+"""Calls in which einsumx measures its candidates, at least."""
 
 LOOP_LIMIT = 5e8
 """Loops with more multiply-adds are skipped; they take from a second to hours."""
@@ -53,7 +70,9 @@ class Row:
     Attributes:
         framework: the name of the framework.
         problem: the problem.
-        seconds: the median time of a call for each contender with a right result.
+        seconds: the least time of a call for each contender with a right result, in its steady state.
+        after_product: the same right after a product of NumPy, for contenders that were not far behind.
+        spread: the median of the repeats over their minimum, for contenders that were not far behind.
         notes: for each other contender, why it has no time.
         multiply_adds: along einsumx's path, including those of gradients.
         copied: bytes that einsumx's plan copies, without those of gradients.
@@ -64,6 +83,8 @@ class Row:
     framework: str
     problem: Problem
     seconds: dict[str, float]
+    after_product: dict[str, float]
+    spread: dict[str, float]
     notes: dict[str, str]
     multiply_adds: int
     copied: int
@@ -72,8 +93,7 @@ class Row:
     @property
     def peer(self) -> str | None:
         """The fastest contender except einsumx and the hand-written line."""
-        peers = {name: time for name, time in self.seconds.items() if name not in (EINSUMX, HAND_WRITTEN)}
-        return min(peers, key=lambda name: peers[name], default=None)
+        return best_peer(self.seconds)
 
     @property
     def ratio(self) -> float | None:
@@ -87,6 +107,11 @@ class Row:
 
     def _over_einsumx(self, name: str | None) -> float | None:
         return self.seconds[name] / self.seconds[EINSUMX] if name in self.seconds and EINSUMX in self.seconds else None
+
+    @property
+    def result_bytes(self) -> int:
+        """The size of the result."""
+        return prod(self.problem.shape) * np.dtype(self.problem.dtype).itemsize
 
     @property
     def of_roofline(self) -> float | None:
@@ -119,66 +144,178 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
     Args:
         framework: a framework after ``start()``.
         prepared: a problem that the framework takes.
-        seconds: the time for all rounds; each contender that is not far behind gets at least 3 rounds.
+        seconds: for all rounds; each contender that is not far behind gets ``ROUNDS`` in any case.
     """
     problem = prepared.problem
     try:
         arrays = framework.arrays(problem, prepared.operands)
     except einsumx.BackendError:
         return None
-    calls: dict[str, Callable[[], Any]] = {}
-    times: dict[str, list[float]] = {}
-    notes: dict[str, str] = {}
+    field = _Field({}, {}, {})
     for name, function in framework.functions(problem).items():
-        notes[name] = why_skipped(name, problem)
-        if notes[name]:
-            continue
-        try:
-            call = framework.call(function, problem, arrays)
-            start = perf_counter()
-            result = call()
-            times[name] = [perf_counter() - start]
-            notes[name] = wrong(framework.values(result), prepared)
-        except Exception as error:  # noqa: BLE001  any exception of a contender is a result to report
-            notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
-        if not notes[name]:
-            calls[name] = call
-    medians = _rounds(calls, times, seconds)
+        field.notes[name] = why_skipped(name, problem)
+        if not field.notes[name]:
+            _enter(field, name, framework, function, prepared, arrays, seconds)
+    # Last, as new plans use what measuring found; the default's plan exists by now, and stays.
+    if measuring := framework.measuring(problem):
+        _try_candidates(measuring, problem, arrays)
+        _enter(field, MEASURED, framework, measuring, prepared, arrays, seconds)
+    steady, after_product = _race(field, seconds, framework.spins)
     plan = einsumx.plan(problem.equation, *arrays[: len(problem.shapes)])
     work = multiply_adds(problem, plan.path) * (1 + len(problem.shapes) * problem.gradient)
     return Row(
         framework.name,
         problem,
-        medians,
-        {name: note for name, note in notes.items() if note},
+        {name: min(steady.get(name, field.first[name])) for name in field.calls},
+        {name: min(samples) for name, samples in after_product.items()},
+        {name: spread(samples) for name, samples in steady.items()},
+        {name: note for name, note in field.notes.items() if note},
         work,
         plan_cost(plan).copied,
         max(work / gemm_rate(problem.dtype), _moved(prepared) / copy_rate()),
     )
 
 
-def _rounds(calls: dict[str, Callable[[], Any]], times: dict[str, list[float]], seconds: float) -> dict[str, float]:
-    """The median time of each call. Calls whose first times are far behind take no part in the rounds."""
-    for name, call in calls.items():
-        while len(times[name]) < 3 and sum(times[name]) < seconds / 4:  # the first call planned and compiled
-            times[name].append(timed(call, 1))
-    best = {name: min(times[name]) for name in calls}
-    limit = max(4 * min(best.values(), default=0.0), 1e-3)
-    racing = [name for name in calls if best[name] < limit or name == EINSUMX]
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The calls with right results, their first times, and what is wrong with other contenders, by name."""
+
+    calls: dict[str, Call]
+    first: Samples
+    notes: dict[str, str]
+
+
+def _enter(
+    field: _Field,
+    name: str,
+    framework: Framework,
+    function: Function,
+    prepared: PreparedProblem,
+    arrays: Sequence[Any],
+    seconds: float,
+) -> None:
+    """Call a contender and check its result; if that is right, it takes part, and a few more calls are timed."""
+    rest()
+    try:
+        call = framework.call(function, prepared.problem, arrays)
+        start = perf_counter()
+        result = call()
+        first = [perf_counter() - start]
+        field.notes[name] = wrong(framework.values(result), prepared)
+    except Exception as error:  # noqa: BLE001  any exception of a contender is a result to report
+        field.notes[name] = f"raised {type(error).__name__}: {error}".partition("\n")[0]
+    if not field.notes[name]:
+        field.calls[name], field.first[name] = call, first
+        # The first call planned and compiled.
+        while len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0):
+            first.append(timed(call, 1))
+
+
+def _try_candidates(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
+    """Let einsumx try its candidates: ``TRIALS`` calls, and more of fast ones.
+
+    ``einsumx.tune`` would also give the default call the plan that it finds, and takes seconds for each problem.
+    """
+    start, done = perf_counter(), 0
+    with suppress(Exception):  # the contender's own call shows the error
+        while done < TRIALS or (done < 10 * TRIALS and perf_counter() < start + 0.1):
+            measuring(problem.equation, *arrays)
+            done += 1
+
+
+# -- rounds -----------------------------------------------------------------------------------------------------
+
+
+def _race(field: _Field, seconds: float, spins: bool) -> tuple[Samples, Samples]:
+    """Samples in steady state, and after a product. Calls whose first times are far behind take no part."""
+    best = {name: min(field.first[name]) for name in field.calls}
+    limit = max(BEHIND * min(best.values(), default=0.0), 1e-3)
+    racing = {name: call for name, call in field.calls.items() if best[name] < limit or name in OURS}
     counts = {name: max(1, int(SLICE / best[name])) for name in racing}
-    times.update((name, []) for name in racing)
-    shuffle = Random(0).shuffle
     gc.collect()
     gc.disable()
+    share = 0.75 if spins else 1.0
+    steady = rounds(racing, lambda name: _steady_turn(racing[name], counts[name]), share * seconds)
+    after: Samples = {}
+    if spins:
+        after = rounds(racing, lambda name: _turn_after_products(racing[name]), (1 - share) * seconds, least=1)
+    gc.enable()
+    return steady, after
+
+
+def rounds(names: Iterable[str], turn: Callable[[str], list[float]], seconds: float, least: int = ROUNDS) -> Samples:
+    """The samples of all turns by name, in rotating order.
+
+    Args:
+        names: the contenders.
+        turn: takes a name and returns samples.
+        seconds: for all rounds.
+        least: rounds even if that takes longer.
+    """
+    samples: Samples = {name: [] for name in names}
+    order = list(samples)
     end = perf_counter() + seconds
     done = 0
-    while racing and (done < 3 or perf_counter() < end):
-        shuffle(racing)  # so that no call always follows the same other one
-        for name in racing:
-            times[name].append(timed(calls[name], counts[name]))
+    while order and (done < least or perf_counter() < end):
+        for name in rotated(order, done):
+            samples[name] += turn(name)
         done += 1
-    gc.enable()
-    return {name: median(times[name]) for name in calls}
+    return samples
+
+
+def rotated(names: Sequence[str], turn: int) -> list[str]:
+    """The names in their order, from another one on in each turn; the direction changes after each full rotation.
+
+    So the contender before another one changes, too.
+
+    >>> [rotated("abc", turn) for turn in range(4)]
+    [['a', 'b', 'c'], ['b', 'c', 'a'], ['c', 'a', 'b'], ['c', 'b', 'a']]
+    """
+    if not names:
+        return []
+    full, place = divmod(turn, len(names))
+    order = list(names) if full % 2 == 0 else list(reversed(names))
+    return order[place:] + order[:place]
+
+
+def spread(samples: Sequence[float]) -> float:
+    """The median over the minimum.
+
+    >>> spread([2.0, 3.0, 10.0])
+    1.5
+    """
+    return median(samples) / min(samples)
+
+
+def _steady_turn(call: Call, count: int) -> list[float]:
+    """Rest, call without measuring, then measure."""
+    rest()
+    timed(call, count)
+    return [timed(call, count) for _ in range(CALLS)]
+
+
+def _turn_after_products(call: Call) -> list[float]:
+    """Each call right after a product of NumPy, whose threads go on spinning; the first one is not measured."""
+    samples = []
+    for _ in range(CALLS + 1):
+        np.matmul(_spinner(), _spinner())
+        samples.append(timed(call, 1))
+    return samples[1:]
+
+
+@lru_cache
+def _spinner() -> Any:
+    return np.ones((320, 320), np.float32)
+
+
+def rest() -> None:
+    """Sleep until no thread of this process computes or spins, for ``REST`` seconds at most."""
+    end = perf_counter() + REST
+    while perf_counter() < end:
+        start, before = perf_counter(), process_time()
+        sleep(GLANCE)
+        if process_time() - before < 0.1 * (perf_counter() - start):
+            return
 
 
 def timed(call: Callable[[], Any], count: int) -> float:
@@ -216,7 +353,8 @@ def wrong(results: Sequence[Any], prepared: PreparedProblem) -> str:
             # Some frameworks sum small integers in wide ones: they are right if the wrapped values are.
             right = np.array_equal(values if dtype == "bool" else np.asarray(values, dtype), expected.astype(dtype))
         else:
-            right = np.allclose(values, expected, tolerance, tolerance * float(np.abs(expected).max(initial=0)))
+            difference = float(np.abs(np.subtract(values, expected)).max(initial=0))
+            right = difference <= tolerance * float(np.abs(expected).max(initial=0))
         if not right:
             return "wrong: other values"
     return ""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from contenders import EINSUMX, HAND_WRITTEN, Framework, Function
+from contenders import Framework, Function
 from measure import Row, measure, prepare
+from names import EINSUMX, HAND_WRITTEN
 from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table

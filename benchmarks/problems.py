@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from math import prod
 from pathlib import Path
 from random import Random
@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 
 __all__ = ["Problem", "all_problems", "multiply_adds", "operands"]
+
+SPELLINGS = 12
+"""The most spellings of a contraction in the group ``order``, evenly spaced among all of them."""
 
 DTYPES = ("float64", "complex64", "int64", "int32", "int8", "float16", "bool")
 """The dtypes of the group ``dtypes``; all other problems are in float32."""
@@ -175,20 +178,25 @@ def fitted(equation: str, elements: float = 4e6, work: float = 2e9, network: boo
 
 
 def spellings(family: str, sizes: dict[str, int]) -> Iterator[Problem]:
-    """A contraction with its operands and the axes of its result in all orders."""
+    """A contraction with its operands and the axes of its result in many orders, the first one among them."""
     left, _, output = family.partition("->")
-    for terms in permutations(left.split(",")):
-        for order in permutations(output):
-            yield sized("order", f"{','.join(terms)}->{''.join(order)}", sizes, family=family)
+    orders = list(product(permutations(left.split(",")), permutations(output)))
+    count = min(SPELLINGS, len(orders))
+    for terms, order in (orders[place * len(orders) // count] for place in range(count)):
+        yield sized("order", f"{','.join(terms)}->{''.join(order)}", sizes, family=family)
 
 
 def random_problems(seed: int, count: int) -> Iterator[Problem]:
-    """Random contractions of all kinds, sizes and layouts; every fifth is a network."""
+    """Random contractions of all kinds and layouts, most with 10⁶ to 10⁹ multiply-adds.
+
+    Of five, one is a small pair, one a chain of three operands, and one a network.
+    """
     rng = Random(seed)
     for number in range(count):
-        equation = random_network(rng) if number % 5 == 4 else random_pair(rng)
-        elements, work = 10 ** rng.uniform(3, 7.3), 10 ** rng.uniform(6, 9.3)
-        sizes = fitted(equation, elements, work, network=number % 5 == 4)
+        kind = number % 5
+        equation = {3: random_chain, 4: random_network}.get(kind, random_pair)(rng)
+        work = 10 ** (rng.uniform(3, 6) if kind == 2 else rng.uniform(6, 9))
+        sizes = fitted(equation, 2e7, work, network=kind > 2)
         terms = equation.partition("->")[0].split(",")
         layouts = tuple(random_layout(rng, len(term)) for term in terms)
         yield sized("random", equation, sizes, layouts=layouts if set(layouts) != {"C"} else ())
@@ -217,6 +225,18 @@ def random_network(rng: Random) -> str:
         terms[rng.randrange(max(place, 1))] += bonds
         output += free + [bond for bond in bonds if rng.random() < 0.1]
     mixed = ["".join(rng.sample(term, len(term))) for term in (*terms, output)]
+    return f"{','.join(mixed[:-1])}->{mixed[-1]}"
+
+
+def random_chain(rng: Random) -> str:
+    """Three operands in a row, linked by one or two labels each, often with a batch label, in random axis orders."""
+    names = iter(rng.sample(ascii_letters, 12))
+    batch = [next(names) for _ in range(rng.randrange(2))]
+    left, right = ([next(names) for _ in range(rng.choice((1, 1, 2)))] for _ in range(2))
+    first, middle, last = ([next(names) for _ in range(rng.choice(few))] for few in ((1, 2), (0, 0, 1), (1, 2)))
+    inner = batch + left + middle + right
+    terms = batch + first + left, inner, batch + right + last, batch + first + middle + last
+    mixed = ["".join(rng.sample(term, len(term))) for term in terms]
     return f"{','.join(mixed[:-1])}->{mixed[-1]}"
 
 

@@ -45,17 +45,16 @@ def main() -> None:
         group_rows = sorted(_measured(chosen, problems, options.seconds), key=lambda row: _place(chosen, row))
         for _, framework_rows in groupby(group_rows, key=lambda row: row.framework):
             print_rows(list(framework_rows))
-        rows += group_rows
+        rows = sorted([*rows, *group_rows], key=lambda row: _place(chosen, row))
+        if options.json and rows:  # whatever happens to the next group
+            options.json.write_text(json.dumps(data(rows), indent=1) + "\n")
     if not rows:
         parser.error("no problem matches, or none of the frameworks is installed")
-    rows.sort(key=lambda row: _place(chosen, row))
     run = data(rows)
     print_tables(summaries(run))
     if before:
         print_tables(comparison(run, before))
     print_reading(run)
-    if options.json:
-        options.json.write_text(json.dumps(run, indent=1) + "\n")
     if options.svg:
         options.svg.write_text(picture([run]))
 
@@ -69,7 +68,7 @@ def _parser() -> ArgumentParser:
     add("--filter", default="", metavar="TEXT", help="only problems whose description contains TEXT")
     add("--random", type=int, metavar="N", help="N random problems, instead of all groups unless --group is used")
     add("--seed", type=int, default=0, help="seed of the random problems")
-    add("--seconds", type=float, default=1.0, help="time for each problem (default: 1)")
+    add("--seconds", type=float, default=0.5, help="time for each problem (default: 0.5)")
     add("--quick", dest="seconds", action="store_const", const=0.2, help="the same as --seconds 0.2")
     add("--threads", type=int, metavar="N", help="let every framework use N threads, on N cores")
     add("--json", type=Path, metavar="FILE", help="write all results to this file")

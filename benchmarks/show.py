@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import summary
-from contenders import EINSUMX
 from measure import Row, copy_rate, gemm_rate
+from names import EINSUMX
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -26,11 +26,11 @@ from einsumx.terminal import terminal_width, timing
 
 __all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]
 
-PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt"
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS")
+PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt pytblis etops sesum"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS", "TBLIS_NUM_THREADS")
 """Environment variables for the number of threads."""
 
-SETTINGS = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "MXNET_ENGINE_TYPE")
+SETTINGS = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "MXNET_ENGINE_TYPE", "EINSUMX_EFFORT")
 """Other environment variables that change times."""
 
 console = Console(width=max(terminal_width(), 100), highlight=False, markup=False, emoji=False)
@@ -80,14 +80,17 @@ def print_tables(tables: Iterable[summary.Table]) -> None:
         for row in each.rows:
             table.add_row(*row)
         console.print(table)
+        if each.note:
+            console.print(each.note, style="dim")
 
 
 def print_reading(run: dict[str, Any]) -> None:
     """Print how to read the tables."""
     rates = f"{quantity(run['gemm_rate'])} multiply-adds of float32, {quantity(run['copy_rate'], 'B')} copied"
     console.print(
-        f"Medians of interleaved rounds; cores: {run['cores']}; means are geometric.\n"
+        f"Minima over rounds, each contender in its own steady state; cores: {run['cores']}; means are geometric.\n"
         "Ratio: the time of the best other einsum over einsumx's. By hand: the same for a hand-written line.\n"
+        "After a product: each call comes right after an np.matmul, whose threads go on spinning.\n"
         f"Roofline: the least possible time at the machine's rates, over einsumx's time: {rates} a second."
     )
 
@@ -137,11 +140,15 @@ def data(rows: Sequence[Row]) -> dict[str, Any]:
                 "framework": row.framework,
                 **asdict(row.problem),
                 "seconds": row.seconds,
+                "after_product": row.after_product,
+                "spread": row.spread,
                 "notes": row.notes,
                 "best_peer": row.peer,
                 "ratio": row.ratio,
                 "by_hand": row.by_hand,
                 "of_roofline": row.of_roofline,
+                "floor": row.floor,
+                "result_bytes": row.result_bytes,
                 "multiply_adds": row.multiply_adds,
                 "copied": row.copied,
             }

@@ -210,7 +210,7 @@ def _run(options: Namespace) -> dict[str, Any]:
 
     installed = einsumx.backends()
     frameworks = [
-        replace(each, peers={name: peer for name, peer in each.peers.items() if name in PEERS[each.name][1]})
+        replace(each, peers=_drawn(each.peers, PEERS[each.name][1]), engines={}, tuned=False, spins=False)
         for each in FRAMEWORKS
         if each.name in PEERS and installed[each.backend] and each.backend in (options.backend or [each.backend])
     ]
@@ -231,6 +231,10 @@ def _run(options: Namespace) -> dict[str, Any]:
     for reason in watch.reasons:
         console.print(f"WARNING: the machine was busy: {reason}", style="bold yellow")
     return data(rows)
+
+
+def _drawn(peers: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: peer for name, peer in peers.items() if name in names}
 
 
 def sample(problems: Sequence[Any]) -> list[Any]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import exp, log
+from statistics import quantiles
 from typing import Any, TypeAlias
+
+from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
 from einsumx.terminal import timing
 
-__all__ = ["Table", "comparison", "described", "geometric_mean", "order_sensitivity", "summaries"]
+__all__ = ["EVEN", "Figures", "Table", "comparison", "described", "geometric_mean", "ratios", "summaries"]
 
 Row: TypeAlias = dict[str, Any]
 """A problem on a framework, in the format of ``show.data``."""
@@ -21,17 +24,32 @@ EVEN = 0.97
 CHANGE = 1.1
 """Changes of einsumx's time by less than this factor are not reported."""
 
-MIXED = ("attention", "order", "mlp", "pairs", "random")
+BEST = "the best peer of each problem"
+"""An oracle: the least of several times, which noise alone makes 2 to 3 % too fast."""
+
+STEADY, AFTER_PRODUCT = "seconds", "after_product"
+"""The keys of a row under which its times are."""
+
+LARGE = 32e6
+"""Bytes. The C library maps memory of larger results anew for each call; clearing its pages takes time."""
+
+LARGE_NOTE = (
+    "Large: problems with a result of over 32 MB. Every call returns a fresh result, whose pages the system clears "
+    "first; einsumx may reuse the memory of a result that the caller has released."
+)
+
+MIXED = ("attention", "order", "mlp", "pairs", "chemistry", "random")
 """Groups in which contractions of two operands have axes in all orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Text in columns under a title."""
+    """Text in columns under a title, and a note below."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    note: str = ""
 
     def markdown(self) -> str:
         """The table as Markdown."""
@@ -40,7 +58,8 @@ class Table:
             return f"| {' | '.join(cells)} |"
 
         rule = line(["---", *["---:"] * (len(self.columns) - 1)])
-        return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *map(line, self.rows)])
+        note = ("", self.note) if self.note else ()
+        return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *map(line, self.rows), *note])
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
@@ -60,18 +79,70 @@ def described(row: Row) -> str:
     return "  ".join(filter(None, (row["equation"], shapes, dtype, " ".join(row["layouts"]), gradient)))
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Ratios of times in a few figures.
+
+    Attributes:
+        number: of ratios.
+        mean: the geometric mean.
+        worst: the least ratio.
+        low, middle, high: the 10th, 50th and 90th percentile.
+        even: the share of ratios from ``EVEN`` on.
+    """
+
+    number: int
+    mean: float
+    worst: float
+    low: float
+    middle: float
+    high: float
+    even: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Figures:
+        """The figures of at least one ratio.
+
+        >>> Figures.of([0.5, 1.0, 2.0]).middle
+        1.0
+        """
+        several = ratios if len(ratios) > 1 else [*ratios, *ratios]
+        low, _, _, _, middle, _, _, _, high = quantiles(several, n=10, method="inclusive")
+        even = sum(ratio >= EVEN for ratio in ratios) / len(ratios)
+        return cls(len(ratios), geometric_mean(ratios), min(ratios), low, middle, high, even)
+
+    def cells(self) -> tuple[str, ...]:
+        """As text, under ``COLUMNS``."""
+        figures = (self.mean, self.worst, self.low, self.middle, self.high)
+        return (str(self.number), *(f"{figure:.2f}" for figure in figures), f"{self.even:.0%}")
+
+
+COLUMNS = ("number", "geometric mean", "worst", "10 %", "50 %", "90 %", f"≥ {EVEN}")
+
+
+def ratios(rows: Sequence[Row], ours: str, other: str, key: str = STEADY) -> list[float]:
+    """Another contender's time over that of ``ours``, for each problem that both computed; ``BEST`` is one, too."""
+    found = []
+    for row in rows:
+        times = row.get(key, {})
+        name = best_peer(times) if other == BEST else other
+        if name in times and ours in times:
+            found.append(times[name] / times[ours])
+    return found
+
+
 def summaries(run: dict[str, Any]) -> Iterator[Table]:
-    """All tables of a run: means, slower problems, and the effect of the order of axes and operands."""
+    """All tables of a run: ratios by group and by peer, slower problems, repeats, and the effect of order."""
     for framework, members in groupby(run["rows"], key=lambda row: row["framework"]):
         rows = list(members)
-        yield Table(
-            f"{framework}: the best peer's time over einsumx's",
-            ("problems", "number", "geometric mean", "least", f"below {EVEN}", "by hand: mean", "least"),
-            [cells for name, part in _parts(rows) if (cells := _means(name, part))],
-        )
-        slower = _slower(rows)
-        if slower.rows:
-            yield slower
+        for ours in OURS:
+            title = f"{framework}: the time of {BEST}, over that of {ours}"
+            cells = [(name, *_means(part, ours)) for name, part in _parts(rows) if ratios(part, ours, BEST)]
+            if cells:
+                yield Table(title, ("problems", *COLUMNS, "roofline", "by hand", "large"), cells, LARGE_NOTE)
+        for table in (*(_against(rows, ours) for ours in OURS), _slower(rows), _repeats(rows)):
+            if table.rows:
+                yield table
     sensitivity = order_sensitivity(run["rows"])
     if sensitivity.rows:
         yield sensitivity
@@ -93,16 +164,29 @@ def _is_mixed(row: Row) -> bool:
     return row["group"] in MIXED and left.count(",") == 1 and bool(contracts)
 
 
-def _means(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    """A row of means; empty without ratios."""
-    ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
-    lines = [row["by_hand"] for row in rows if row["by_hand"] is not None]
-    if not ratios:
-        return ()
-    slower = sum(ratio < EVEN for ratio in ratios)
-    by_hand = (f"{geometric_mean(lines):.2f}", f"{min(lines):.2f}") if lines else ("", "")
-    share = f"{slower} ({slower / len(ratios):.0%})" if slower else "none"
-    return (name, str(len(ratios)), f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", share, *by_hand)
+def _means(rows: Sequence[Row], ours: str) -> tuple[str, ...]:
+    """The ratios to the best peers, the mean part of the roofline, the mean ratio by hand, and the large results."""
+    roofline = [row["floor"] / row[STEADY][ours] for row in rows if "floor" in row and ours in row[STEADY]]
+    by_hand = ratios(rows, ours, HAND_WRITTEN)
+    large = sum(row.get("result_bytes", 0) > LARGE for row in rows)
+    return (
+        *Figures.of(ratios(rows, ours, BEST)).cells(),
+        f"{geometric_mean(roofline):.0%}" if roofline else "",
+        f"{geometric_mean(by_hand):.2f}" if by_hand else "",
+        str(large) if large else "",
+    )
+
+
+def _against(rows: Sequence[Row], ours: str) -> Table:
+    """All problems: the best peer, each peer and the hand-written line, in steady state and after a product."""
+    names = dict.fromkeys(name for row in rows for name in row[STEADY])
+    cells = []
+    for other in (BEST, *peers(names), HAND_WRITTEN):
+        for key, times in ((STEADY, "steady"), (AFTER_PRODUCT, "after a product")):
+            if found := ratios(rows, ours, other, key):
+                cells.append((other, times, *Figures.of(found).cells()))
+    title = f"{rows[0]['framework']}: all problems, the time of each other over that of {ours}"
+    return Table(title, ("other", "times", *COLUMNS), cells)
 
 
 def _slower(rows: Sequence[Row]) -> Table:
@@ -110,15 +194,38 @@ def _slower(rows: Sequence[Row]) -> Table:
     slower = sorted((row for row in rows if row["ratio"] is not None and row["ratio"] < EVEN), key=lambda r: r["ratio"])
     title = f"{rows[0]['framework']}: slower than the best peer, worst first"
     cells = [
-        (described(row), row["group"], _time(row, "einsumx"), _time(row, row["best_peer"]), f"{row['ratio']:.2f}")
+        (
+            described(row) + (" (large)" if row.get("result_bytes", 0) > LARGE else ""),
+            row["group"],
+            _time(row, EINSUMX),
+            _time(row, row["best_peer"]),
+            f"{row['ratio']:.2f}",
+            *(_only(ratios([row], *pair)) for pair in ((EINSUMX, BEST, AFTER_PRODUCT), (OURS[1], BEST, STEADY))),
+        )
         for row in slower
     ]
-    return Table(title, ("problem", "group", "einsumx", "best peer", "ratio"), cells)
+    return Table(title, ("problem", "group", "einsumx", "best peer", "ratio", "after a product", "measure"), cells)
+
+
+def _only(figures: Sequence[float]) -> str:
+    return f"{figures[0]:.2f}" if figures else ""
+
+
+def _repeats(rows: Sequence[Row]) -> Table:
+    """How much the repeats of each contender differ."""
+    names = dict.fromkeys(name for row in rows for name in row.get("spread", {}))
+    cells = []
+    for name in names:
+        figures = Figures.of([row["spread"][name] for row in rows if name in row.get("spread", {})])
+        largest = max(row["spread"].get(name, 0.0) for row in rows if "spread" in row)
+        cells.append((name, str(figures.number), f"{figures.middle:.2f}", f"{figures.high:.2f}", f"{largest:.2f}"))
+    title = f"{rows[0]['framework']}: the median of the repeats over their minimum"
+    return Table(title, ("contender", "problems", "50 %", "90 %", "largest"), cells)
 
 
 def _time(row: Row, name: str) -> str:
     text = timing(row["seconds"][name])
-    return text if name == "einsumx" else f"{text} {name}"
+    return text if name == EINSUMX else f"{text} {name}"
 
 
 def order_sensitivity(rows: Sequence[Row]) -> Table:
@@ -133,10 +240,9 @@ def order_sensitivity(rows: Sequence[Row]) -> Table:
         spelled = list(group)
         names = [name for name in spelled[0]["seconds"] if all(name in row["seconds"] for row in spelled)]
         times = {name: [row["seconds"][name] for row in spelled] for name in names}
-        peers = [name for name in names if name not in ("einsumx", "hand-written")]
         if len(spelled) < 2 or "einsumx" not in times:
             continue
-        best = min(peers, key=lambda name: geometric_mean(times[name]), default="")
+        best = best_peer({name: geometric_mean(times[name]) for name in names}) or ""
         cells.append(
             (
                 f"{framework}: {family}",
