@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import repeat
 from math import prod, sqrt
 from statistics import median
-from time import perf_counter, process_time, sleep
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from problems import Problem, multiply_adds, operands
 import einsumx
 from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
+from einsumx.runtime.machine import rest
 from einsumx.runtime.threads import core_count
 
 __all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]
@@ -32,9 +33,6 @@ Samples: TypeAlias = dict[str, list[float]]
 
 SLICE = 2e-4
 """Seconds for which a fast call is repeated between two readings of the clock."""
-
-REST, GLANCE = 0.12, 0.01
-"""Seconds for other threads to come to rest, as OpenBLAS's spin for 0.1 s after a product; and between two looks."""
 
 ROUNDS, CALLS = 2, 3
 """Rounds at least, and measured calls, or slices of fast calls, in a turn."""
@@ -306,16 +304,6 @@ def _turn_after_products(call: Call) -> list[float]:
 @lru_cache
 def _spinner() -> Any:
     return np.ones((320, 320), np.float32)
-
-
-def rest() -> None:
-    """Sleep until no thread of this process computes or spins, for ``REST`` seconds at most."""
-    end = perf_counter() + REST
-    while perf_counter() < end:
-        start, before = perf_counter(), process_time()
-        sleep(GLANCE)
-        if process_time() - before < 0.1 * (perf_counter() - start):
-            return
 
 
 def timed(call: Callable[[], Any], count: int) -> float:

@@ -58,25 +58,6 @@ def test_the_contender_before_another_one_changes(scripts):
     assert before_b == {"a", "c"}
 
 
-def test_rest_ends_when_no_thread_computes(scripts, monkeypatch):
-    used = iter([0.0, 1.0, 1.0, 2.0, 2.0, 2.0])
-    slept = []
-    monkeypatch.setattr(scripts.measure, "process_time", lambda: next(used))
-    monkeypatch.setattr(scripts.measure, "perf_counter", lambda: 1e-3 * len(slept))
-    monkeypatch.setattr(scripts.measure, "sleep", slept.append)
-    scripts.measure.rest()
-    assert len(slept) == 3
-
-
-def test_rest_does_not_wait_for_threads_that_never_rest(scripts, monkeypatch):
-    slept = []
-    monkeypatch.setattr(scripts.measure, "process_time", lambda: float(len(slept)))
-    monkeypatch.setattr(scripts.measure, "perf_counter", lambda: sum(slept))
-    monkeypatch.setattr(scripts.measure, "sleep", slept.append)
-    scripts.measure.rest()
-    assert scripts.measure.REST <= sum(slept) <= scripts.measure.REST + scripts.measure.GLANCE
-
-
 def test_a_turn_measures_all_calls_but_the_first(scripts, monkeypatch):
     calls = []
     monkeypatch.setattr(scripts.measure, "rest", lambda: calls.append("rest"))
@@ -103,7 +84,7 @@ def test_each_call_of_the_second_figure_follows_a_product(scripts, monkeypatch):
 def framework(scripts, monkeypatch):
     """NumPy with a right peer, a wrong one, and one that raises."""
     numpy = scripts.contenders.FRAMEWORKS[0]
-    monkeypatch.setattr(scripts.measure, "REST", 0.0)
+    monkeypatch.setattr(scripts.measure, "rest", lambda: None)
 
     def raises(*_):
         raise TypeError("no such thing")

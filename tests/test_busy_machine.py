@@ -218,17 +218,36 @@ def test_repeats_that_other_programs_explain_are_no_reason_of_their_own(busy):
     assert watch.reasons == [OTHERS]
 
 
+def test_rest_ends_when_no_thread_computes(monkeypatch):
+    used = iter([0.0, 1.0, 1.0, 2.0, 2.0, 2.0])
+    slept = []
+    monkeypatch.setattr(machine, "process_time", lambda: next(used))
+    monkeypatch.setattr(machine, "perf_counter", lambda: 1e-3 * len(slept))
+    monkeypatch.setattr(machine, "sleep", slept.append)
+    machine.rest()
+    assert len(slept) == 3
+
+
+def test_rest_does_not_wait_for_threads_that_never_rest(monkeypatch):
+    slept = []
+    monkeypatch.setattr(machine, "process_time", lambda: float(len(slept)))
+    monkeypatch.setattr(machine, "perf_counter", lambda: sum(slept))
+    monkeypatch.setattr(machine, "sleep", slept.append)
+    machine.rest()
+    assert machine._REST <= sum(slept) <= machine._REST + machine._GLANCE
+
+
 def test_a_turn_rests_then_leaves_out_the_first_call_and_returns_the_least_time(monkeypatch):
     now, events = [0.0], []
     seconds = iter([50.0, 4.0, 3.0, 5.0, 1.0])
-    monkeypatch.setattr(machine, "sleep", events.append)
+    monkeypatch.setattr(machine, "rest", lambda: events.append("rest"))
 
     def call():
         events.append("call")
         now[0] += next(seconds)
 
     assert turn(call, 10.0, clock=lambda: now[0]) == 3.0
-    assert events == [0.12, *["call"] * 4]
+    assert events == ["rest", *["call"] * 4]
 
 
 @pytest.mark.parametrize(("least", "most", "calls"), [(1, 9, 2), (3, 9, 4), (1, 1, 2)])

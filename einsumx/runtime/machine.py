@@ -31,6 +31,7 @@ __all__ = [
     "cpu_times",
     "disturbances",
     "load_warning",
+    "rest",
     "scatter",
     "thread_times",
     "turn",
@@ -49,8 +50,11 @@ _ERRATIC = 1.25
 _LOAD = 0.75
 """Runnable programs per core without a warning; the installation just before leaves some behind."""
 
-_REST = 0.12
-"""Seconds after which no thread of a BLAS library spins any more."""
+_REST, _GLANCE = 0.12, 0.01
+"""Seconds after which no thread of a BLAS library spins any more, and between two looks whether one does."""
+
+_SPINS = 0.1
+"""The share of a core that a process uses if one of its threads spins."""
 
 
 # -- repeats ----------------------------------------------------------------------------------------------------
@@ -65,6 +69,19 @@ def scatter(times: Sequence[float]) -> float:
     return median(times) / min(times) if len(times) > 1 and min(times) > 0 else 1.0
 
 
+def rest() -> None:
+    """Sleep until no thread of this process computes or spins.
+
+    The threads of BLAS libraries spin for about 0.1 s after a product, and slow down what follows.
+    """
+    end = perf_counter() + _REST
+    while perf_counter() < end:
+        start, before = perf_counter(), process_time()
+        sleep(_GLANCE)
+        if process_time() - before < _SPINS * (perf_counter() - start):
+            return
+
+
 def turn(
     call: Callable[[], object],
     seconds: float,
@@ -75,8 +92,7 @@ def turn(
 ) -> float:
     """The least time of a call in a steady state of its own.
 
-    The threads of BLAS libraries spin for about 0.1 s after a product, and would slow down the next contender. So this
-    function first sleeps, then makes one call that it does not count.
+    It begins with a rest, and with a call that does not count.
 
     Args:
         call: the call; it returns when the work is done.
@@ -84,7 +100,7 @@ def turn(
         least, most: the smallest and the largest number of repeats.
         clock: returns the time in seconds.
     """
-    sleep(_REST)
+    rest()
     call()
     times: list[float] = []
     end = clock() + seconds
