@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from regret import SHORT, regrets
+from regret import SHORT
 from summary import geometric_mean
 
 from einsumx.adapters.registry import get_backend
@@ -61,12 +61,11 @@ class Fit:
     def regret(self, values: dict[str, float]) -> list[float]:
         """For each problem, the time of the candidate with the least estimate over the least time."""
         traits = self._with(values)
-        rows = []
+        ratios = []
         for programs, times in zip(self.programs, self.seconds):
             estimates = [program_seconds(program, traits) for program in programs]
-            chosen = estimates.index(min(estimates))
-            rows.append({"candidates": [{"seconds": times[chosen]}, *({"seconds": time} for time in times)]})
-        return regrets(rows)
+            ratios.append(times[estimates.index(min(estimates))] / min(times))
+        return ratios
 
     def _with(self, values: dict[str, float]) -> Traits:
         for name in CONSTANTS:

@@ -40,8 +40,8 @@ ROUNDS, CALLS = 2, 3
 BEHIND = 2.5
 """A contender whose first calls take so many times as long as those of the fastest takes no part in the rounds."""
 
-TRIALS = 40
-"""Calls in which einsumx measures its candidates, at least."""
+TRIALS, MOST_TRIALS, TRYING = 40, 160, 1.0
+"""Calls in which einsumx measures its candidates: at least, and at most, or for so many seconds."""
 
 LOOP_LIMIT = 5e8
 """Loops with more multiply-adds are skipped; they take from a second to hours."""
@@ -210,13 +210,13 @@ def _enter(
 
 
 def _try_candidates(measuring: Function, problem: Problem, arrays: Sequence[Any]) -> None:
-    """Let einsumx try its candidates: ``TRIALS`` calls, and more of fast ones.
+    """Let einsumx try its candidates: at least ``TRIALS`` calls, and more of fast ones.
 
     ``einsumx.tune`` would also give the default call the plan that it finds, and takes seconds for each problem.
     """
     start, done = perf_counter(), 0
     with suppress(Exception):  # the contender's own call shows the error
-        while done < TRIALS or (done < 10 * TRIALS and perf_counter() < start + 0.1):
+        while done < TRIALS or (done < MOST_TRIALS and perf_counter() < start + TRYING):
             measuring(problem.equation, *arrays)
             done += 1
 

@@ -115,13 +115,38 @@ def test_a_framework_that_takes_one_batch_axis_is_called_for_each_index_of_the_o
     assert more == pytest.approx(op_seconds(ops.Matmul(2, 0, 1), operands, TRAITS) + 2 * 2.0)
 
 
-def test_a_long_sum_with_many_rows_takes_a_quarter_more_on_a_framework_with_short_rows():
-    tall, wide = arrays((80, 1000), (1000, 8)), arrays((8, 1000), (1000, 80))
+LEFT = replace(TRAITS, long_side="left")
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "inner", "belongs_left"),
+    [(800, 8, 10, True), (800, 9, 10, False), (80, 8, 1000, False), (12, 8, 10, None)],
+)
+def test_a_longer_side_belongs_on_the_left_unless_the_sum_is_long_or_the_other_side_uneven(
+    long, short, inner, belongs_left
+):
+    tall, wide = arrays((long, inner), (inner, short)), arrays((short, inner), (inner, long))
     once = op_seconds(ops.Matmul(2, 0, 1), tall, TRAITS)
     assert once == pytest.approx(op_seconds(ops.Matmul(2, 0, 1), wide, TRAITS))
-    by_rows = replace(TRAITS, short_rows=True)
-    assert op_seconds(ops.Matmul(2, 0, 1), tall, by_rows) == pytest.approx(2 + 1.25 * (once - 2))
-    assert op_seconds(ops.Matmul(2, 0, 1), wide, by_rows) == pytest.approx(once)
+    more = pytest.approx(2 + 1.2 * (once - 2))
+    assert op_seconds(ops.Matmul(2, 0, 1), tall, LEFT) == (more if belongs_left is False else pytest.approx(once))
+    assert op_seconds(ops.Matmul(2, 0, 1), wide, LEFT) == (more if belongs_left else pytest.approx(once))
+
+
+def test_the_longer_operand_is_read_once_more_where_its_memory_does_not_fit_its_side():
+    in_order = replace(TRAITS, long_side="in order")
+    small = Operand((64, 8), "float32")
+
+    def product(tall, strides):
+        long = Operand((800, 64) if tall else (64, 800), "float32", strides)
+        operands = [long, small] if tall else [Operand((8, 64), "float32"), long]
+        return op_seconds(ops.Matmul(2, 0, 1), operands, in_order)
+
+    straight_wide, turned_wide = product(False, None), product(False, (1, 64))
+    straight_tall, turned_tall = product(True, None), product(True, (1, 800))
+    assert straight_wide < straight_tall < turned_wide < turned_tall
+    square = arrays((64, 64), (64, 64))
+    assert op_seconds(ops.Matmul(2, 0, 1), square, in_order) == op_seconds(ops.Matmul(2, 0, 1), square, TRAITS)
 
 
 @st.composite

@@ -36,6 +36,7 @@ TRAITS = Traits(
     matmul_through=(("bool", "float32"),),
     pool_products=frozenset({"float32", "float64", "complex64", "complex128"}),
     widen=(("float16", "float32"),),
+    long_side="in order",
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
     native_max_labels=52,
     native_max_operands=2,

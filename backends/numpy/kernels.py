@@ -55,13 +55,21 @@ _LEAST = 300e-6
 _SWEEPS = 6e6
 """The most multiply-adds of a sweep for which one thread is as fast as memory, thanks to its caches."""
 
-_BLAS_SHARES = 1 << 19
-"""The least multiply-adds of a product that BLAS shares among its own threads.
+_BLAS_SHARES, _BATCH_SHARES = 1 << 19, 1 << 20
+"""The least multiply-adds of a product that BLAS shares among its own threads: in short batches, and in long ones.
 
 BLAS threads start sooner than those of the pool and keep spinning after any product in the process, which leaves half a
-core for the pool's threads. So splitting such a product over the pool, with BLAS limited to one thread, gains a quarter
-at best, and loses half if other code has just called BLAS.
+core for the pool's threads. So splitting such a product over the pool, with BLAS limited to one thread, gains a fifth
+at best, and loses half if other code has just called BLAS. A choice at run time, by whether BLAS threads spin, would
+return other bits: half of the products differ in their last bits between the two.
 """
+
+_LONG_BATCH = 4e-3
+"""Seconds of a batch after which it hardly matters whether BLAS threads spin at its start."""
+
+_LEAST_PRODUCT = 500e-6
+"""The least seconds of products to split. A thread that sleeps takes 0.1 to 0.3 ms to start on a virtual machine; so a
+batch of 0.3 ms takes as long on two threads as on one, unless the last one has just ended."""
 
 _LONG_SUM = 8
 """A product's sum is cut if it has more terms than this many times its rows and columns."""
@@ -84,7 +92,8 @@ _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 """The most elements of a row over which a sum runs faster along other axes."""
 
 _TINY = 1 << 12
-"""The most multiply-adds of a product whose time is all overhead."""
+"""The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
+batch of such products takes up to 2.5 times as long on two threads as on one."""
 
 
 def _einsum() -> Callable[..., Any]:
@@ -121,10 +130,10 @@ def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
 # -- splitting ------------------------------------------------------------------------------------------------
 
 
-def _pieces(seconds: float) -> int:
+def _pieces(seconds: float, least: float = _LEAST) -> int:
     """The number of pieces to split this much work into: four per thread, so that all threads end at the same time."""
     threads = get_num_threads()
-    if threads == 1 or seconds < _LEAST:
+    if threads == 1 or seconds < least:
         return 1
     return max(1, min(4 * threads, int(seconds / _PIECE)))
 
@@ -170,9 +179,12 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     rate = _MULTIPLY_ADDS.get(dtype)
     if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
-    if not threads and rows * inner * cols >= _BLAS_SHARES:
+    seconds = _seconds_of_product(lhs, rhs, shape, dtype)
+    shares = _BATCH_SHARES if seconds > _LONG_BATCH else _BLAS_SHARES
+    is_tiny = rows * inner * cols < _TINY and min(rows, cols) > 1
+    if not threads and (is_tiny or rows * inner * cols >= shares):
         return plain
-    pieces = _pieces_of_product(lhs, rhs, shape, dtype)
+    pieces = _pieces(seconds, _LEAST_PRODUCT)
     if pieces == 1:
         return plain
     if pieces > prod(batch):
@@ -181,10 +193,10 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     return _cut_matmul(parts, shape, dtype)
 
 
-def _pieces_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> int:
+def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> float:
+    """About how long a product takes in one thread."""
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
-    seconds = max(prod(shape) * lhs[-1] / _MULTIPLY_ADDS[dtype], touched / _BYTES)
-    return _pieces(seconds + prod(shape[:-2]) * _PER_MATRIX)
+    return max(prod(shape) * lhs[-1] / _MULTIPLY_ADDS[dtype], touched / _BYTES) + prod(shape[:-2]) * _PER_MATRIX
 
 
 def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
@@ -194,7 +206,7 @@ def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
     shape = (*batch, rows, cols)
     if dtype not in _MULTIPLY_ADDS or not _is_long_sum(rows, inner, cols):
         return 0
-    is_cut = 1 < _pieces_of_product(lhs, rhs, shape, dtype) > prod(batch)
+    is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
     return get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
 
 

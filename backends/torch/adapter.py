@@ -43,7 +43,7 @@ _ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
 CPU = Traits(
     max_batch_axes=1,
-    short_rows=True,
+    long_side="left",
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"), *SIGNED.items()),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import NAMED, kind
+from einsumx.ir.cost import LongSide
 
 __all__ = ["HALVES", "INTEGERS", "Traits"]
 
@@ -55,8 +56,10 @@ class Traits:
     pool_products: frozenset[str] = frozenset()
     """Dtypes in which a matmul runs on the threads of einsumx's pool or on those of BLAS, whichever a plan asks for."""
 
-    short_rows: bool = False
-    """A matmul that sums a long axis is faster with few rows and many columns than vice versa."""
+    long_side: LongSide = "either"
+    """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
+    unless the sum is long or the other side is no multiple of 4 (``"left"``); on the right if that operand has its
+    longer axis last in memory, and otherwise on the left (``"in order"``); or on either side."""
 
     max_transpose_axes: int | None = None
     """The most axes, 4 or more, of a transpose that copies (None: any number)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir import ops
@@ -19,6 +19,7 @@ from einsumx.ir.verify import replay
 __all__ = [
     "CostModel",
     "Kernels",
+    "LongSide",
     "OpCost",
     "PlanCost",
     "Price",
@@ -42,6 +43,9 @@ __all__ = [
 
 
 _Label = TypeVar("_Label")
+
+LongSide: TypeAlias = Literal["either", "left", "in order"]
+"""Where a matmul is faster with its longer operand; :attr:`einsumx.Traits.long_side` explains the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ class PricedTraits(Protocol):
     @property
     def strided(self) -> bool: ...
     @property
-    def short_rows(self) -> bool: ...
+    def long_side(self) -> LongSide: ...
     @property
     def max_batch_axes(self) -> int | None: ...
     @property
@@ -239,8 +243,22 @@ _INNER_BATCH = 1.3
 _LONG_SUM = 8
 """A product's sum is long if it has more terms than this many times its rows and columns."""
 
-_BOTH_TURNED, _TALL = 0.1, 0.25
-"""The shares by which a long sum takes longer if both matrices are turned, and if there are many more rows."""
+_BOTH_TURNED = 0.1
+"""The share by which a long sum takes longer if both matrices are turned."""
+
+_WRONG_SIDE, _LANES = 0.2, 4
+"""The share by which a product takes longer with its longer operand on the wrong side, where the framework prefers the
+left one: unless the sum is long, or the other side is no multiple of so many elements, as arithmetic units then idle."""
+
+_LOPSIDED = 2
+"""A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
+
+_TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
+"""How often a BLAS reads the longer operand of a lopsided product once more, where the framework prefers it in order:
+on the left with its matrices turned or not, and on the right turned."""
+
+_SHORT_SUM = 64
+"""The terms of a sum whose arithmetic hides half of that."""
 
 _EINSUM_CALLS = 1.4
 """The time of a call that reads an equation, in calls."""
@@ -266,7 +284,7 @@ class CostModel:
 
     def __init__(self, framework: PricedTraits, dtype: str) -> None:
         self._rates = rates = framework.rates
-        self._is_strided, self._has_short_rows = framework.strided, framework.short_rows
+        self._is_strided, self._long_side = framework.strided, framework.long_side
         self._size = itemsize(dtype)
         self._byte = 1 / rates.stream
         self._arithmetic = arithmetic(dtype)
@@ -278,7 +296,14 @@ class CostModel:
         return self._rates.call * (_EINSUM_CALLS if isinstance(op, ops.Native) else 1)
 
     def matmul(
-        self, calls: int, matrices: int, rows: int, cols: int, inner: int, turned: bool = False, apart: bool = False
+        self,
+        calls: int,
+        matrices: int,
+        rows: int,
+        cols: int,
+        inner: int,
+        turned: tuple[bool, bool] = (False, False),
+        apart: bool = False,
     ) -> float:
         """A batch of matrix products.
 
@@ -286,16 +311,35 @@ class CostModel:
             calls: as many as the framework needs for all batch axes.
             matrices: in the batch.
             rows, cols, inner: ``[rows, inner] @ [inner, cols]``.
-            turned: both operands lie in memory with the last two axes swapped.
+            turned: whether each operand lies in memory with the last two axes swapped.
             apart: a batch axis is between rows and columns.
         """
         elements = 1 if rows == cols == 1 else max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE)
         work = elements * inner * self._arithmetic / self._rates.gemm
         traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
         seconds = matrices * (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
-        if self._is_strided and self.is_long_sum(rows, cols, inner):
-            seconds *= 1 + _BOTH_TURNED * turned + _TALL * (self._has_short_rows and rows > 2 * cols)
+        if self._is_strided:
+            if turned[0] and turned[1] and self.is_long_sum(rows, cols, inner):
+                seconds *= 1 + _BOTH_TURNED
+            if rows > _LOPSIDED * cols or cols > _LOPSIDED * rows:
+                seconds += matrices * self._of_sides(rows, cols, inner, turned, seconds / matrices)
         return calls * self._rates.call + seconds
+
+    def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
+        """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
+        is_tall = rows > cols
+        if self._long_side == "left":
+            belongs_right = min(rows, cols) % _LANES > 0 or self.is_long_sum(rows, cols, inner)
+            return _WRONG_SIDE * seconds if is_tall == belongs_right else 0.0
+        if self._long_side == "either":
+            return 0.0
+        more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
+        elements = max(rows, cols) * inner
+        return more * elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
+
+    def is_lopsided(self, rows: int, cols: int) -> bool:
+        """Whether a product has many more rows than columns, or the reverse."""
+        return rows > _LOPSIDED * cols or cols > _LOPSIDED * rows
 
     def is_long_sum(self, rows: int, cols: int, inner: int) -> bool:
         """Whether a product sums so many terms that its time depends on which matrices are transposed."""
@@ -327,7 +371,8 @@ class CostModel:
             steps: of its loop over all labels.
             rows: how often it runs its innermost loop.
             operands: how many it takes.
-            is_packed: all arrays with the innermost label have it last in memory. See :mod:`einsumx.ir.loops`.
+            is_packed: all arrays with the innermost label have it last in memory, without gaps. See
+            :mod:`einsumx.ir.loops`.
         """
         rates = self._rates
         call, work = _EINSUM_CALLS * rates.call, steps * self._arithmetic
@@ -437,17 +482,20 @@ def _matmul_price(
     inner = op.contracted(lhs.shape, rhs.shape)[:1]
     calls = sorted(batch)[:-1] if max_batch_axes == 1 else ()
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
-    turned = steps[0] != 1 and steps[1] == 1
+    turned = steps[0] != 1, steps[1] == 1
     return Price(partial(model.matmul, turned=turned, apart=op.inner_batch), (calls, matrices, rows, cols, inner))
 
 
 def _native_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:
     sizes = op.by_letter([each.shape for each in operands])
-    orders = [
-        [term[axis] for axis in memory_order(operand.strides or contiguous(operand.shape)) if operand.shape[axis] != 1]
-        for term, operand in zip(op.terms, operands)
-    ]
+    orders, steps = [], []
+    for term, operand in zip(op.terms, operands):
+        strides = operand.strides or contiguous(operand.shape)
+        axes = [axis for axis in memory_order(strides) if operand.shape[axis] != 1]
+        orders.append([term[axis] for axis in axes])
+        steps += [strides[axis] for axis in axes[-1:]]
     outer, is_packed = outer_loops(orders, [letter for letter in op.output if sizes[letter] != 1])
+    is_packed = is_packed and all(step == 1 for step in steps)
     amounts = (tuple(sizes.values()), tuple(sizes[letter] for letter in outer))
     return Price(partial(model.einsum, operands=len(operands), is_packed=is_packed), amounts)
 

@@ -336,7 +336,7 @@ class _Search:
             both.append((swapped, result, views + turned, turn))
         if len(both) == 2 and not self._all:
             (_, _, views, turn), (_, _, other_views, other) = both
-            if (turn is None or other is None or turn == other) and not self._has_long_sum(left, right, contracted):
+            if (turn is None or other is None or turn == other) and not self._depends_on_sides(left, right, contracted):
                 is_worse = (other is not None, other_views) < (turn is not None, views)
                 both = both[is_worse : is_worse + 1]
         for swapped, result, views, turn in both:
@@ -355,11 +355,15 @@ class _Search:
                 turn is None,
             )
 
-    def _has_long_sum(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
+    def _depends_on_sides(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
         """Whether the time of the product depends on which operand is on the left."""
-        if not (self._traits.strided and (self._traits.short_rows or left.transposed != right.transposed)):
+        if not self._traits.strided:
             return False
-        return self._builder.decide(partial(_is_long_sum, self._model, left.rows, right.rows, contracted))
+        is_mixed, has_side = left.transposed != right.transposed, self._traits.long_side != "either"
+        if not (is_mixed or has_side):
+            return False
+        question = partial(_do_sides_matter, self._model, left.rows, right.rows, contracted, is_mixed, has_side)
+        return self._builder.decide(question)
 
     def _price(
         self,
@@ -373,7 +377,7 @@ class _Search:
         """The price of copies, views, the product, and of ``turn``, which brings the result into order."""
         model, loops = self._model, self._traits.max_batch_axes == 1 and len(batch) > 1
         rows, cols, contracted, inner = first.rows, second.rows, axes.contracted, axes.inner
-        turned = first.transposed and not second.transposed
+        turned = first.transposed, not second.transposed
         matrices = (*[label for run in batch for label in run], *inner)
         fixed = views * self._traits.rates.view
         more = [price for price in (first.copy, second.copy) if price is not None]
@@ -569,8 +573,13 @@ def _views(
     return views + (straight != lying), views + (turned != lying)
 
 
-def _is_long_sum(model: CostModel, rows: Labels, cols: Labels, inner: Labels, elements: Elements) -> bool:
-    return model.is_long_sum(elements[rows], elements[cols], elements[inner])
+def _do_sides_matter(
+    model: CostModel, rows: Labels, cols: Labels, inner: Labels, is_mixed: bool, has_side: bool, elements: Elements
+) -> bool:
+    height, width = elements[rows], elements[cols]
+    if has_side and model.is_lopsided(height, width):
+        return True
+    return is_mixed and model.is_long_sum(height, width, elements[inner])
 
 
 def _is_free(access: OperandAccess) -> bool:

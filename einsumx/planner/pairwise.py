@@ -278,7 +278,9 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, Price]:
     classes, sizes, traits = pair.classes, builder.sizes, builder.traits
     model = CostModel(traits, pair.dtype)
     target = pair.use.target(classes.kept) or classes.kept
-    operands = [[label for label in term.memory if sizes[label] != 1] for term in (pair.lhs, pair.rhs)]
+    terms = pair.lhs, pair.rhs
+    operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
+    has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
     labels = (*classes.kept, *classes.contracted)
     orders = [target]
     if traits.strided:
@@ -288,7 +290,7 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, Price]:
     for order in dict.fromkeys(orders):
         outer, is_packed = outer_loops(operands, [label for label in order if sizes[label] != 1])
         turn = 0.0 if order == target else traits.rates.view
-        prices.append(partial(_native_seconds, model, labels, tuple(outer), is_packed, turn))
+        prices.append(partial(_native_seconds, model, labels, tuple(outer), is_packed and not has_steps, turn))
     best = cheapest(builder, prices)
     return orders[best], prices[best]
 

@@ -10,14 +10,14 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Program
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.lower import Target
-from einsumx.planner.selection import ESTIMATE, Selection
+from einsumx.planner.selection import Selection
 from einsumx.runtime import effort, wisdom
 from einsumx.runtime.execute import executable
 from einsumx.runtime.request import Contraction
 from einsumx.runtime.trials import Trial, Trials, winner
 from einsumx.runtime.wisdom_files import Finding
 
-__all__ = ["as_found", "candidates_of", "found", "remember", "trying"]
+__all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
 
 _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
@@ -29,13 +29,15 @@ def found(contraction: Contraction, sized: SizedEquation, target: Target) -> Fin
     return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
 
 
-def as_found(contraction: Contraction, sized: SizedEquation, target: Target, finding: Finding) -> Program:
-    """The program that a finding selects, or the estimate's if the finding does not fit."""
-    operands, optimize = contraction.operands, contraction.options.optimize
+def remembered(contraction: Contraction, sized: SizedEquation, target: Target) -> Program | None:
+    """The program that the wisdom selects; None if it has no finding that fits."""
+    finding = found(contraction, sized, target)
+    if finding is None:
+        return None
     try:
-        return selected_program(sized, operands, optimize, target, finding.selection)
+        return selected_program(sized, contraction.operands, contraction.options.optimize, target, finding.selection)
     except EinsumxError:
-        return selected_program(sized, operands, optimize, target, ESTIMATE)
+        return None
 
 
 def candidates_of(

@@ -272,22 +272,24 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
 
 def make_program(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
-    adapter, _, operands, device, options = contraction
-    sized, target = target_of(contraction)
-    finding = measured.found(contraction, sized, target) if wisdom.may_have(adapter, device) else None
-    if finding is None:
+    adapter, written, operands, device, options = contraction
+    sized = _sized(written, tuple([operand.shape for operand in operands]))
+    traits = calibration.calibrated(adapter, device)
+    dtype = served_dtype(contraction, traits)
+    program = None
+    if wisdom.may_have(adapter, device):
+        program = measured.remembered(contraction, sized, lower.Target(adapter.name, device, traits, dtype))
+    if program is None:
         program = lower.lower(
             sized,
             operands,
             path.find_path(sized, options.optimize),
             backend=adapter.name,
-            traits=target.traits,
-            dtype=target.dtype,
+            traits=traits,
+            dtype=dtype,
             device=device,
         )
-    else:
-        program = measured.as_found(contraction, sized, target, finding)
-    text.tell_plan(program, adapter, has_fallbacks=not target.traits.pairs_by_einsum)
+    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
 

@@ -10,7 +10,7 @@ from einsumx.runtime.machine import turn
 
 __all__ = ["steady_times"]
 
-_SECONDS, _LEAST, _MOST = 0.005, 3, 200
+_SECONDS, _LEAST, _MOST = 0.02, 3, 500
 """How long, and how often at least and at most, a function is called in a turn."""
 
 _turn = partial(turn, seconds=_SECONDS, least=_LEAST, most=_MOST)

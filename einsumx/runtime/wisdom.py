@@ -98,7 +98,11 @@ if hasattr(os, "register_at_fork"):
 
 def may_have(adapter: Adapter, device: str) -> bool:
     """Whether anything is known about a backend on a kind of device; much faster than finding a contraction's key."""
-    return any(_store(adapter, kind).findings for kind in ((device,) if device else ("", "cpu")))
+    for kind in (device,) if device else ("", "cpu"):
+        store = _state.stores.get((adapter, kind)) or _store(adapter, kind)
+        if store.findings:
+            return True
+    return False
 
 
 def find(adapter: Adapter, device: str, key: str) -> Finding | None:
