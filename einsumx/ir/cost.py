@@ -248,7 +248,11 @@ _BOTH_TURNED = 0.1
 
 _WRONG_SIDE, _LANES = 0.2, 4
 """The share by which a product takes longer with its longer operand on the wrong side, where the framework prefers the
-left one: unless the sum is long, or the other side is no multiple of so many elements, as arithmetic units then idle."""
+left one: unless the sum is long, or the other side is no multiple of so many elements, so that arithmetic units idle,
+and the result is not large."""
+
+_FAR_ROWS = 1 << 24
+"""Bytes of a result with few rows whose columns are so far apart in memory that writing them takes longest."""
 
 _LOPSIDED = 2
 """A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
@@ -329,7 +333,8 @@ class CostModel:
         """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
         is_tall = rows > cols
         if self._long_side == "left":
-            belongs_right = min(rows, cols) % _LANES > 0 or self.is_long_sum(rows, cols, inner)
+            is_uneven = min(rows, cols) % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
+            belongs_right = is_uneven or self.is_long_sum(rows, cols, inner)
             return _WRONG_SIDE * seconds if is_tall == belongs_right else 0.0
         if self._long_side == "either":
             return 0.0

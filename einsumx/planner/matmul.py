@@ -210,6 +210,8 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
         return "no axis of its matrices has unit stride"
     if len(runs) > 1:
         return "its free axes do not merge, and a product for each takes longer than the copy"
+    if builder.traits.batch_strides and not builder.choosing.is_by_cost:
+        return "the product of a packed operand is faster, as was measured"
     return "its batch axes do not lie in the order of the matmul"
 
 
