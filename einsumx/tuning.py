@@ -25,7 +25,11 @@ from einsumx.runtime.request import Contraction, Options, Written, options_of, s
 from einsumx.runtime.steady import steady_times
 from einsumx.runtime.trials import winner
 
-__all__ = ["Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
+__all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
+
+
+ESTIMATED = "estimated"
+"""What :func:`choice_text` says of a choice that was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     key = wisdom.key_of(sized, program.operands, program.dtype, optimize)
     finding = None if key is None else wisdom.find(get_backend(program.backend), program.device, key)
     if finding is None:
-        return "estimated"
+        return ESTIMATED
     if finding.selection == ESTIMATE:
         return f"estimated, and of {finding.tried} candidates the fastest, {finding.when}"
     gain = finding.estimated / finding.seconds

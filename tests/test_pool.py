@@ -412,6 +412,7 @@ def test_threads_never_get_the_same_memory() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_child_of_fork_has_its_own_memory() -> None:
     lhs, rhs = vectors()
     result = outer(lhs, rhs)

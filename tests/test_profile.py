@@ -198,7 +198,7 @@ def test_times_that_do_not_add_up_are_remarked_upon(capsys, whole, traffic, rema
         (("ab,bc->ac", "3,4", "5,6"), "label 'b' has size 4 in operand 0"),
         (("ab->a", "3,4", "--backend", "numpi"), "no backend is called 'numpi'"),
         (("ab->a", "3,0"), "an axis has size 0, so there is nothing to measure"),
-        (("ab->a", "3,4", "--device", "cuda"), "numpy cannot be profiled here: has arrays on the CPU only"),
+        (("ab->a", "3,4", "--device", "cuda"), "numpy cannot be measured here: has arrays on the CPU only"),
         (("ab,bc,cd->ad", "3,4", "4,5", "5,6", "--optimize", "quick"), "no optimizer is called 'quick'"),
     ],
     ids=["equation", "sizes", "backend", "empty", "device", "optimizer"],
@@ -221,4 +221,4 @@ def test_a_framework_that_is_not_installed_is_refused_with_how_to_install_it(cap
     registry.forget()
     assert main(["profile", "ab->a", "3,4", "--backend", "nowhere"]) == 2
     registry.forget()
-    assert "cannot be profiled here: not installed: pip install 'nowhere[all]'" in capsys.readouterr().err
+    assert "cannot be measured here: not installed: pip install 'nowhere[all]'" in capsys.readouterr().err

@@ -321,13 +321,13 @@ class CostModel:
         elements = 1 if rows == cols == 1 else max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE)
         work = elements * inner * self._arithmetic / self._rates.gemm
         traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
-        seconds = matrices * (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
+        each = (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
             if turned[0] and turned[1] and self.is_long_sum(rows, cols, inner):
-                seconds *= 1 + _BOTH_TURNED
+                each *= 1 + _BOTH_TURNED
             if rows > _LOPSIDED * cols or cols > _LOPSIDED * rows:
-                seconds += matrices * self._of_sides(rows, cols, inner, turned, seconds / matrices)
-        return calls * self._rates.call + seconds
+                each += self._of_sides(rows, cols, inner, turned, each)
+        return calls * self._rates.call + matrices * each
 
     def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
         """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
@@ -383,7 +383,7 @@ class CostModel:
         call, work = _EINSUM_CALLS * rates.call, steps * self._arithmetic
         if not rates.sweep:
             return call + work * max(operands - 1, 1) / (rates.native or rates.stream)
-        return call + rows * _EINSUM_ROW * rates.run + work / (rates.sweep if is_packed else rates.native)
+        return call + rows * _EINSUM_ROW * rates.run + work / (rates.sweep if is_packed else rates.native or rates.sweep)
 
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""

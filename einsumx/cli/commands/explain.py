@@ -18,7 +18,7 @@ from einsumx.ir import ops
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, Plan, plan_cost
 from einsumx.terminal import terminal_width
-from einsumx.tuning import choice_text
+from einsumx.tuning import ESTIMATED, choice_text
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
@@ -130,7 +130,10 @@ def _is_generic(plan: Plan) -> bool:
 
 def _totals(plan: Plan, optimize: str) -> str:
     kernel = "one or more calls of the framework's own einsum" if _is_generic(plan) else "none"
-    totals = {**summary(plan_cost(plan)), "generic kernel": kernel, "choice": choice_text(plan, optimize)}
+    totals = {**summary(plan_cost(plan)), "generic kernel": kernel}
+    choice = choice_text(plan, optimize)
+    if choice != ESTIMATED:
+        totals["choice"] = choice
     width = max(map(len, totals))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in totals.items())
 
