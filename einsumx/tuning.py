@@ -9,6 +9,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting
+from einsumx.errors import BackendError
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
 from einsumx.planner.path import Optimize
@@ -84,7 +85,8 @@ class Tuning:
             for mark, estimated, seconds, plan in rows
         ]
         lines.append(f"* {self.gain:.2f} times as fast as the estimate's choice, the first line")
-        lines += [f"not remembered: {doubt}" for doubt in self.doubts]
+        doubts = self.doubts or ("choices are frozen, or no key tells this path from others",)
+        lines += [] if self.is_remembered else [f"not remembered: {doubt}" for doubt in doubts]
         return "\n".join(lines)
 
 
@@ -154,8 +156,11 @@ def choice_text(program: Program, optimize: Any) -> str:
 
 
 def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Contraction:
-    for array in arrays:
-        adapter.check_eager(array)
+    try:
+        for array in arrays:
+            adapter.check_eager(array)
+    except BackendError as error:
+        raise BackendError("plans are timed on arrays of one device, outside of functions that are traced") from error
     signatures = tuple(map(adapter.signature, arrays))
     return Contraction(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
 
@@ -170,13 +175,14 @@ def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tu
             watch.repeats(repeats)
     doubts = tuple(watch.reasons)
     least = [min(each) for each in times]
-    selections = [each.selection for each in tried]
-    is_remembered = not doubts and remember(contraction, sized, target, list(zip(selections, least)))
+    chosen = winner(least)
+    seconds = least[chosen], least[0]
+    is_remembered = not doubts and remember(contraction, sized, target, tried[chosen].selection, seconds, len(tried))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(
         tuple([Tried(as_plan(each.program), each.seconds, seconds) for each, seconds in zip(tried, least)]),
-        winner(least),
+        chosen,
         is_remembered,
         doubts,
     )

@@ -1,16 +1,20 @@
 """Candidates: different plans for one contraction, each right, and selections that pick them by name."""
 
+import json
+
 import numpy as np
 import pytest
 from backends_under_test import INSTALLED
 from hypothesis import given
 from hypothesis import strategies as st
 
+import einsumx
 from einsumx.ir.program import Operand
 from einsumx.ir.verify import verify
 from einsumx.planner.candidates import candidates, selected_program
 from einsumx.planner.lower import Target
 from einsumx.planner.selection import ESTIMATE, Alternative, Selection, different
+from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import sized_equation
 
@@ -109,3 +113,17 @@ def test_a_selection_serves_other_sizes():
 def test_the_fastest_of_each_kind_comes_first():
     listed = [Alternative("a", 1.0, "x"), Alternative("b", 2.0, "x"), Alternative("c", 3.0, "y")]
     assert [each.name for each in different(listed)] == ["a", "c", "b"]
+
+
+def test_a_plan_that_says_whose_threads_compute_is_stored_and_read_back():
+    tried = all_candidates(INSTALLED[0].adapter, "ij,jk->ik", ((900, 800), (800, 700)))
+    plan = next(as_plan(each.program) for each in tried if "pool" in str(each.selection.steps))
+    assert "on the pool" in str(plan)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_plans_that_were_stored_before_threads_were_an_attribute_are_still_read():
+    data = json.loads(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).to_json())
+    for op in data["ops"]:
+        op.pop("threads", None)
+    assert Plan.from_json(json.dumps(data)) == einsumx.plan("ij,jk->ik", (2, 3), (3, 4))

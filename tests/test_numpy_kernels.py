@@ -10,6 +10,7 @@ from einsumx.backends.numpy import ADAPTER, integers, kernels
 from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
+from einsumx.ir.program import Operand
 from einsumx.runtime import threads
 
 FLOATS = ["float32", "float64", "complex64", "complex128"]
@@ -28,6 +29,7 @@ def cut(number, monkeypatch):
     """Whatever can be cut is cut, however small, on each number of threads."""
     monkeypatch.setattr(kernels, "_PIECE", 1e-12)
     monkeypatch.setattr(kernels, "_LEAST", 0)
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCT", 0)
     monkeypatch.setattr(kernels, "_TINY", 0)
     monkeypatch.setattr(kernels, "_SWEEPS", 0)
     monkeypatch.setattr(kernels, "_BLAS_SHARES", 1 << 60)
@@ -116,6 +118,40 @@ def test_matmul_of_small_sizes_as_they_come(number, rng, shapes):
     result = ran(Matmul(2, 0, 1), lhs, rhs)
     assert result.flags.c_contiguous
     check(result, *sublists(lhs, rhs))
+
+
+MATRICES = [
+    [(70, 30), (30, 20)],
+    [(20, 30), (30, 90)],
+    [(7, 600), (600, 9)],
+    [(2, 40, 30), (2, 30, 50)],
+    [(1, 40, 30), (3, 30, 50)],
+]
+"""One or few products, with more rows, more columns, a long sum, and a batch."""
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shapes", MATRICES, ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_plan_says_whose_threads_compute_a_product(cut, rng, shapes, dtype, order):
+    lhs, rhs = (np.asarray(numbers(rng, shape, dtype), order=order) for shape in shapes)
+    for name in ("pool", "blas"):
+        result = ran(Matmul(2, 0, 1, threads=name), lhs, rhs)
+        assert result.flags.c_contiguous
+        check(result, *sublists(lhs, rhs))
+
+
+def test_a_sum_that_is_cut_counts_its_partial_sums(cut):
+    operands = [Operand((7, 600), "float32"), Operand((600, 9), "float32")]
+    pieces = 0 if cut == 1 else cut
+    assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == pieces * 7 * 9 * 4
+    assert ADAPTER.workspace(Matmul(2, 0, 1, threads="blas"), operands) == 0
+
+
+def test_batches_of_tiny_products_stay_in_one_thread(number, monkeypatch):
+    monkeypatch.setattr(kernels, "run", None)
+    lhs, rhs = np.ones((40000, 3, 3), "float32"), np.ones((40000, 3, 27), "float32")
+    assert ran(Matmul(2, 0, 1), lhs, rhs).shape == (40000, 3, 27)
 
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

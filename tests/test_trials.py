@@ -31,8 +31,9 @@ class Machine:
         self.now, self.calls, self.reports = 0.0, [], []
         self.seconds = seconds
         monkeypatch.setattr(trials, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(trials, "rest", lambda: self.calls.append("rest"))
         selections = [ESTIMATE, *(Selection(None, (name,)) for name in list(seconds)[1:])]
-        self.trials = Trials(NUMPY, selections, self._compiled, self.reports.append)
+        self.trials = Trials(NUMPY, selections, self._compiled, lambda *report: self.reports.append(report))
 
     def _compiled(self, selection):
         name = "+".join(filter(None, selection.steps)) or next(iter(self.seconds))
@@ -64,8 +65,9 @@ def test_the_fastest_candidate_stays(monkeypatch):
     machine.call(20)
     assert machine.trials.is_settled
     assert machine.chosen == "b"
-    (report,) = machine.reports
+    ((report, chosen),) = machine.reports
     assert [trial.least for trial in report] == pytest.approx([0.02, 0.03, 0.01])
+    assert chosen is report[2]
 
 
 def test_a_candidate_that_is_hardly_faster_does_not_replace_the_estimates(monkeypatch):
@@ -74,20 +76,34 @@ def test_a_candidate_that_is_hardly_faster_does_not_replace_the_estimates(monkey
     assert machine.chosen == "estimate"
 
 
-def test_a_long_call_is_timed_three_times_at_most_and_a_slow_one_twice(monkeypatch):
-    machine = Machine(monkeypatch, {"estimate": 0.02, "near": 0.019, "far": 0.2})
+def test_a_candidate_that_was_fast_by_chance_does_not_replace_the_estimates(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.01})
+    machine.call(6)
+    machine.seconds["a"] = 0.02
     machine.call(20)
-    before = machine.calls[: machine.calls.index("far") + 4]
-    assert before.count("near") <= 3
-    assert machine.calls.count("far") == 2
+    assert machine.chosen == "estimate"
+
+
+def test_turns_begin_with_a_rest_and_a_slow_candidate_has_two_calls(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "near": 0.021, "far": 0.2})
+    machine.call(9)
+    turn = ["rest", *["estimate"] * 3, "rest", *["near"] * 3, "rest", "far", "far", "estimate"]
+    assert machine.calls == turn
     assert machine.trials.is_settled
+
+
+def test_the_fastest_candidate_and_the_estimates_have_one_more_turn(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.015})
+    machine.call(13)
+    turns = ["rest", *["estimate"] * 3, "rest", *["a"] * 3]
+    assert machine.calls == [*turns, *turns, "a"]
 
 
 def test_short_calls_are_timed_more_often_but_not_for_long(monkeypatch):
     machine = Machine(monkeypatch, {"estimate": 2e-5, "a": 1e-5})
     machine.call(60)
     assert machine.trials.is_settled
-    (report,) = machine.reports
+    ((report, _),) = machine.reports
     assert [len(trial.times) for trial in report] == [12, 12]
 
 
@@ -193,3 +209,55 @@ def test_gradients_are_right_while_candidates_are_tried():
         a.grad = None
         einsumx.einsum("ij,jk->ik", a, b, effort="measure").sum().backward()
         torch.testing.assert_close(a.grad, b.sum(1).expand(20, 30))
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The contractions of which candidates are tried."""
+    equations = []
+    make = trials.Trials.__init__
+
+    def noted(self, adapter, selections, *more):
+        equations.append(len(selections))
+        make(self, adapter, selections, *more)
+
+    monkeypatch.setattr(trials.Trials, "__init__", noted)
+    return equations
+
+
+def test_the_effort_of_a_block_holds_for_the_calls_in_it(tried):
+    a = np.ones((20, 30))
+    einsumx.einsum("ij,kj->ik", a, a)
+    assert not tried
+    with einsumx.effort("measure"):
+        einsumx.einsum("ij,kj->ik", a, a)
+        einsumx.einsum("ij,kj->ik", a, a, effort="estimate")
+    assert len(tried) == 1
+    einsumx.einsum("ij,kj->ki", a, a)
+    assert len(tried) == 1
+
+
+def test_a_patched_einsum_takes_the_effort_of_its_patch(tried):
+    a = np.ones((20, 30))
+    with einsumx.patch("numpy", effort="measure"):
+        np.einsum("ij,kj->ik", a, a)
+        assert len(tried) == 1
+        with einsumx.patch("numpy", effort="estimate"):
+            np.einsum("ij,kj->ki", a, a)
+        assert len(tried) == 1
+    replaced = einsumx.patch("numpy", effort="measure")
+    np.einsum("ij,kj->ki", a, a)
+    replaced.undo()
+    assert len(tried) == 2
+    assert einsumx.get_effort() == "estimate"
+    with pytest.raises(ValueError, match="effort"):
+        einsumx.patch("numpy", effort="most")
+
+
+def test_an_expression_tries_candidates_with_its_constants_folded(tried):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.random((20, 30)), rng.random((30, 40)), rng.random((40, 10))
+    chain = einsumx.expression("ij,jk,kl->il", (20, 30), b, c, effort="measure")
+    for _ in range(40):
+        np.testing.assert_allclose(chain(a), a @ b @ c)
+    assert len(tried) == 1

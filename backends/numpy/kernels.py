@@ -130,10 +130,10 @@ def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
 # -- splitting ------------------------------------------------------------------------------------------------
 
 
-def _pieces(seconds: float, least: float = _LEAST) -> int:
+def _pieces(seconds: float, least: float | None = None) -> int:
     """The number of pieces to split this much work into: four per thread, so that all threads end at the same time."""
     threads = get_num_threads()
-    if threads == 1 or seconds < least:
+    if threads == 1 or seconds < (_LEAST if least is None else least):
         return 1
     return max(1, min(4 * threads, int(seconds / _PIECE)))
 

@@ -14,7 +14,7 @@ from einsumx.planner.selection import Selection
 from einsumx.runtime import effort, wisdom
 from einsumx.runtime.execute import executable
 from einsumx.runtime.request import Contraction
-from einsumx.runtime.trials import Trial, Trials, winner
+from einsumx.runtime.trials import Trial, Trials
 from einsumx.runtime.wisdom_files import Finding
 
 __all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
@@ -64,26 +64,31 @@ def trying(
     def compiled(selection: Selection) -> Run:
         return executable(selected_program(sized, operands, optimize, target, selection), adapter, constants)
 
-    def report(trials: Sequence[Trial]) -> None:
-        remember(contraction, sized, target, [(trial.selection, trial.least) for trial in trials])
+    def report(trials: Sequence[Trial], chosen: Trial) -> None:
+        remember(contraction, sized, target, chosen.selection, (chosen.least, trials[0].least), len(trials))
 
     selections = [candidate.selection for candidate in candidates_of(contraction, sized, target)]
     return Trials(adapter, selections, compiled, report)
 
 
 def remember(
-    contraction: Contraction, sized: SizedEquation, target: Target, times: Sequence[tuple[Selection, float]]
+    contraction: Contraction,
+    sized: SizedEquation,
+    target: Target,
+    selection: Selection,
+    seconds: tuple[float, float],
+    tried: int,
 ) -> bool:
-    """Add to the wisdom which candidate was the fastest, unless it is frozen; returns whether that was done.
+    """Add to the wisdom which candidate is the fastest, unless it is frozen; returns whether that was done.
 
     Args:
         contraction, sized, target: what was computed, and where.
-        times: the candidates, the estimate's choice first, and the least time of each.
+        selection: of the fastest candidate.
+        seconds: its least time, and that of the estimate's choice.
+        tried: the number of candidates.
     """
     key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
     if key is None or effort.is_frozen():
         return False
-    selection, seconds = times[winner([seconds for _, seconds in times])]
-    finding = Finding(selection, seconds, times[0][1], len(times), wisdom.now())
-    wisdom.record(contraction.adapter, contraction.device, key, finding)
+    wisdom.record(contraction.adapter, contraction.device, key, Finding(selection, *seconds, tried, wisdom.now()))
     return True

@@ -1,7 +1,8 @@
 """``Trials``: the first calls of a contraction run its candidates, each is timed, and the fastest one stays.
 
-Every call is a real one and returns a right result. A candidate is called twice, at most, before the next one takes its
-turn, as it finds its own steady state then. The fastest ones and the estimate's choice are called again in turn.
+Every call is a real one and returns a right result. Candidates take turns of a few calls each. A turn begins when the
+threads of BLAS have come to rest, so that each candidate finds its own steady state. The least of many times is low by
+chance; so before another candidate replaces the estimate's choice, both have one more turn, which decides.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import BackendError
 from einsumx.planner.selection import Selection
 from einsumx.runtime import effort
+from einsumx.runtime.machine import rest
 
 __all__ = ["MARGIN", "Trial", "Trials", "combined", "winner"]
 
@@ -25,11 +27,8 @@ MARGIN = 1.03
 _FAR = 1.5
 """A candidate that takes this many times as long as the fastest one is not called a third time."""
 
-_SECONDS, _CALLS = 0.03, 12
-"""A candidate is called three times, or more often if that takes less time, but at most so many times."""
-
-_SHORT = 1e-3
-"""Seconds of all calls of a candidate before the next one takes its turn, if they are so short."""
+_LEAST, _SECONDS, _CALLS = 3, 0.03, 12
+"""In a turn, a candidate is called three times, or more often if that takes less time, but at most so many times."""
 
 
 class Trial:
@@ -52,7 +51,7 @@ class Trial:
 
 
 Compile: TypeAlias = Callable[[Selection], Run]
-Report: TypeAlias = Callable[[Sequence[Trial]], None]
+Report: TypeAlias = Callable[[Sequence[Trial], Trial], None]
 
 
 class Trials:
@@ -64,7 +63,7 @@ class Trials:
         adapter: of the arrays.
         selections: the candidates; the first is the estimate's choice.
         compiled: makes the function that runs a candidate.
-        report: takes the trials when they have ended.
+        report: takes the trials, the estimate's choice first, and the chosen one, when they have ended.
     """
 
     def __init__(self, adapter: Adapter, selections: Sequence[Selection], compiled: Compile, report: Report) -> None:
@@ -75,7 +74,7 @@ class Trials:
         self._lock = threading.Lock()
         self._settled: Run | None = None
         if len(selections) == 1:
-            self._settle()
+            self._settle(self._estimate)
 
     def __call__(self, *arrays: Array) -> Array:
         run = self._settled
@@ -94,6 +93,8 @@ class Trials:
         return self._estimate.run if self._settled is None else self._settled
 
     def _timed(self, trial: Trial, arrays: Sequence[Array]) -> Array:
+        if not trial.times:
+            rest()
         start = perf_counter()
         try:
             result = trial.run(*arrays)
@@ -123,31 +124,36 @@ class Trials:
 
     def _schedule(self, others: Sequence[Selection]) -> Iterator[Trial]:
         """The trial of each timed call."""
-        yield from self._first_calls(self._estimate)
+        yield from self._turn(self._estimate)
         for selection in others:
             self._trials.append(Trial(selection, self._compiled(selection)))
-            yield from self._first_calls(self._trials[-1])
+            yield from self._turn(self._trials[-1])
         both = combined([trial for trial in self._trials if trial.least * MARGIN < self._estimate.least])
         if both is not None:
             self._trials.append(Trial(both, self._compiled(both)))
-            yield from self._first_calls(self._trials[-1])
-        least = min(trial.least for trial in self._trials)
-        near = [trial for trial in self._trials if trial.least < _FAR * least or trial is self._estimate]
-        while len(near) > 1:
-            near = [trial for trial in near if _may_be_called(trial)]
-            yield from near
-        self._settle()
+            yield from self._turn(self._trials[-1])
+        fastest = self._trials[winner([trial.least for trial in self._trials])]
+        if fastest is not self._estimate:
+            for trial in (self._estimate, fastest):
+                trial.times = []
+                yield from self._turn(trial)
+        self._settle(fastest)
 
-    def _first_calls(self, trial: Trial) -> Iterator[Trial]:
-        """Two calls, or several short ones."""
-        yield trial
-        while len(trial.times) < 2 or (len(trial.times) < _CALLS // 2 and sum(trial.times) < _SHORT):
+    def _turn(self, trial: Trial) -> Iterator[Trial]:
+        """Some calls, fewer if the candidate is far behind."""
+        best = min(other.least for other in self._trials)
+        calls = 0
+        while calls < _LEAST or (calls < _CALLS and sum(trial.times) < _SECONDS):
             yield trial
+            calls = len(trial.times)
+            if calls == _LEAST - 1 and trial is not self._estimate and trial.least > _FAR * best:
+                return
 
-    def _settle(self) -> None:
-        self._settled = self._trials[winner([trial.least for trial in self._trials])].run
+    def _settle(self, fastest: Trial) -> None:
+        chosen = (self._estimate, fastest)[winner([self._estimate.least, fastest.least])]
+        self._settled = chosen.run
         if self._estimate.times:
-            self._report(self._trials)
+            self._report(self._trials, chosen)
 
 
 def winner(seconds: Sequence[float]) -> int:
@@ -158,11 +164,6 @@ def winner(seconds: Sequence[float]) -> int:
     """
     least = min(seconds)
     return 0 if seconds[0] < least * MARGIN else seconds.index(least)
-
-
-def _may_be_called(trial: Trial) -> bool:
-    calls = len(trial.times)
-    return calls < 3 or (calls < _CALLS and sum(trial.times) < _SECONDS)
 
 
 def combined(trials: Sequence[Trial]) -> Selection | None:
