@@ -25,7 +25,7 @@ from einsumx.ir import cost
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.program import Operand, Program
 from einsumx.planner.candidates import selected_program
-from einsumx.planner.lower import Target
+from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection
 from einsumx.runtime.prepare import sized_equation
 
@@ -83,9 +83,9 @@ def read(path: Path, framework: str) -> Fit:
     for row in rows:
         operands = [_operand(each) for each in row["operands"]]
         sized = sized_equation(row["equation"], [operand.shape for operand in operands])
-        target = Target(framework, "", traits, operands[0].dtype)
+        setting = Setting(framework, "", traits, operands[0].dtype)
         programs.append(
-            [selected_program(sized, operands, "auto", target, _selection(each)) for each in row["candidates"]]
+            [selected_program(sized, operands, "auto", setting, _selection(each)) for each in row["candidates"]]
         )
     return Fit(traits, programs, [[each["seconds"] for each in row["candidates"]] for row in rows])
 

@@ -25,7 +25,7 @@ import einsumx
 from einsumx.ir.text import brief_text, duration
 from einsumx.runtime.execute import executable
 from einsumx.runtime.measured import candidates_of
-from einsumx.runtime.prepare import described, one_device, target_of
+from einsumx.runtime.prepare import described, one_device, setting_of
 from einsumx.runtime.request import Contraction, Options
 from einsumx.runtime.steady import steady_times
 from einsumx.runtime.trials import MARGIN
@@ -90,7 +90,7 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     signatures = tuple(map(adapter.signature, arrays))
     described_operands = described(adapter, signatures)
     contraction = Contraction(adapter, problem.equation, described_operands, one_device(adapter, signatures), Options())
-    tried = candidates_of(contraction, *target_of(contraction), most)
+    tried = candidates_of(contraction, *setting_of(contraction), most)
     if len(tried) < 2:
         return None
     runs = [executable(each.program, adapter) for each in tried]

@@ -21,7 +21,7 @@ from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.execute import executable
 from einsumx.runtime.machine import watched
 from einsumx.runtime.measured import candidates_of, found, remember
-from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, sized_equation, target_of
+from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, setting_of, sized_equation
 from einsumx.runtime.request import Contraction, Options, Written, options_of, split
 from einsumx.runtime.steady import steady_times
 from einsumx.runtime.trials import winner
@@ -132,7 +132,7 @@ def tune(
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
     """The plan that the wisdom has, or else the one that :func:`tune` finds to be the fastest."""
     contraction = _contraction(adapter, written, arrays, options)
-    if is_frozen() or found(contraction, *target_of(contraction)) is not None:
+    if is_frozen() or found(contraction, *setting_of(contraction)) is not None:
         return as_plan(make_program(contraction))
     return _tuned(contraction, arrays, rounds=2).plan
 
@@ -167,8 +167,8 @@ def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], op
 
 def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tuning:
     adapter = contraction.adapter
-    sized, target = target_of(contraction)
-    tried = candidates_of(contraction, sized, target, most=8)
+    sized, setting = setting_of(contraction)
+    tried = candidates_of(contraction, sized, setting, most=8)
     with watched() as watch:
         times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
         for repeats in times:
@@ -177,7 +177,7 @@ def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tu
     least = [min(each) for each in times]
     chosen = winner(least)
     seconds = least[chosen], least[0]
-    is_remembered = not doubts and remember(contraction, sized, target, tried[chosen].selection, seconds, len(tried))
+    is_remembered = not doubts and remember(contraction, sized, setting, tried[chosen].selection, seconds, len(tried))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(

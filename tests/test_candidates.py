@@ -12,7 +12,7 @@ import einsumx
 from einsumx.ir.program import Operand
 from einsumx.ir.verify import verify
 from einsumx.planner.candidates import candidates, selected_program
-from einsumx.planner.lower import Target
+from einsumx.planner.lower import Setting
 from einsumx.planner.selection import ESTIMATE, Alternative, Selection, different
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
@@ -31,13 +31,13 @@ PROBLEMS = {
 }
 
 
-def target(adapter, dtype="float32"):
-    return Target(adapter.name, "", adapter.traits(""), dtype)
+def setting(adapter, dtype="float32"):
+    return Setting(adapter.name, "", adapter.traits(""), dtype)
 
 
 def all_candidates(adapter, equation, shapes, most=None):
     sized = sized_equation(equation, shapes)
-    return candidates(sized, [Operand(shape, "float32") for shape in shapes], "auto", target(adapter), most)
+    return candidates(sized, [Operand(shape, "float32") for shape in shapes], "auto", setting(adapter), most)
 
 
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
@@ -86,7 +86,7 @@ def test_a_path_that_the_user_passed_stays():
     sized = sized_equation("ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"])
     operands = [Operand(shape, "float32") for shape in PROBLEMS["ij,jk,kl->il"]]
     path = ((1, 2), (0, 1))
-    tried = candidates(sized, operands, path, target(INSTALLED[0].adapter), None)
+    tried = candidates(sized, operands, path, setting(INSTALLED[0].adapter), None)
     assert {each.program.path for each in tried} == {path}
     assert len(tried) > 1
 
@@ -95,7 +95,7 @@ def test_a_path_that_the_user_passed_stays():
 def test_names_that_no_candidate_has_change_nothing(names):
     sized = sized_equation("ij,jk->ik", ((30, 20), (20, 40)))
     operands = [Operand((30, 20), "float32"), Operand((20, 40), "float32")]
-    where = target(INSTALLED[0].adapter)
+    where = setting(INSTALLED[0].adapter)
     chosen = selected_program(sized, operands, "auto", where, Selection(None, tuple(names)))
     assert chosen.ops == selected_program(sized, operands, "auto", where, ESTIMATE).ops
 
@@ -106,7 +106,7 @@ def test_a_selection_serves_other_sizes():
     for each in tried[1:]:
         sized = sized_equation("abc,cbd->da", ((41, 52, 63), (63, 52, 74)))
         operands = [Operand((41, 52, 63), "float32"), Operand((63, 52, 74), "float32")]
-        other = selected_program(sized, operands, "auto", target(adapter), each.selection)
+        other = selected_program(sized, operands, "auto", setting(adapter), each.selection)
         assert [type(op) for op in other.ops] == [type(op) for op in each.program.ops]
 
 

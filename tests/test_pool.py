@@ -34,7 +34,7 @@ SIZE = 36 << 20
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty pool with the default bound, for one test."""
     einsumx.cache_clear()
-    monkeypatch.setattr(pool, "_pool", pool._Pool())
+    monkeypatch.setattr(pool, "_pool", pool._MemoryPool())
     monkeypatch.setattr(pool, "counts_idle_memory", lambda: False)
     einsumx.set_memory_pool("1GiB")
     yield

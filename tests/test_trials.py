@@ -132,8 +132,8 @@ def test_while_choices_are_frozen_the_estimates_runs_untimed(monkeypatch):
 
 
 def test_better_candidates_for_two_steps_are_tried_together():
-    first = trials.Trial(Selection(None, ("x", "")), None)
-    second = trials.Trial(Selection(None, ("", "y")), None)
+    first = trials.Attempt(Selection(None, ("x", "")), None)
+    second = trials.Attempt(Selection(None, ("", "y")), None)
     first.times, second.times = [0.2], [0.1]
     assert combined([first, second]) == Selection(None, ("x", "y"))
     assert combined([first]) is None
@@ -261,3 +261,10 @@ def test_an_expression_tries_candidates_with_its_constants_folded(tried):
     for _ in range(40):
         np.testing.assert_allclose(chain(a), a @ b @ c)
     assert len(tried) == 1
+
+
+def test_under_a_memory_limit_no_candidates_are_tried_whatever_the_setting(tried):
+    a = np.ones((20, 20))
+    with einsumx.effort("measure"):
+        np.testing.assert_allclose(einsumx.einsum("ij,jk->ik", a, a, memory_limit=5000), a @ a)
+    assert not tried

@@ -14,7 +14,7 @@ from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.planner.lower import Target, alternatives, lower
+from einsumx.planner.lower import Setting, alternatives, lower
 from einsumx.planner.path import Optimize, find_path
 from einsumx.planner.selection import ESTIMATE, Selection, different
 
@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 def selected_program(
-    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, target: Target, selection: Selection
+    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, setting: Setting, selection: Selection
 ) -> Program:
     """The program of a selection; what the selection does not say is left to the estimate.
 
@@ -50,14 +50,14 @@ def selected_program(
         PathError: its path does not fit the operands.
     """
     path = find_path(equation, optimize if selection.path is None else selection.path)
-    backend, device, traits, dtype = target
+    backend, device, traits, dtype = setting
     return lower(
         equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps
     )
 
 
 def candidates(
-    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, target: Target, most: int | None = 8
+    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, setting: Setting, most: int | None = 8
 ) -> list[Candidate]:
     """The estimate's choice, and then other plans, in the order in which to try them.
 
@@ -65,19 +65,21 @@ def candidates(
         equation: from :func:`~einsumx.ir.bind.bind`.
         operands: shape, dtype and layout of each operand.
         optimize: as for :func:`~einsumx.planner.path.find_path`. Other paths are tried for ``"auto"`` alone.
-        target: where it is computed.
+        setting: where it is computed.
         most: how many to return; None for all that there are.
     """
-    base = selected_program(equation, operands, optimize, target, ESTIMATE)
-    found = [Candidate(ESTIMATE, base, program_seconds(base, target.traits))]
+    base = selected_program(equation, operands, optimize, setting, ESTIMATE)
+    found = [Candidate(ESTIMATE, base, program_seconds(base, setting.traits))]
     known = {base.ops}
-    paths = _other_paths(equation, operands, base.path, target) if optimize in ("auto", True) else iter(())
-    others = (each for pair in zip_longest(_other_steps(equation, operands, base.path, target), paths) for each in pair)
+    paths = _other_paths(equation, operands, base.path, setting) if optimize in ("auto", True) else iter(())
+    others = (
+        each for pair in zip_longest(_other_steps(equation, operands, base.path, setting), paths) for each in pair
+    )
     for selection in others:
         if selection is None:
             continue
-        program = selected_program(equation, operands, base.path, target, selection)
-        seconds = program_seconds(program, target.traits)
+        program = selected_program(equation, operands, base.path, setting, selection)
+        seconds = program_seconds(program, setting.traits)
         if program.ops in known or (most is not None and seconds > _FAR * found[0].seconds):
             continue
         known.add(program.ops)
@@ -88,10 +90,10 @@ def candidates(
 
 
 def _other_steps(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, target: Target
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
 ) -> Iterator[Selection]:
     """Selections that differ in one step, in turn for each step."""
-    steps = alternatives(equation, operands, path, target.traits, target.dtype)
+    steps = alternatives(equation, operands, path, setting.traits, setting.dtype)
     for row in zip_longest(*map(different, steps)):
         for number, alternative in enumerate(row):
             if alternative is not None:
@@ -99,7 +101,7 @@ def _other_steps(
 
 
 def _other_paths(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, target: Target
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
 ) -> Iterator[Selection]:
     """Selections of other paths, those with the least estimated time first."""
     count = len(operands)
@@ -108,8 +110,8 @@ def _other_paths(
     paths = set(_all_paths(count)) if count <= _ALL_TREES else set(_searched_paths(equation))
     priced = []
     for other in paths - {path}:
-        program = selected_program(equation, operands, other, target, ESTIMATE)
-        priced.append((program_seconds(program, target.traits), other))
+        program = selected_program(equation, operands, other, setting, ESTIMATE)
+        priced.append((program_seconds(program, setting.traits), other))
     for _, other in sorted(priced):
         yield Selection(other, ())
 

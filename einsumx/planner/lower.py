@@ -24,10 +24,10 @@ from einsumx.planner.short import ShortPair, short_ops
 from einsumx.planner.step import contract_step
 from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
 
-__all__ = ["Target", "alternatives", "lower"]
+__all__ = ["Setting", "alternatives", "lower"]
 
 
-class Target(NamedTuple):
+class Setting(NamedTuple):
     """Where a contraction is computed, and in which dtype, as for :func:`lower`."""
 
     backend: str

@@ -9,12 +9,12 @@ from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Program
 from einsumx.planner.candidates import Candidate, candidates, selected_program
-from einsumx.planner.lower import Target
+from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection
 from einsumx.runtime import effort, wisdom
 from einsumx.runtime.execute import executable
 from einsumx.runtime.request import Contraction
-from einsumx.runtime.trials import Trial, Trials
+from einsumx.runtime.trials import Attempt, Trials
 from einsumx.runtime.wisdom_files import Finding
 
 __all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
@@ -23,58 +23,58 @@ _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
 
 
-def found(contraction: Contraction, sized: SizedEquation, target: Target) -> Finding | None:
+def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Finding | None:
     """What the wisdom has for a contraction."""
-    key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
+    key = wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
     return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
 
 
-def remembered(contraction: Contraction, sized: SizedEquation, target: Target) -> Program | None:
+def remembered(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Program | None:
     """The program that the wisdom selects; None if it has no finding that fits."""
-    finding = found(contraction, sized, target)
+    finding = found(contraction, sized, setting)
     if finding is None:
         return None
     try:
-        return selected_program(sized, contraction.operands, contraction.options.optimize, target, finding.selection)
+        return selected_program(sized, contraction.operands, contraction.options.optimize, setting, finding.selection)
     except EinsumxError:
         return None
 
 
 def candidates_of(
-    contraction: Contraction, sized: SizedEquation, target: Target, most: int | None = 7
+    contraction: Contraction, sized: SizedEquation, setting: Setting, most: int | None = 7
 ) -> list[Candidate]:
     """The candidates for a contraction, the estimate's choice first."""
     few = 1 if len(contraction.operands) > _MOST_OPERANDS else most
-    return candidates(sized, contraction.operands, contraction.options.optimize, target, few)
+    return candidates(sized, contraction.operands, contraction.options.optimize, setting, few)
 
 
 def trying(
-    contraction: Contraction, sized: SizedEquation, target: Target, constants: Mapping[int, Array] | None = None
+    contraction: Contraction, sized: SizedEquation, setting: Setting, constants: Mapping[int, Array] | None = None
 ) -> Run | None:
     """A function that tries the candidates in its first calls; None if the wisdom has the contraction, or is frozen.
 
     Args:
-        contraction, sized, target: what to compute, and where.
+        contraction, sized, setting: what to compute, and where.
         constants: operands that are known already, by position.
     """
-    if effort.is_frozen() or found(contraction, sized, target) is not None:
+    if effort.is_frozen() or found(contraction, sized, setting) is not None:
         return None
     adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
 
     def compiled(selection: Selection) -> Run:
-        return executable(selected_program(sized, operands, optimize, target, selection), adapter, constants)
+        return executable(selected_program(sized, operands, optimize, setting, selection), adapter, constants)
 
-    def report(trials: Sequence[Trial], chosen: Trial) -> None:
-        remember(contraction, sized, target, chosen.selection, (chosen.least, trials[0].least), len(trials))
+    def report(attempts: Sequence[Attempt], chosen: Attempt) -> None:
+        remember(contraction, sized, setting, chosen.selection, (chosen.least, attempts[0].least), len(attempts))
 
-    selections = [candidate.selection for candidate in candidates_of(contraction, sized, target)]
+    selections = [candidate.selection for candidate in candidates_of(contraction, sized, setting)]
     return Trials(adapter, selections, compiled, report)
 
 
 def remember(
     contraction: Contraction,
     sized: SizedEquation,
-    target: Target,
+    setting: Setting,
     selection: Selection,
     seconds: tuple[float, float],
     tried: int,
@@ -82,12 +82,12 @@ def remember(
     """Add to the wisdom which candidate is the fastest, unless it is frozen; returns whether that was done.
 
     Args:
-        contraction, sized, target: what was computed, and where.
+        contraction, sized, setting: what was computed, and where.
         selection: of the fastest candidate.
         seconds: its least time, and that of the estimate's choice.
         tried: the number of candidates.
     """
-    key = wisdom.key_of(sized, contraction.operands, target.dtype, contraction.options.optimize)
+    key = wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
     if key is None or effort.is_frozen():
         return False
     wisdom.record(contraction.adapter, contraction.device, key, Finding(selection, *seconds, tried, wisdom.now()))

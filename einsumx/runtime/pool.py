@@ -99,7 +99,7 @@ class _Lease:
         self._give_back(self._block)
 
 
-class _Pool:
+class _MemoryPool:
     """Idle blocks, the oldest first. ``bound`` is the number of bytes that the user set; None for the default."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _Pool:
             self.shrink(bound)
 
 
-_pool = _Pool()
+_pool = _MemoryPool()
 
 _local = threading.local()
 """Per thread: ``depth`` is the number of :class:`unused` contexts that it is in."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
     from einsumx.planner import lower, path
-    from einsumx.planner.lower import Target
+    from einsumx.planner.lower import Setting
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, parse, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "parse", "text")])
@@ -51,8 +51,8 @@ __all__ = [
     "result_dtype",
     "runnable",
     "served_dtype",
+    "setting_of",
     "sized_equation",
-    "target_of",
 ]
 
 
@@ -266,7 +266,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     program = make_program(contraction)
     run = None
     if contraction.options.effort == "measure":
-        run = measured.trying(contraction, *target_of(contraction), constants)
+        run = measured.trying(contraction, *setting_of(contraction), constants)
     return Prepared(program, run or execute.executable(program, contraction.adapter, constants))
 
 
@@ -278,7 +278,7 @@ def make_program(contraction: Contraction) -> Program:
     dtype = served_dtype(contraction, traits)
     program = None
     if wisdom.may_have(adapter, device):
-        program = measured.remembered(contraction, sized, lower.Target(adapter.name, device, traits, dtype))
+        program = measured.remembered(contraction, sized, lower.Setting(adapter.name, device, traits, dtype))
     if program is None:
         program = lower.lower(
             sized,
@@ -293,12 +293,12 @@ def make_program(contraction: Contraction) -> Program:
     return program
 
 
-def target_of(contraction: Contraction) -> tuple[SizedEquation, Target]:
+def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     """The equation with its sizes, and where and in which dtype it is computed."""
     adapter, written, operands, device, _ = contraction
     sized = _sized(written, tuple([operand.shape for operand in operands]))
     traits = calibration.calibrated(adapter, device)
-    return sized, lower.Target(adapter.name, device, traits, served_dtype(contraction, traits))
+    return sized, lower.Setting(adapter.name, device, traits, served_dtype(contraction, traits))
 
 
 @cached("sizes")

@@ -185,7 +185,8 @@ class Request:
 
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
-        return options_of(adapter, self.dtype, self.casting, self.optimize, self.effort)
+        effort = self.effort if self.memory_limit is None else "estimate"
+        return options_of(adapter, self.dtype, self.casting, self.optimize, effort)
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""

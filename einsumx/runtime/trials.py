@@ -19,7 +19,7 @@ from einsumx.planner.selection import Selection
 from einsumx.runtime import effort
 from einsumx.runtime.machine import rest
 
-__all__ = ["MARGIN", "Trial", "Trials", "combined", "winner"]
+__all__ = ["MARGIN", "Attempt", "Trials", "combined", "winner"]
 
 MARGIN = 1.03
 """How much faster than the estimate's choice another candidate must be, so that noise does not decide."""
@@ -31,7 +31,7 @@ _LEAST, _SECONDS, _CALLS = 3, 0.03, 12
 """In a turn, a candidate is called three times, or more often if that takes less time, but at most so many times."""
 
 
-class Trial:
+class Attempt:
     """A candidate, and how long its calls took.
 
     Attributes:
@@ -51,7 +51,7 @@ class Trial:
 
 
 Compile: TypeAlias = Callable[[Selection], Run]
-Report: TypeAlias = Callable[[Sequence[Trial], Trial], None]
+Report: TypeAlias = Callable[[Sequence[Attempt], Attempt], None]
 
 
 class Trials:
@@ -63,13 +63,13 @@ class Trials:
         adapter: of the arrays.
         selections: the candidates; the first is the estimate's choice.
         compiled: makes the function that runs a candidate.
-        report: takes the trials, the estimate's choice first, and the chosen one, when they have ended.
+        report: takes the attempts, the estimate's choice first, and the chosen one, when they have ended.
     """
 
     def __init__(self, adapter: Adapter, selections: Sequence[Selection], compiled: Compile, report: Report) -> None:
         self._adapter, self._compiled, self._report = adapter, compiled, report
-        self._estimate = Trial(selections[0], compiled(selections[0]))
-        self._trials = [self._estimate]
+        self._estimate = Attempt(selections[0], compiled(selections[0]))
+        self._attempts = [self._estimate]
         self._turns = self._schedule(selections[1:])
         self._lock = threading.Lock()
         self._settled: Run | None = None
@@ -83,8 +83,8 @@ class Trials:
         if effort.is_frozen() or not self._lock.acquire(blocking=False):
             return self._estimate.run(*arrays)
         try:
-            trial = None if self._is_untimed(arrays) else next(self._turns, None)
-            return self._chosen(*arrays) if trial is None else self._timed(trial, arrays)
+            attempt = None if self._is_untimed(arrays) else next(self._turns, None)
+            return self._chosen(*arrays) if attempt is None else self._timed(attempt, arrays)
         finally:
             self._lock.release()
 
@@ -92,20 +92,20 @@ class Trials:
     def _chosen(self) -> Run:
         return self._estimate.run if self._settled is None else self._settled
 
-    def _timed(self, trial: Trial, arrays: Sequence[Array]) -> Array:
-        if not trial.times:
+    def _timed(self, attempt: Attempt, arrays: Sequence[Array]) -> Array:
+        if not attempt.times:
             rest()
         start = perf_counter()
         try:
-            result = trial.run(*arrays)
+            result = attempt.run(*arrays)
             self._adapter.synchronize(result)
         except Exception as error:
             # Other candidates may need more memory than the estimate's choice, and a caller must not pay for that.
-            if trial is self._estimate or not self._adapter.is_out_of_memory(error):
+            if attempt is self._estimate or not self._adapter.is_out_of_memory(error):
                 raise
-            trial.times = [inf] * _CALLS
+            attempt.times = [inf] * _CALLS
             return self._estimate.run(*arrays)
-        trial.times.append(perf_counter() - start)
+        attempt.times.append(perf_counter() - start)
         return result
 
     @property
@@ -122,38 +122,38 @@ class Trials:
             return True
         return False
 
-    def _schedule(self, others: Sequence[Selection]) -> Iterator[Trial]:
-        """The trial of each timed call."""
+    def _schedule(self, others: Sequence[Selection]) -> Iterator[Attempt]:
+        """The attempt of each timed call."""
         yield from self._turn(self._estimate)
         for selection in others:
-            self._trials.append(Trial(selection, self._compiled(selection)))
-            yield from self._turn(self._trials[-1])
-        both = combined([trial for trial in self._trials if trial.least * MARGIN < self._estimate.least])
+            self._attempts.append(Attempt(selection, self._compiled(selection)))
+            yield from self._turn(self._attempts[-1])
+        both = combined([attempt for attempt in self._attempts if attempt.least * MARGIN < self._estimate.least])
         if both is not None:
-            self._trials.append(Trial(both, self._compiled(both)))
-            yield from self._turn(self._trials[-1])
-        fastest = self._trials[winner([trial.least for trial in self._trials])]
+            self._attempts.append(Attempt(both, self._compiled(both)))
+            yield from self._turn(self._attempts[-1])
+        fastest = self._attempts[winner([attempt.least for attempt in self._attempts])]
         if fastest is not self._estimate:
-            for trial in (self._estimate, fastest):
-                trial.times = []
-                yield from self._turn(trial)
+            for attempt in (self._estimate, fastest):
+                attempt.times = []
+                yield from self._turn(attempt)
         self._settle(fastest)
 
-    def _turn(self, trial: Trial) -> Iterator[Trial]:
+    def _turn(self, attempt: Attempt) -> Iterator[Attempt]:
         """Some calls, fewer if the candidate is far behind."""
-        best = min(other.least for other in self._trials)
+        best = min(other.least for other in self._attempts)
         calls = 0
-        while calls < _LEAST or (calls < _CALLS and sum(trial.times) < _SECONDS):
-            yield trial
-            calls = len(trial.times)
-            if calls == _LEAST - 1 and trial is not self._estimate and trial.least > _FAR * best:
+        while calls < _LEAST or (calls < _CALLS and sum(attempt.times) < _SECONDS):
+            yield attempt
+            calls = len(attempt.times)
+            if calls == _LEAST - 1 and attempt is not self._estimate and attempt.least > _FAR * best:
                 return
 
-    def _settle(self, fastest: Trial) -> None:
+    def _settle(self, fastest: Attempt) -> None:
         chosen = (self._estimate, fastest)[winner([self._estimate.least, fastest.least])]
         self._settled = chosen.run
         if self._estimate.times:
-            self._report(self._trials, chosen)
+            self._report(self._attempts, chosen)
 
 
 def winner(seconds: Sequence[float]) -> int:
@@ -166,12 +166,12 @@ def winner(seconds: Sequence[float]) -> int:
     return 0 if seconds[0] < least * MARGIN else seconds.index(least)
 
 
-def combined(trials: Sequence[Trial]) -> Selection | None:
+def combined(attempts: Sequence[Attempt]) -> Selection | None:
     """The selection of the best candidate for each step, if several steps have a better one than the estimate's."""
     names: dict[int, str] = {}
-    for trial in sorted(trials, key=lambda trial: trial.least):
-        if trial.selection.path is None:
-            for place, name in enumerate(trial.selection.steps):
+    for attempt in sorted(attempts, key=lambda attempt: attempt.least):
+        if attempt.selection.path is None:
+            for place, name in enumerate(attempt.selection.steps):
                 if name:
                     names.setdefault(place, name)
     if len(names) < 2:
