@@ -327,3 +327,23 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False
     )
     assert (done.stdout.split(), done.stderr) == (["0"], "")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not place threads")
+def test_workers_stay_away_from_the_core_of_the_caller(monkeypatch):
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("this machine has one core")
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    try:
+        threads.run([lambda: time.sleep(0.01)] * 6)
+        for core in sorted(allowed)[:2]:
+            monkeypatch.setattr(threads, "_current_core", lambda core=core: core)
+            threads.run([lambda: time.sleep(0.01)] * 6)
+            assert {frozenset(os.sched_getaffinity(worker)) for worker in threads._pool._numbers} == {
+                frozenset(allowed - {core})
+            }
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        threads.set_num_threads(before)

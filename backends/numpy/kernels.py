@@ -55,21 +55,16 @@ _LEAST = 300e-6
 _SWEEPS = 6e6
 """The most multiply-adds of a sweep for which one thread is as fast as memory, thanks to its caches."""
 
-_BLAS_SHARES, _BATCH_SHARES = 1 << 19, 1 << 20
-"""The least multiply-adds of a product that BLAS shares among its own threads: in short batches, and in long ones.
+_BLAS_SHARES = 1 << 22
+"""The least multiply-adds of each product of a batch that BLAS's own threads share as well as the pool does.
 
-BLAS threads start sooner than those of the pool and keep spinning after any product in the process, which leaves half a
-core for the pool's threads. So splitting such a product over the pool, with BLAS limited to one thread, gains a fifth
-at best, and loses half if other code has just called BLAS. A choice at run time, by whether BLAS threads spin, would
-return other bits: half of the products differ in their last bits between the two.
+BLAS threads keep spinning after any product in the process, which leaves half a core to one of the pool's. Batches of
+smaller products are faster on the pool all the same, up to twice as fast, since BLAS shares each of them. A choice at
+run time, by whether BLAS threads spin, would return other bits: half of the products differ in their last bits.
 """
 
-_LONG_BATCH = 4e-3
-"""Seconds of a batch after which it hardly matters whether BLAS threads spin at its start."""
-
 _LEAST_PRODUCT = 500e-6
-"""The least seconds of products to split. A thread that sleeps takes 0.1 to 0.3 ms to start on a virtual machine; so a
-batch of 0.3 ms takes as long on two threads as on one, unless the last one has just ended."""
+"""The least seconds of products to split: a thread that sleeps takes 0.1 ms and more to start on a virtual machine."""
 
 _LONG_SUM = 8
 """A product's sum is cut if it has more terms than this many times its rows and columns."""
@@ -180,9 +175,8 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
     seconds = _seconds_of_product(lhs, rhs, shape, dtype)
-    shares = _BATCH_SHARES if seconds > _LONG_BATCH else _BLAS_SHARES
     is_tiny = rows * inner * cols < _TINY and min(rows, cols) > 1
-    if not threads and (is_tiny or rows * inner * cols >= shares):
+    if not threads and (is_tiny or rows * inner * cols >= _BLAS_SHARES):
         return plain
     pieces = _pieces(seconds, _LEAST_PRODUCT)
     if pieces == 1:
