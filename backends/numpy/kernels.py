@@ -117,7 +117,7 @@ def _is_large(shape: Shape, dtype: Any) -> bool:
 
 def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
     """``kernel``, which takes ``out=``, with a new array in C order as result; large ones are in the memory pool."""
-    if not _is_large(shape, dtype):
+    if not pool.is_large(shape, np.dtype(dtype).itemsize):
         return partial(kernel, order="C")
     return lambda *arrays: kernel(*arrays, out=pool.empty(shape, dtype), order="C")
 
@@ -170,18 +170,19 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     batch = broadcast(lhs[:-2], rhs[:-2])
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
-    plain = _new(np.matmul, shape, dtype)
+    is_large = pool.is_large(shape, np.dtype(dtype).itemsize)
+    plain = _new(np.matmul, shape, dtype) if is_large else partial(np.matmul, order="C")
     rate = _MULTIPLY_ADDS.get(dtype)
     if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
-    seconds = _seconds_of_product(lhs, rhs, shape, dtype)
-    is_tiny = rows * inner * cols < _TINY and min(rows, cols) > 1
-    if not threads and (is_tiny or rows * inner * cols >= _BLAS_SHARES):
+    work, count = rows * inner * cols, prod(batch)
+    is_tiny = work < _TINY and min(rows, cols) > 1
+    if not threads and (count == 1 or is_tiny or work >= _BLAS_SHARES):
         return plain
-    pieces = _pieces(seconds, _LEAST_PRODUCT)
+    pieces = _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT)
     if pieces == 1:
         return plain
-    if pieces > prod(batch):
+    if pieces > count:
         return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else plain
     parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(batch, pieces)]
     return _cut_matmul(parts, shape, dtype)

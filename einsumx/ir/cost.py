@@ -17,6 +17,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 
 __all__ = [
+    "LOPSIDED",
     "CostModel",
     "Kernels",
     "LongSide",
@@ -254,7 +255,7 @@ and the result is not large."""
 _FAR_ROWS = 1 << 24
 """Bytes of a result with few rows whose columns are so far apart in memory that writing them takes longest."""
 
-_LOPSIDED = 2
+LOPSIDED = 2
 """A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
 
 _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
@@ -325,7 +326,7 @@ class CostModel:
         if self._is_strided:
             if turned[0] and turned[1] and self.is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED
-            if rows > _LOPSIDED * cols or cols > _LOPSIDED * rows:
+            if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
 
@@ -341,10 +342,6 @@ class CostModel:
         more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
         elements = max(rows, cols) * inner
         return more * elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
-
-    def is_lopsided(self, rows: int, cols: int) -> bool:
-        """Whether a product has many more rows than columns, or the reverse."""
-        return rows > _LOPSIDED * cols or cols > _LOPSIDED * rows
 
     def is_long_sum(self, rows: int, cols: int, inner: int) -> bool:
         """Whether a product sums so many terms that its time depends on which matrices are transposed."""

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import CostModel, run_counters
+from einsumx.ir.cost import LOPSIDED, CostModel, run_counters
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, Labels, Term, cut
 from einsumx.planner.template import Elements
@@ -579,7 +579,7 @@ def _do_sides_matter(
     model: CostModel, rows: Labels, cols: Labels, inner: Labels, is_mixed: bool, has_side: bool, elements: Elements
 ) -> bool:
     height, width = elements[rows], elements[cols]
-    if has_side and model.is_lopsided(height, width):
+    if has_side and (height > LOPSIDED * width or width > LOPSIDED * height):
         return True
     return is_mixed and model.is_long_sum(height, width, elements[inner])
 

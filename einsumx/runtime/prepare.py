@@ -251,11 +251,6 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
     return devices[0] if devices else ""
 
 
-@cached("plans")
-def _by_layout(contraction: Contraction) -> Prepared:
-    return runnable(contraction)
-
-
 def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
     """The program of a contraction, and the function that runs it, or that tries its candidates first.
 
@@ -268,6 +263,9 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     if contraction.options.effort == "measure":
         run = measured.trying(contraction, *setting_of(contraction), constants)
     return Prepared(program, run or execute.executable(program, contraction.adapter, constants))
+
+
+_by_layout = cached("plans")(runnable)
 
 
 def make_program(contraction: Contraction) -> Program:
