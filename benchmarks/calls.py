@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 from warnings import filterwarnings
 
@@ -33,12 +33,9 @@ from show import about, console, print_tables
 from summary import Row
 
 import einsumx
-from einsumx.runtime.machine import watched
+from einsumx.runtime.machine import rest, watched
 
 __all__ = ["FULL", "GROUPS", "QUICK", "Scale", "measured"]
-
-REST = 0.12
-"""Seconds; OpenBLAS's threads go on spinning for 0.1 s after a product."""
 
 TURN, WARM_UP, WARM_CALLS = 10, 3, 3
 """New contractions in a turn; others that run before all turns; repeated calls of each."""
@@ -82,7 +79,7 @@ def _turns(names: Sequence[str], turn: int) -> Iterator[str]:
     for place in range(len(names)):
         gc.collect()
         gc.disable()
-        sleep(REST)
+        rest()
         yield names[(turn + place) % len(names)]
         gc.enable()
 

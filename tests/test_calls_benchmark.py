@@ -22,7 +22,7 @@ def calls():
         patch.syspath_prepend(str(BENCHMARKS))
         import calls
 
-        patch.setattr(calls, "REST", 0)
+        patch.setattr(calls, "rest", lambda: None)
         patch.setattr(calls, "WARM_UP", 1)
         yield calls
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einsumx.adapters.replacement import own
-from einsumx.ir.layout import broadcast, memory_order
+from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 from einsumx.runtime import pool
@@ -117,8 +117,10 @@ def _is_large(shape: Shape, dtype: Any) -> bool:
 
 def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
     """``kernel``, which takes ``out=``, with a new array in C order as result; large ones are in the memory pool."""
-    if not pool.is_large(shape, np.dtype(dtype).itemsize):
-        return partial(kernel, order="C")
+    return _pooled(kernel, shape, dtype) if _is_large(shape, dtype) else partial(kernel, order="C")
+
+
+def _pooled(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
     return lambda *arrays: kernel(*arrays, out=pool.empty(shape, dtype), order="C")
 
 
@@ -170,8 +172,8 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     batch = broadcast(lhs[:-2], rhs[:-2])
     (rows, inner), cols = lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
-    is_large = pool.is_large(shape, np.dtype(dtype).itemsize)
-    plain = _new(np.matmul, shape, dtype) if is_large else partial(np.matmul, order="C")
+    is_large = pool.is_large(shape, np.dtype(dtype).itemsize)  # as in _new, in fewer calls, for small products
+    plain = _pooled(np.matmul, shape, dtype) if is_large else partial(np.matmul, order="C")
     rate = _MULTIPLY_ADDS.get(dtype)
     if rate is None or not prod(shape) * inner or threads == "blas":
         return plain
@@ -438,7 +440,7 @@ def cast(shape: Shape, source: str, target: str) -> Kernel:
         packed = array.transpose(order)
         out = empty(packed.shape, target)
         _copy_boxes(packed, out)
-        return out.transpose([order.index(axis) for axis in range(len(order))])
+        return out.transpose(inverse(order))
 
     return cut_cast
 

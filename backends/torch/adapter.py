@@ -26,7 +26,7 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
-from einsumx.ir.layout import layout_class, memory_order
+from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
@@ -196,7 +196,7 @@ class TorchAdapter(Adapter):
             return array.to(self.dtype(dtype))
         order = memory_order(steps)  # torch would keep the order, except of expanded axes
         packed = array.permute(order).to(self.dtype(dtype), memory_format=self.xp.contiguous_format)
-        return packed.permute([order.index(axis) for axis in range(len(order))])
+        return packed.permute(inverse(order))
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         dtype = array.dtype

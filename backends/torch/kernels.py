@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import LARGEST, copies_turned, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
-from einsumx.ir.layout import broadcast, memory_order
+from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.program import Operand
 from einsumx.runtime import pool
 
@@ -112,8 +112,7 @@ def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
         if result is None:
             return plain(array)
         result.copy_(packed)
-        axes = tuple([order.index(axis) for axis in range(len(order))])
-        return result if order == tuple(range(len(order))) else result.permute(axes)
+        return result if order == tuple(range(len(order))) else result.permute(inverse(order))
 
     return run
 

@@ -380,9 +380,8 @@ class CostModel:
         call, work = _EINSUM_CALLS * rates.call, steps * self._arithmetic
         if not rates.sweep:
             return call + work * max(operands - 1, 1) / (rates.native or rates.stream)
-        return (
-            call + rows * _EINSUM_ROW * rates.run + work / (rates.sweep if is_packed else rates.native or rates.sweep)
-        )
+        rate = rates.sweep if is_packed else rates.native or rates.sweep
+        return call + rows * _EINSUM_ROW * rates.run + work / rate
 
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""

@@ -9,6 +9,7 @@ __all__ = [
     "Pattern",
     "broadcast",
     "contiguous",
+    "inverse",
     "layout_class",
     "layout_pattern",
     "memory_order",
@@ -67,6 +68,15 @@ def memory_order(strides: Sequence[int]) -> tuple[int, ...]:
     (1, 2, 0)
     """
     return tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another one.
+
+    >>> inverse((1, 2, 0))
+    (2, 0, 1)
+    """
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 Pattern: TypeAlias = tuple[tuple[int, int], ...]

@@ -61,14 +61,18 @@ def trying(
         return None
     adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
 
+    programs = {candidate.selection: candidate.program for candidate in candidates_of(contraction, sized, setting)}
+
     def compiled(selection: Selection) -> Run:
-        return executable(selected_program(sized, operands, optimize, setting, selection), adapter, constants)
+        program = programs.get(selection)  # None for a combination of candidates
+        if program is None:
+            program = selected_program(sized, operands, optimize, setting, selection)
+        return executable(program, adapter, constants)
 
     def report(attempts: Sequence[Attempt], chosen: Attempt) -> None:
         remember(contraction, sized, setting, chosen.selection, (chosen.least, attempts[0].least), len(attempts))
 
-    selections = [candidate.selection for candidate in candidates_of(contraction, sized, setting)]
-    return Trials(adapter, selections, compiled, report)
+    return Trials(adapter, list(programs), compiled, report)
 
 
 def remember(
