@@ -49,7 +49,9 @@ class Client:
         source: where its tests are.
         tests: files or folders, from the source's root.
         frameworks: what :func:`einsumx.patch` is called with.
+        functions: of other libraries, as ``module:name``, which become :func:`einsumx.einsum`.
         options: of pytest.
+        settings: the file with pytest's settings, from the source's root.
         environment: variables for its tests.
         needs: further requirements of its tests.
         title: its name in the table; by default, ``name``.
@@ -62,7 +64,9 @@ class Client:
     source: Source
     tests: tuple[str, ...]
     frameworks: tuple[str, ...]
+    functions: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    settings: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     title: str = ""
@@ -81,6 +85,11 @@ class Client:
 TORCH = "torch==2.13.0"
 JAX = "jax==0.10.2"
 
+TENSORLY_TESTS = ("tenalg", "tests/test_tt_matrix.py", "tests/test_tr_tensor.py")
+PYSCF = Git("https://github.com/pyscf/pyscf", "v2.14.0", ("pyscf/cc/test", "pyscf/lib/test"))
+PYSCF_TESTS = ("pyscf/lib/test/test_einsum.py", "pyscf/cc/test/test_gccsd.py", "pyscf/cc/test/test_ccsd_lambda.py")
+EXACT = "it compares floats for equality, and BLAS rounds the last bit of a sum differently"
+
 CLIENTS = (
     Client(
         name="opt_einsum",
@@ -89,15 +98,16 @@ CLIENTS = (
         source=Installed("opt_einsum"),
         tests=("tests",),
         frameworks=("numpy", "torch", "jax"),
-        needs=(TORCH, JAX),
+        needs=(TORCH, JAX, "dask[array]", "sparse"),
     ),
     Client(
         name="einops",
         package="einops",
         version="0.8.2",
         source=Installed("einops"),
-        tests=("tests",),
+        tests=("tests/test_einsum.py", "tests/test_layers.py", "tests/test_other.py"),
         frameworks=("numpy", "torch", "jax"),
+        options=("-k", "not flax"),  # which is not installed
         needs=(TORCH, JAX, "parameterized"),
         environment={"EINOPS_TEST_BACKENDS": "numpy,torch,jax"},
     ),
@@ -108,6 +118,119 @@ CLIENTS = (
         source=Installed("xarray"),
         tests=("tests/test_computation.py", "tests/test_variable.py", "tests/test_weighted.py"),
         frameworks=("numpy",),
-        needs=("dask[array]", "opt_einsum"),
+        options=("-k", "dot or cov or corr or 1d_math or binary_ops or broadcasting or weighted"),
+        needs=("dask[array]", "opt_einsum", "pytz"),
+    ),
+    Client(
+        name="tensorly",
+        package="tensorly",
+        version="0.10.0",
+        source=Installed("tensorly"),
+        tests=TENSORLY_TESTS,
+        frameworks=("numpy",),
+        environment={"TENSORLY_BACKEND": "numpy"},
+        title="tensorly on NumPy",
+    ),
+    Client(
+        name="tensorly-torch",
+        package="tensorly",
+        version="0.10.0",
+        source=Installed("tensorly"),
+        tests=TENSORLY_TESTS,
+        frameworks=("numpy", "torch"),
+        needs=(TORCH,),
+        environment={"TENSORLY_BACKEND": "pytorch"},
+        title="tensorly on PyTorch",
+    ),
+    Client(
+        name="tensorly-jax",
+        package="tensorly",
+        version="0.10.0",
+        source=Installed("tensorly"),
+        tests=TENSORLY_TESTS,
+        frameworks=("numpy", "jax"),
+        needs=(JAX,),
+        environment={"TENSORLY_BACKEND": "jax"},
+        title="tensorly on JAX",
+    ),
+    Client(
+        name="quimb",
+        package="quimb",
+        version="1.15.0",
+        source=Sdist(("tests", "pyproject.toml")),
+        tests=("tests/test_tensor/test_belief_propagation", "tests/test_tensor/test_contract.py"),
+        settings="pyproject.toml",
+        frameworks=("numpy",),
+        needs=("autoray", "cotengra"),
+    ),
+    Client(
+        name="jax",
+        package="jax",
+        version="0.10.2",
+        source=Git("https://github.com/jax-ml/jax", "jax-v0.10.2", ("tests/lax_numpy_einsum_test.py",)),
+        tests=("tests/lax_numpy_einsum_test.py",),
+        frameworks=("jax", "numpy"),
+        needs=("absl-py",),
+    ),
+    Client(
+        name="pyro",
+        package="pyro-ppl",
+        version="1.9.1",
+        source=Git("https://github.com/pyro-ppl/pyro", "1.9.1", ("tests", "setup.cfg")),
+        tests=("tests/ops/test_contract.py", "tests/ops/einsum"),
+        settings="setup.cfg",
+        frameworks=("torch",),
+        needs=(TORCH,),
+    ),
+    Client(
+        name="cirq",
+        package="cirq-core",
+        version="1.7.0",
+        source=Installed("cirq"),
+        tests=(
+            "linalg/decompositions_test.py",
+            "linalg/operator_spaces_test.py",
+            "linalg/transformations_test.py",
+            "qis/channels_test.py",
+            "qis/states_test.py",
+        ),
+        frameworks=("numpy",),
+        reasons={"test_operation_to_choi": EXACT},
+    ),
+    Client(
+        name="pyscf",
+        package="pyscf",
+        version="2.14.0",
+        source=PYSCF,
+        tests=PYSCF_TESTS,
+        frameworks=("numpy",),
+    ),
+    Client(
+        name="pyscf-lib",
+        package="pyscf",
+        version="2.14.0",
+        source=PYSCF,
+        tests=PYSCF_TESTS,
+        frameworks=("numpy",),
+        functions=("pyscf.lib:einsum",),
+        title="pyscf, also its `lib.einsum`",
+    ),
+    Client(
+        name="e3nn",
+        package="e3nn",
+        version="0.6.0",
+        source=Sdist(("tests", "setup.cfg", "pyproject.toml")),
+        tests=("tests/o3/linear_test.py", "tests/o3/reduce_tensor_test.py", "tests/o3/wigner_test.py"),
+        frameworks=("torch",),
+        needs=(TORCH,),
+    ),
+    Client(
+        name="transformers",
+        package="transformers",
+        version="5.23.0",
+        source=Here(),
+        tests=("transformers_models.py",),
+        frameworks=("torch",),
+        needs=(TORCH,),
     ),
 )

@@ -1,8 +1,9 @@
 """A pytest plugin for another project's tests: patches frameworks with einsumx, and writes down what each test did.
 
 The environment has the settings: ``EINSUMX_CLIENT_PATCH``, the frameworks with commas between them, or nothing to
-leave all as they are; ``EINSUMX_CLIENT_REPORT``, the JSON file to write. Frameworks are patched when pytest loads the
-plugin, before the tests import them. Every test starts from the same random numbers, so that two runs are comparable.
+leave all as they are; ``EINSUMX_CLIENT_REPLACE``, functions of other libraries, as ``module:name``, that become
+``einsumx.einsum``; ``EINSUMX_CLIENT_REPORT``, the JSON file to write. All is patched when pytest loads the plugin,
+before the tests import anything. Every test starts from the same random numbers, so that two runs are comparable.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import sys
 import time
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,14 @@ import pytest
 import einsumx
 from einsumx import patching
 from einsumx.adapters import replacement
+from einsumx.adapters.replacement import Function
 from einsumx.log import log
 
 SEVERITY = ("passed", "skipped", "xfailed", "xpassed", "failed")
 """Outcomes; a test has the last one that its phases or subtests have."""
 
-
 frameworks = [name for name in os.environ.get("EINSUMX_CLIENT_PATCH", "").split(",") if name]
+functions = [name for name in os.environ.get("EINSUMX_CLIENT_REPLACE", "").split(",") if name]
 tests: dict[str, dict[str, Any]] = {}
 reasons: dict[str, int] = {}
 """Why calls went to the framework, and how many."""
@@ -37,9 +40,9 @@ missing: list[str] = []
 
 
 class Counts:
-    """Calls of the replaced functions, and those of them that einsumx left to the framework."""
+    """Calls of the replaced functions that einsumx served, and that it left to the framework."""
 
-    calls = 0
+    served = 0
     left = 0
 
 
@@ -63,44 +66,52 @@ class Forgetful(set[Any]):
         pass
 
 
+def counted(ours: Function) -> Function:
+    """The same function, with a count of the calls that it does not leave to the framework."""
+
+    @wraps(ours)
+    def function(*operands: Any, **options: Any) -> Any:
+        left = Counts.left
+        result = ours(*operands, **options)
+        Counts.served += Counts.left == left
+        return result
+
+    return function
+
+
 def count_calls() -> None:
     """Count the calls of every replacement that starts after this."""
     behind = patching.behind
-
-    def counted(adapter: Any, native: Any) -> Any:
-        ours = behind(adapter, native)
-
-        @wraps(ours)
-        def function(*operands: Any, **options: Any) -> Any:
-            Counts.calls += 1
-            return ours(*operands, **options)
-
-        return function
-
-    patching.behind = counted
+    patching.behind = lambda adapter, native: counted(behind(adapter, native))
     replacement._logged = Forgetful()
     log.setLevel(logging.INFO)
     log.propagate = False
     log.addHandler(Fallbacks())
 
 
-def replace() -> None:
-    """Patch the frameworks."""
+def patch() -> None:
+    """Patch the frameworks, and replace the functions under every name that they have."""
     count_calls()
     for name in frameworks:
         try:
             einsumx.patch(name)
         except einsumx.BackendError as error:
             missing.append(f"{name}: {error}")
+    for place in functions:
+        module, _, name = place.partition(":")
+        own, ours = getattr(import_module(module), name), counted(einsumx.einsum)
+        for each in list(sys.modules.values()):
+            for key in [key for key, value in vars(each).items() if value is own]:
+                setattr(each, key, ours)
 
 
 if frameworks:
-    replace()
+    patch()
 
 
 def new() -> dict[str, Any]:
     """The record of a test that did nothing yet."""
-    return {"outcome": "passed", "seconds": 0.0, "cpu": 0.0, "calls": 0, "left": 0}
+    return {"outcome": "passed", "seconds": 0.0, "cpu": 0.0, "served": 0, "left": 0}
 
 
 def seed() -> None:
@@ -127,12 +138,12 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
     """Count a test's calls."""
     seed()
-    calls, left = Counts.calls, Counts.left
+    served, left = Counts.served, Counts.left
     try:
         return (yield)
     finally:
         test = tests.setdefault(item.nodeid, new())
-        test["calls"], test["left"] = Counts.calls - calls, Counts.left - left
+        test["served"], test["left"] = Counts.served - served, Counts.left - left
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -158,5 +169,5 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the report."""
-    result = {"tests": tests, "reasons": reasons, "missing": missing, "calls": Counts.calls, "left": Counts.left}
+    result = {"tests": tests, "reasons": reasons, "missing": missing, "served": Counts.served, "left": Counts.left}
     Path(os.environ["EINSUMX_CLIENT_REPORT"]).write_text(json.dumps(result, indent=1))

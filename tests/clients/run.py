@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,12 @@ def run(client: Client, cache: Path) -> Result:
         "einsumx": importlib.metadata.version("einsumx"),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "python": platform.python_version(),
-        "plain": run_tests(client, root, ()),
-        "patched": run_tests(client, root, client.frameworks),
+        "plain": run_tests(client, root, is_patched=False),
+        "patched": run_tests(client, root, is_patched=True),
     }
 
 
-def run_tests(client: Client, root: Path, frameworks: Sequence[str]) -> Result:
+def run_tests(client: Client, root: Path, *, is_patched: bool) -> Result:
     """Run a client's tests once; see the plugin ``counting`` for what is reported."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -99,20 +99,25 @@ def run_tests(client: Client, root: Path, frameworks: Sequence[str]) -> Result:
             **os.environ,
             **client.environment,
             "EINSUMX_CACHE": os.devnull,
-            "EINSUMX_CLIENT_PATCH": ",".join(frameworks),
+            "EINSUMX_CLIENT_PATCH": ",".join(client.frameworks * is_patched),
+            "EINSUMX_CLIENT_REPLACE": ",".join(client.functions * is_patched),
             "EINSUMX_CLIENT_REPORT": str(report),
             "OMP_NUM_THREADS": "1",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": str(HERE),
         }
-        options = ["-p", "counting", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=short", *client.options]
+        options = ["-p", "counting", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=short"]
+        options += ["--continue-on-collection-errors", *client.options]
         # An empty folder is the current one, as Python imports from there.
         elsewhere = Path(folder) / "cwd"
         elsewhere.mkdir()
-        command = [sys.executable, "-m", "pytest", f"--rootdir={root}", *options]
+        # Of settings and fixtures, only the client's own count: its folder may lie in this checkout.
+        settings = root / client.settings if client.settings else os.devnull
+        places = [f"--rootdir={root}", f"--confcutdir={root}", f"--config-file={settings}"]
+        command = [sys.executable, "-m", "pytest", *places, *options]
         command += [str(root / each) for each in client.tests]
-        print(f"{client.name}: {'patched' if frameworks else 'plain'}", flush=True)
+        print(f"{client.name}: {'patched' if is_patched else 'plain'}", flush=True)
         try:
             done = subprocess.run(
                 command, cwd=elsewhere, env=environment, timeout=TIMEOUT, capture_output=True, text=True, check=False
@@ -134,7 +139,8 @@ def source_of(client: Client, cache: Path) -> Path:
             return HERE
         case Installed(module):
             spec = importlib.util.find_spec(module)
-            assert spec and spec.origin
+            assert spec is not None
+            assert spec.origin is not None
             return Path(spec.origin).parent
         case Sdist(members):
             version = importlib.metadata.version(client.package)
@@ -219,8 +225,7 @@ def seconds(run: Result) -> float:
 def row(client: Client, result: Result) -> list[str]:
     """A client's row of the table."""
     plain, patched = result["plain"], result["patched"]
-    calls, left = patched.get("calls", 0), patched.get("left", 0)
-    called = sum(bool(test.get("calls")) for test in patched["tests"].values())
+    called = sum(test["served"] + test["left"] > 0 for test in patched["tests"].values())
     return [
         client.title,
         result["version"],
@@ -229,8 +234,8 @@ def row(client: Client, result: Result) -> list[str]:
         f"{called:,}",
         f"{passed(plain):,}",
         f"{passed(patched):,}",
-        f"{calls - left:,}",
-        f"{left:,}",
+        f"{patched.get('served', 0):,}",
+        f"{patched.get('left', 0):,}",
         f"{seconds(plain):.1f} s",
         f"{seconds(patched):.1f} s",
     ]
