@@ -123,6 +123,11 @@ def seed() -> None:
         sys.modules["torch"].manual_seed(0)
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Seed before each module is imported too, because some make random parameters for their tests."""
+    seed()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
     """Take the processor time of a test, without its fixtures; other programs disturb it less than the time."""
