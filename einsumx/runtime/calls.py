@@ -18,7 +18,7 @@ from einsumx.errors import BackendError
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
-from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, named
+from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, names_as_sublists
 from einsumx.runtime.results import check_plain, delivery
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
     *arrays, text = first, *others
     if type(text) is not str or "->" not in text:
         raise TypeError
-    sublists, output = named(text, len(arrays))
+    sublists, output = names_as_sublists(text, len(arrays))
     return (*sublists, output), arrays
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "as_order",
     "dtype_name",
     "limit_bytes",
-    "named",
+    "names_as_sublists",
     "options_of",
     "split",
 ]
@@ -118,7 +118,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
             "or einsum(a, b, 'row k, k column -> row column')"
         )
     if isinstance(operands[-1], str) and "->" in operands[-1]:
-        return named(operands[-1], len(operands) - 1), list(operands[:-1])
+        return names_as_sublists(operands[-1], len(operands) - 1), list(operands[:-1])
     pairs = len(operands) // 2
     sublists = operands[1 : 2 * pairs : 2]
     output = operands[-1] if len(operands) % 2 else None
@@ -136,7 +136,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
 
 
 @cached("names")
-def named(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
+def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
     """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
     from einsumx.ir.parse import parse_names
 
