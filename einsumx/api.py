@@ -70,7 +70,8 @@ def einsum(
 
     Args:
         *operands: an equation and arrays, ``einsum("ij,jk->ik", a, b)``; or arrays and sublists of labels in turn,
-            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Axes of size 1 broadcast.
+            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; or arrays and a text of names, as in einops,
+            ``einsum(x, w, "batch d, d out -> batch out")``. Axes of size 1 broadcast.
         out: an array of the result's shape to write to; it may overlap the operands. With a memory limit, anything with
             slice assignment.
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the operands' dtypes.

@@ -272,8 +272,12 @@ def behind(adapter: Adapter, native: Function) -> Function:
     def described(kinds: tuple[type, ...]) -> tuple[str, bool]:
         """Why a call with arguments of these types falls back, or ""; and whether one is an array."""
         has_array = False
-        is_text = bool(kinds) and issubclass(kinds[0], str)
-        for kind in kinds[1:] if is_text else kinds[: len(kinds) // 2 * 2 : 2]:
+        arrays = kinds[: len(kinds) // 2 * 2 : 2]
+        if kinds and issubclass(kinds[0], str):
+            arrays = kinds[1:]
+        elif kinds and issubclass(kinds[-1], str):
+            arrays = kinds[:-1]
+        for kind in arrays:
             if is_builtin(kind):
                 continue
             if not _serves(adapter, kind):

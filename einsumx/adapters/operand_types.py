@@ -32,6 +32,9 @@ _CONVERSIONS = {
 }
 """How to get a plain array from one with extensions, by an attribute that its type has."""
 
+_INTEROP = {"xarray": "call einsumx.interop.xarray.dot, which keeps it, or pass the plain array: x.data"}
+"""What to do with arrays with extensions, by the package that defines them, where a module of einsumx knows it."""
+
 
 def type_name(kind: type) -> str:
     """A type's module and name.
@@ -70,9 +73,11 @@ def extension_error(kind: type) -> BackendError:
     conversion = next(
         (call for attribute, call in _CONVERSIONS.items() if hasattr(kind, attribute)), "make one of its values"
     )
+    packages = [top_package(base.__module__) for base in kind.__mro__]
+    advice = next((_INTEROP[package] for package in packages if package in _INTEROP), None)
     return BackendError(
-        f"einsum would drop what {type_name(kind)} adds to an array (masks, units, labels); pass the plain array: "
-        f"{conversion}"
+        f"einsum would drop what {type_name(kind)} adds to an array (masks, units, labels); "
+        f"{advice or f'pass the plain array: {conversion}'}"
     )
 
 

@@ -14,6 +14,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.planner.path import Optimize, as_optimize
+from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, as_effort
 from einsumx.scalars import as_python
 
@@ -35,6 +36,7 @@ __all__ = [
     "as_order",
     "dtype_name",
     "limit_bytes",
+    "names_as_sublists",
     "options_of",
     "split",
 ]
@@ -94,7 +96,7 @@ _USUAL = frozenset([list, tuple, type(None)])
 
 
 def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
-    """Separate the equation from the operands, in text or sublist form.
+    """Separate the equation from the operands, in text, sublist or named form; names become sublists.
 
     Raises:
         EquationError: the arguments have neither form.
@@ -102,6 +104,8 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
 
     >>> split(["ij->ji", 5]), split([5, [0, 1], [1, 0]])
     (('ij->ji', [5]), ((((0, 1),), (1, 0)), [5]))
+    >>> split([5, "row column -> column row"])
+    (((('row', 'column'),), ('column', 'row')), [5])
     """
     if operands and isinstance(operands[0], str):
         return operands[0], list(operands[1:])
@@ -110,8 +114,11 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
         raise SublistError(f"the equation is a text such as 'ij,jk->ik', not {actual}")
     if len(operands) < 2:
         raise EquationError(
-            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"
+            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b), einsum(a, [0, 1], b, [1, 2], [0, 2]), "
+            "or einsum(a, b, 'row k, k column -> row column')"
         )
+    if isinstance(operands[-1], str) and "->" in operands[-1]:
+        return names_as_sublists(operands[-1], len(operands) - 1), list(operands[:-1])
     pairs = len(operands) // 2
     sublists = operands[1 : 2 * pairs : 2]
     output = operands[-1] if len(operands) % 2 else None
@@ -126,6 +133,14 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
+
+
+@cached("names")
+def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
+    """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
+    from einsumx.ir.parse import parse_names
+
+    return parse_names(text, count)
 
 
 def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
