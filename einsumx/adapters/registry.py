@@ -130,6 +130,9 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
             raise BackendError(f"operand {number}: {error}") from error
         first_operands.setdefault(adapter, number)
         all_plain = all_plain and adapter.is_plain(kind)
+    for adapter in tuple(first_operands):
+        if any(_extends(other, adapter) for other in first_operands):
+            del first_operands[adapter]
     if len(first_operands) > 1:
         one, other, *_ = [
             f"operand {number} ({type_name(types[number])}) to {adapter.name}"
@@ -137,6 +140,11 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         ]
         raise BackendError(f"the operands belong to two frameworks: {one} and {other}; convert one of them first")
     return next(iter(first_operands), None), all_plain
+
+
+def _extends(adapter: Adapter, other: Adapter) -> bool:
+    """Whether an adapter also serves the arrays of another one, of the same framework."""
+    return adapter.name == other.name and type(adapter) is not type(other) and isinstance(adapter, type(other))
 
 
 @lru_cache(maxsize=1024)
