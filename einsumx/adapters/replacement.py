@@ -41,30 +41,30 @@ def own(function: Function) -> Function:
     return original
 
 
-def as_error_of(error: EinsumxError, kind: type[Exception]) -> EinsumxError:
+def as_error_of(error: EinsumxError, kind: type) -> EinsumxError:
     """The same error, as an instance of a class that is also ``kind``, which a framework raises for the mistake."""
     if isinstance(error, kind):
         return error
-    both = _both(type(error), kind)(*error.args).with_traceback(error.__traceback__)
+    ours: type = type(error)
+    both: EinsumxError = _both(ours, kind)(*error.args).with_traceback(error.__traceback__)
     both.__dict__.update(error.__dict__)
     return both
 
 
 @lru_cache(maxsize=256)
-def _both(ours: type[EinsumxError], kind: type[Exception]) -> type[EinsumxError]:
+def _both(ours: type, kind: type) -> Any:
     """The class of errors that are both. Its name is einsumx's."""
 
     def reduce(error: EinsumxError) -> tuple[Any, ...]:
         return _copied, (ours, kind, error.args, error.__dict__)
 
     names = {name: getattr(ours, name) for name in ("__module__", "__qualname__", "__doc__")}
-    bases: tuple[type, ...] = ours, kind
-    return type(ours.__name__, bases, {**names, "__reduce__": reduce})
+    return type(ours.__name__, (ours, kind), {**names, "__reduce__": reduce})
 
 
-def _copied(ours: type[EinsumxError], kind: type[Exception], args: Any, attributes: dict[str, Any]) -> EinsumxError:
+def _copied(ours: type, kind: type, args: Any, attributes: dict[str, Any]) -> EinsumxError:
     """The copy of an error, for pickle, which finds no class that is made at run time."""
-    error = _both(ours, kind)(*args)
+    error: EinsumxError = _both(ours, kind)(*args)
     error.__dict__.update(attributes)
     return error
 
