@@ -92,7 +92,7 @@ def shards(tensor):
 
 
 def compare(einsum, mesh, equation, sizes, placements):
-    """Whether values and gradients are right, the collectives forward and both ways, and how sharded all results are."""
+    """Whether values and gradients are right, the collectives forward and both ways, and how sharded the result is."""
     full = [tensor.requires_grad_() for tensor in full_operands(equation, sizes)]
     expected = torch.einsum(equation, *full)
     weights = torch.arange(expected.numel(), dtype=torch.float64).reshape(expected.shape)
@@ -112,8 +112,12 @@ def compare(einsum, mesh, equation, sizes, placements):
 def error(function):
     try:
         return str(function())
-    except Exception as raised:
+    except Exception as raised:  # noqa: BLE001  the tests look at it
         return raised
+
+
+def described(tensor):
+    return str(tensor.placements), tensor.full_tensor().tolist()
 
 
 def others(mesh):
@@ -128,8 +132,8 @@ def others(mesh):
         "limit": error(lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1MB")),
         "number": einsumx.einsum("ij,->ij", lhs, 2.0).full_tensor().tolist(),
         "measured": einsumx.einsum("ij,jk,kl->il", lhs, rhs, lhs, effort="measure").full_tensor().tolist(),
-        "compiled": counted(lambda: compiled(lhs, rhs).full_tensor().tolist()),
-        "eager": counted(lambda: torch.einsum("ij,jk->ik", lhs, rhs).full_tensor().tolist()),
+        "compiled": described(compiled(lhs, rhs)),  # in no mode, as torch compiles nothing there
+        "eager": described(torch.einsum("ij,jk->ik", lhs, rhs)),
     }
     compiled(leaf, rhs).sum().backward()
     results["compiled gradient"] = leaf.grad.full_tensor().tolist()

@@ -15,7 +15,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
     pytest.skip("this torch is built without torch.distributed or gloo", allow_module_level=True)
 pytest.importorskip("torch.distributed.tensor")
 
-import dtensor_ranks as ranks
+import dtensor_ranks as ranks  # noqa: E402  it imports torch
 
 WORLD = 4
 
@@ -33,7 +33,7 @@ def found(tmp_path_factory):
             arguments = [*command, str(rank), str(WORLD), *files]
             processes.append(subprocess.Popen(arguments, stdout=errors, stderr=errors, env=environment))
     try:
-        codes = [process.wait(timeout=120) for process in processes]
+        codes = [process.wait(timeout=300) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -69,7 +69,7 @@ def test_a_comparison_that_counts_nothing_would_be_noticed(found):
     assert sum(torchs["collectives"][1] for torchs, _ in found[0]) > 10
 
 
-def test_compiled_code_gives_the_same_with_as_many_collectives(found):
+def test_compiled_code_gives_the_same_placed_alike(found):
     assert found[1]["compiled"] == found[1]["eager"]
     assert found[1]["compiled gradient"] == [[8] * 8] * 8
 
