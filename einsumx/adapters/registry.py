@@ -130,9 +130,12 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
             raise BackendError(f"operand {number}: {error}") from error
         first_operands.setdefault(adapter, number)
         all_plain = all_plain and adapter.is_plain(kind)
-    for adapter in tuple(first_operands):
-        if any(_extends(other, adapter) for other in first_operands):
-            del first_operands[adapter]
+    if len(first_operands) > 1:
+        first_operands = {
+            adapter: number
+            for adapter, number in first_operands.items()
+            if not any(_extends(other, adapter) for other in first_operands)
+        }
     if len(first_operands) > 1:
         one, other, *_ = [
             f"operand {number} ({type_name(types[number])}) to {adapter.name}"
