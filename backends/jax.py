@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache, reduce, wraps
 from importlib import import_module
 from math import prod
 from operator import or_
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -55,6 +56,7 @@ class JaxAdapter(Adapter):
     name = "jax"
     module = "jax"
     install = "pip install jax"
+    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
 

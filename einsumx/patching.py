@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_builtin, serving
-from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
+from einsumx.adapters.replacement import OWN, Function, Name, as_error_of, say_anew, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime import effort as efforts
@@ -193,7 +193,8 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
 
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum`` or ``mx.np.einsum``, or the
     einsum of any registered backend. It accepts the arguments of the original and of :func:`einsumx.einsum`.
-    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's.
+    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
+    original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
     Unsupported calls fall back to the framework's own function and are logged: unknown keywords (JAX's
     ``precision=``), operands that einsumx does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array
@@ -285,8 +286,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
             has_array = True
         return "", has_array
 
-    @wraps(native)
-    def function(*operands: Any, **options: Any) -> Any:
+    def checked(*operands: Any, **options: Any) -> Any:
         reason, has_array = described(tuple(map(type, operands)))
         if not reason:
             try:
@@ -306,8 +306,15 @@ def behind(adapter: Adapter, native: Function) -> Function:
         say_native(name, operands, reason)
         return native(*operands, **options)
 
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
+        try:
+            return checked(*operands, **options)
+        except EinsumxError as error:
+            raise _as_own(adapter, error) from error.__cause__
+
     def translated(own: Adapter, options: dict[str, Any]) -> dict[str, Any]:
-        if own is not adapter:
+        if own.name != adapter.name:
             raise Uncacheable  # the operands are another framework's
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
@@ -320,9 +327,17 @@ def behind(adapter: Adapter, native: Function) -> Function:
 def _serves(adapter: Adapter, kind: type) -> bool:
     """Whether the adapter serves arrays of this type."""
     try:
-        return serving(kind) is adapter
+        return serving(kind).name == adapter.name
     except BackendError:
         return False
+
+
+def _as_own(adapter: Adapter, error: EinsumxError) -> EinsumxError:
+    """An error that is also the one which the framework's own einsum raises for the same mistake."""
+    for ours, kind in adapter.own_errors.items():
+        if isinstance(error, ours):
+            return as_error_of(error, kind)
+    return error
 
 
 class _Keywords:

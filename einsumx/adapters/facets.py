@@ -5,7 +5,8 @@ The defaults suit a library whose arrays slice, add and assign as NumPy's do, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.arrays import Arrays
@@ -164,7 +165,11 @@ class Gradients(Arrays):
 
 
 class Replaced(Arrays):
-    """The names of the framework's own einsum."""
+    """The names of the framework's own einsum, and its errors."""
+
+    own_errors: Mapping[type[EinsumxError], type[Exception]] = MappingProxyType({})
+    """The errors that the framework's own einsum raises where einsumx raises one of the keys. After
+    :func:`einsumx.patch`, errors of these classes are both, for code that catches the framework's."""
 
     def names(self) -> Iterable[Name]:
         """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""

@@ -20,7 +20,11 @@ __all__ = [
     "wrong_type_error",
 ]
 
-_LAZY = {("dask", "Array"): "einsumx.backends.dask", ("autoray", "LazyArray"): "einsumx.backends.autoray"}
+_LAZY = {
+    ("dask", "Array"): "einsumx.backends.dask",
+    ("autoray", "LazyArray"): "einsumx.backends.autoray",
+    ("torch", "Proxy"): "einsumx.backends.torch.fx",
+}
 """The package and the class of lazy arrays, and the module whose ``einsum`` contracts them."""
 
 _CONVERSIONS = {
@@ -83,19 +87,25 @@ def extension_error(kind: type) -> BackendError:
 
 def wrong_type_error(kind: type, expected: str) -> BackendError:
     """The error for a type that a framework defines but that is not its array type."""
+    if lazy_module(kind) is not None:
+        return _lazy_error(kind)
     return BackendError(f"einsum takes {expected}, not {type_name(kind)}")
 
 
 def unknown_type_error(kind: type) -> BackendError:
     """The error for a type that belongs to no framework."""
     if lazy_module(kind) is not None:
-        return BackendError(
-            f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
-            "expressions, pass shapes"
-        )
+        return _lazy_error(kind)
     if extends_arrays(kind):
         return extension_error(kind)
     return BackendError(f"einsumx knows no framework for operands of type {type_name(kind)}; {_advice(kind)}")
+
+
+def _lazy_error(kind: type) -> BackendError:
+    return BackendError(
+        f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
+        "expressions, pass shapes"
+    )
 
 
 def _advice(kind: type) -> str:

@@ -131,12 +131,23 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         first_operands.setdefault(adapter, number)
         all_plain = all_plain and adapter.is_plain(kind)
     if len(first_operands) > 1:
+        first_operands = {
+            adapter: number
+            for adapter, number in first_operands.items()
+            if not any(_extends(other, adapter) for other in first_operands)
+        }
+    if len(first_operands) > 1:
         one, other, *_ = [
             f"operand {number} ({type_name(types[number])}) to {adapter.name}"
             for adapter, number in first_operands.items()
         ]
         raise BackendError(f"the operands belong to two frameworks: {one} and {other}; convert one of them first")
     return next(iter(first_operands), None), all_plain
+
+
+def _extends(adapter: Adapter, other: Adapter) -> bool:
+    """Whether an adapter also serves the arrays of another one, of the same framework."""
+    return adapter.name == other.name and type(adapter) is not type(other) and isinstance(adapter, type(other))
 
 
 @lru_cache(maxsize=1024)
