@@ -39,7 +39,7 @@ TRAITS = Traits(
     transpose_flags=True,
     pairs_by_einsum=True,
     native_dtypes=_NUMBERS,
-    native_max_labels=52,
+    native_max_labels=10_000,  # products have axes, no letters
     dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
@@ -229,10 +229,38 @@ class JaxAdapter(Adapter):
             settings["out_sharding"] = out_sharding
 
         def kernel(lhs: Array, rhs: Array) -> Array:
-            product = lax.dot_general(lhs, rhs, dot.dimensions, **settings).astype(dtype)
+            placed = settings if out_sharding is not None else {**settings, **self._batch_sharding(dot, lhs, rhs)}
+            product = lax.dot_general(lhs, rhs, dot.dimensions, **placed).astype(dtype)
             return product if dot.axes is None else lax.transpose(product, dot.axes)
 
         return kernel
+
+    def _batch_sharding(self, dot: _Dot, lhs: Array, rhs: Array) -> dict[str, Any]:
+        """The keywords of ``dot_general`` that shard batch axes as either operand does, where axes are explicit.
+
+        By default they are sharded as those of the first operand, which may lose the sharding of the second, or be in
+        conflict with the other axes of the second.
+        """
+        left, right = _explicit_parts(lhs), _explicit_parts(rhs)
+        if not (any(left) or any(right)):
+            return {}
+        contracted, batch = dot.dimensions
+        if any(left[first] and right[second] for first, second in zip(*contracted)):
+            return {}  # which JAX refuses, as the result may have several shardings
+        free = [
+            parts[axis]
+            for parts, *used in ((left, contracted[0], batch[0]), (right, contracted[1], batch[1]))
+            for axis in range(len(parts))
+            if axis not in used[0] + used[1]
+        ]
+        first, second = [left[axis] for axis in batch[0]], [right[axis] for axis in batch[1]]
+        for shared in ([one or other for one, other in zip(first, second)], first, second):
+            if _is_legal([*shared, *free]):
+                if shared == first:
+                    break
+                sharding, mesh = self._jax.sharding, (lhs if any(left) else rhs).aval.sharding.mesh
+                return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
+        return {}
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import JaxSpelling
@@ -482,6 +510,12 @@ def _explicit_parts(array: Array) -> tuple[Any, ...]:
     """For each axis of a traced array, the axes of an explicit mesh that shard it."""
     spec = getattr(getattr(array.aval, "sharding", None), "spec", ())
     return (*spec, *[None] * (array.ndim - len(spec)))
+
+
+def _is_legal(parts: Sequence[Any]) -> bool:
+    """Whether no axis of a mesh shards two axes of an array."""
+    names = [name for part in parts if part for name in ([part] if isinstance(part, str) else part)]
+    return len(set(names)) == len(names)
 
 
 def _ones(shape: Axes) -> Axes:
