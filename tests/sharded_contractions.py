@@ -4,7 +4,6 @@ It prints a line of JSON for each: the error, or the bytes of collectives and th
 """
 
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +84,7 @@ def outcome(function, arrays):
     """The outcome of a compiled function, and its results."""
     try:
         compiled = jax.jit(function).lower(*arrays).compile()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the error is the outcome
         return {"error": f"{type(error).__name__}: {str(error)[:200]}"}, None
     results = jax.tree.leaves(compiled(*arrays))
     shards = [len(set(map(str, each.sharding.devices_indices_map(each.shape).values()))) for each in results]
@@ -123,8 +122,8 @@ def main():
                 for equation, layouts in cases.items():
                     for layout in layouts:
                         key = [mode, equation, layout, bool(is_backward)]
-                        print(json.dumps([key, compare(mesh, equation, layout, is_backward)]))
+                        print(json.dumps([key, compare(mesh, equation, layout, is_backward)]))  # noqa: T201
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
