@@ -10,7 +10,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
 
 __all__ = [
@@ -62,14 +62,14 @@ class Options(NamedTuple):
         casting: NumPy's rule for casting operands to ``dtype``, and the result to ``out``.
         optimize: a path, or how to find one.
         effort: how much to spend on the choice of a plan.
-        framework: the keywords that only some frameworks have.
+        framework: the keywords that only some frameworks have; None if none of them is set.
     """
 
     dtype: str | None = None
     casting: Casting = "safe"
     optimize: Any = "auto"
     effort: Effort = "estimate"
-    framework: FrameworkOptions = NO_OPTIONS
+    framework: FrameworkOptions | None = None
 
 
 DEFAULT = Options()
@@ -96,7 +96,7 @@ class Contraction(NamedTuple):
     def runner(self) -> Adapter:
         """The adapter that runs the plan with the keywords that only some frameworks have."""
         framework = self.options.framework
-        return self.adapter if framework is NO_OPTIONS else self.adapter.configured(framework)
+        return self.adapter if framework is None else self.adapter.configured(framework)
 
 
 _USUAL = frozenset([list, tuple, type(None)])
@@ -225,7 +225,10 @@ class Request:
             raise ValueError(
                 "effort='measure' chooses among plans for whole operands; under a memory_limit= leave it away"
             )
-        FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
+        if any(value is not None for value in self.framework):
+            from einsumx.adapters.framework_options import FrameworkOptions
+
+            FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -259,6 +262,8 @@ def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any])
     Raises:
         BackendError: the framework has no such keyword, or the value is wrong.
     """
+    from einsumx.adapters.framework_options import FrameworkOptions
+
     precision, element_type, out_sharding = framework
     if element_type is not None:
         if options.dtype is not None:
