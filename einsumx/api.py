@@ -30,6 +30,7 @@ from einsumx.runtime.request import (
     dtype_name,
     options_of,
     split,
+    with_framework,
 )
 from einsumx.runtime.results import deliver
 
@@ -65,6 +66,9 @@ def einsum(
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
     effort: Effort | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -102,6 +106,11 @@ def einsum(
         effort: ``"estimate"``: the plan that the cost model prefers, or one that was measured before; ``"measure"``:
             the first calls run some other plans too, each timed and each with a right result, and the fastest one
             stays. By default, what :func:`einsumx.set_effort` says. Only ``"estimate"`` with a memory limit.
+        precision: of products, as for ``jax.numpy.einsum``. JAX only, without a memory limit.
+        preferred_element_type: the dtype in which products are summed, and that the result has; the operands keep
+            theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
+        out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,
+            without a memory limit.
 
     None stands for any keyword's default.
 
@@ -135,6 +144,7 @@ def einsum(
     written, inputs = split(operands)
     lazy_module = lazy(inputs)
     # A request takes a while to build, and only calls with a limit or lazy arrays need one.
+    framework = precision, preferred_element_type, out_sharding
     needs_request = (
         lazy_module is not None
         or memory_limit is not None
@@ -147,7 +157,7 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume, effort,
+            memory_limit, device, devices, executor, progress, resume, effort, *framework,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -161,6 +171,8 @@ def einsum(
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
     if not (is_default and effort is None and not efforts.is_set):
         options = options_of(adapter, dtype, casting, optimize, effort)
+    if precision is not None or preferred_element_type is not None or out_sharding is not None:
+        options = with_framework(adapter, options, framework)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(*arrays)

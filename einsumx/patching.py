@@ -196,9 +196,9 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
     original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
-    Unsupported calls fall back to the framework's own function and are logged: unknown keywords (JAX's
-    ``precision=``), operands that einsumx does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array
-    but NumPy's), and a limit of elements in NumPy's ``optimize=`` that no path keeps.
+    Unsupported calls fall back to the framework's own function and are logged: unknown keywords, operands that einsumx
+    does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array but NumPy's), and a limit of elements
+    in NumPy's ``optimize=`` that no path keeps.
 
     A plain call applies to all threads until ``undo()`` of the returned object. ``with patch("numpy"):`` applies only
     inside the block, in the thread that entered it. A replacement that reaches ``with`` through a variable, a function

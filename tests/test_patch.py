@@ -644,14 +644,18 @@ def test_numpys_einsum_of_dasks_arrays_stays_lazy():
 
 
 @needs_jax
-def test_jaxs_own_keywords_are_honoured_by_jax_and_their_defaults_ask_for_nothing(calls, left):
+def test_jaxs_own_keywords_are_honoured_and_their_defaults_ask_for_nothing(calls, left):
     jnp = import_module("jax.numpy")
     operand = jnp.ones((2, 2), "bfloat16")
     with einsumx.patch("jax"):
         jnp.einsum("ij,jk->ik", operand, operand, precision=None, preferred_element_type=None)
         assert (len(calls), left()) == (1, [])
         assert jnp.einsum("ij,jk->ik", operand, operand, preferred_element_type="float32").dtype == "float32"
-    assert "preferred_element_type=" in left()[0]
+        assert jnp.einsum("ij,jk->ik", operand, operand, precision="highest").dtype == "bfloat16"
+        assert (len(calls), left()) == (3, [])
+        with pytest.warns(UserWarning, match="float64"):  # JAX truncates it where its 64-bit types are off
+            assert jnp.einsum("ij,jk->ik", operand, operand, preferred_element_type="float64").dtype == "float32"
+    assert "64-bit" in left()[0]
 
 
 @needs_jax

@@ -15,9 +15,12 @@ from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
 
-__all__ = ["BlockAccess", "Gradients", "Replaced", "Results", "Transfers"]
+__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Transfers"]
 
 
 class Results(Arrays):
@@ -162,6 +165,19 @@ class Gradients(Arrays):
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
         raise NotImplementedError
+
+
+class Configured(Arrays):
+    """Keywords of ``einsum`` that only some frameworks have."""
+
+    def configured(self, options: FrameworkOptions) -> Self:
+        """The adapter that runs plans with these options, some of which are set. It is used for nothing else.
+
+        Raises:
+            BackendError: the framework has no such keyword, or the value is wrong.
+        """
+        options.refuse(self.name)
+        return self
 
 
 class Replaced(Arrays):

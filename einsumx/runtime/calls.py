@@ -189,6 +189,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
         or (request.adapter or adapter).name != adapter.name
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
+        or not _is_constant(adapter, request.preferred_element_type)
     ):
         raise Uncacheable
     return request.order, request.options(adapter)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "names_as_sublists",
     "options_of",
     "split",
+    "with_framework",
 ]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -62,12 +64,14 @@ class Options(NamedTuple):
         casting: NumPy's rule for casting operands to ``dtype``, and the result to ``out``.
         optimize: a path, or how to find one.
         effort: how much to spend on the choice of a plan.
+        framework: the keywords that only some frameworks have; None if none of them is set.
     """
 
     dtype: str | None = None
     casting: Casting = "safe"
     optimize: Any = "auto"
     effort: Effort = "estimate"
+    framework: FrameworkOptions | None = None
 
 
 DEFAULT = Options()
@@ -89,6 +93,12 @@ class Contraction(NamedTuple):
     operands: tuple[Operand, ...]
     device: str
     options: Options
+
+    @property
+    def runner(self) -> Adapter:
+        """The adapter that runs the plan with the keywords that only some frameworks have."""
+        framework = self.options.framework
+        return self.adapter if framework is None else self.adapter.configured(framework)
 
 
 _USUAL = frozenset([list, tuple, type(None)])
@@ -161,6 +171,7 @@ class Request:
         written: the equation, unparsed.
         operands: unchanged.
         out, dtype, order, casting, optimize, backend, effort: as for :func:`einsumx.einsum`.
+        precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
 
@@ -184,6 +195,9 @@ class Request:
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
     effort: Effort | None = None
+    precision: Any = None
+    preferred_element_type: Any = None
+    out_sharding: Any = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -201,7 +215,15 @@ class Request:
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
         effort = self.effort if self.memory_limit is None else "estimate"
-        return options_of(adapter, self.dtype, self.casting, self.optimize, effort)
+        options = options_of(adapter, self.dtype, self.casting, self.optimize, effort)
+        if all(value is None for value in self.framework):
+            return options
+        return with_framework(adapter, options, self.framework)
+
+    @property
+    def framework(self) -> tuple[Any, Any, Any]:
+        """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
+        return self.precision, self.preferred_element_type, self.out_sharding
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -218,6 +240,10 @@ class Request:
             raise ValueError(
                 "effort='measure' chooses among plans for whole operands; under a memory_limit= leave it away"
             )
+        if any(value is not None for value in self.framework):
+            from einsumx.adapters.framework_options import FrameworkOptions
+
+            FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -243,6 +269,29 @@ def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort
         ValueError: an unknown casting rule or effort.
     """
     return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize), as_effort(effort))
+
+
+def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any]) -> Options:
+    """The options with the keywords that only some frameworks have, in the order of :class:`FrameworkOptions`.
+
+    Raises:
+        BackendError: the framework has no such keyword, or the value is wrong.
+    """
+    from einsumx.adapters.framework_options import FrameworkOptions
+
+    precision, element_type, out_sharding = framework
+    if element_type is not None:
+        if options.dtype is not None:
+            raise BackendError("dtype= and preferred_element_type= both choose the result's dtype; pass one of them")
+        # Operands keep their dtypes, so that no rule for casts applies.
+        options = options._replace(dtype=dtype_name(adapter, element_type), casting="unsafe")
+    chosen = FrameworkOptions(precision, options.dtype if element_type is not None else None, out_sharding)
+    try:
+        hash(chosen)
+    except TypeError as error:
+        raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
+    adapter.configured(chosen)
+    return options._replace(framework=chosen)
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
