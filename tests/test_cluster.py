@@ -132,6 +132,12 @@ def test_a_block_over_which_every_worker_dies_is_given_up(client, arrays, tmp_pa
         einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
 
 
+def test_an_expression_is_sent_to_its_workers(client, arrays):
+    run = einsumx.expression(EQUATION, SHAPES[0], *arrays[1:])
+    verdict = judge(client.submit(run, arrays[0]).result(), expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
 def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path):
     (tmp_path / "once").touch()
     chunked = [da.from_array(array, chunks=20) for array in arrays]
