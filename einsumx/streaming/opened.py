@@ -26,7 +26,7 @@ class OpenedBy:
         framework = owner(array)
         if not (is_stored(array) if framework is None else framework.name == "numpy"):
             raise BackendError(
-                f"{name_of(opening)} opened a {type_name(type(array))}, which has no shape, dtype and slicing that "
+                f"{name_of(opening)} opened a {type_name(type(array))}; an operand has shape, dtype and slicing that "
                 "gives NumPy arrays"
             )
         self.array, self.opening = array, opening
