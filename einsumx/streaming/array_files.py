@@ -83,7 +83,7 @@ def _is_all_in_its_file(dataset: Any) -> bool:
 
 def name_of(array: Any) -> str:
     """The path of the file or folder of an array, or its URL, and its name in there; empty if it has none."""
-    paths = [os.fspath(path) for path in backing(array)] or [place_of(array)] * is_remote(array)
+    paths = [place_of(array)] if is_remote(array) else [os.fspath(path) for path in backing(array)]
     name = getattr(array, "name", None)
     return " ".join([*paths, *([name] if isinstance(name, str) else [])])
 
