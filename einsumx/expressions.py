@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from einsumx.adapters.registry import backend_of, is_stored, serving
 from einsumx.api import einsum
@@ -21,12 +21,13 @@ from einsumx.runtime.prepare import (
     runnable,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
+from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, name_of_dtype, split
 from einsumx.runtime.results import check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.ir.program import Path
     from einsumx.plans import Plan
 
 __all__ = ["Expression", "expression"]
@@ -37,9 +38,14 @@ class Expression:
 
     The path is found once. The rest is compiled on the first call with new dtypes, layouts or another framework, and
     cached. Thread-safe.
+
+    Expressions pickle with their path and their constants, as the framework pickles those, and without what was
+    compiled. Two are equal if they have the same equation, shapes, path and options, and constants of the same
+    framework, dtype and values, bit by bit. ``copy.copy`` returns the expression itself; ``copy.deepcopy`` also copies
+    the constants.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands
         shapes = as_shapes(self._written, inputs)
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(inputs, shapes)) if shape is None}
@@ -63,7 +69,7 @@ class Expression:
         casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
         optimize = as_optimize(request.optimize)
-        self.path = find_path(self._sized, optimize)
+        self.path = find_path(self._sized, optimize) if path is None else path
         # Only the default may lead to another path later, one that was measured.
         self._request = replace(
             request, operands=(), casting=casting, optimize="auto" if optimize in ("auto", True) else self.path
@@ -76,6 +82,32 @@ class Expression:
             f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
         )
         return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        inputs = [self._constants.get(slot, shape) for slot, shape in enumerate(self._shapes)]
+        return Expression, (replace(self._request, operands=inputs), self.path)
+
+    def __copy__(self) -> Expression:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Expression):
+            return NotImplemented
+        return self is other or (self._identity() == other._identity() and self._has_constants_of(other))
+
+    def __hash__(self) -> int:
+        return hash((self._sized, self.path, *self._constants))
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Everything but the values of constants that a result depends on."""
+        request, adapter = self._request, self._adapter
+        options = name_of_dtype(request.dtype), request.casting, request.optimize, request.effort, request.backend
+        return self._sized, self.path, options, adapter and adapter.name, *self._constants
+
+    def _has_constants_of(self, other: Expression) -> bool:
+        """Whether the constants have the same values; both expressions have them in the same places."""
+        adapter = cast("Adapter", self._adapter)
+        return all(_is_same(array, other._constants[slot], adapter) for slot, array in self._constants.items())
 
     def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
         """Compute the result for these operands; ``out`` and ``order`` are as for :func:`einsumx.einsum`.
@@ -155,6 +187,23 @@ class Expression:
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
         return runnable(Contraction(adapter, self._written, operands, device, options), self._constants)
+
+
+def _is_same(array: Array, other: Array, adapter: Adapter) -> bool:
+    """Whether two arrays of one framework have the same dtype, device and values, bit by bit."""
+    if array is other:
+        return True
+    if array.dtype != other.dtype or adapter.device(array) != adapter.device(other):
+        return False
+    return _digest(array, adapter) == _digest(other, adapter)
+
+
+def _digest(array: Array, adapter: Adapter) -> str:
+    from einsumx.streaming.fingerprints import digest
+    from einsumx.streaming.readers import sources
+
+    (source,), _ = sources([array], adapter, adapter.device(array))
+    return digest([source.host_block(tuple(slice(0, size) for size in array.shape))])
 
 
 def expression(

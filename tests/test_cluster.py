@@ -115,6 +115,17 @@ def test_an_operand_in_a_file_is_not_sent(client, arrays, tmp_path, monkeypatch)
     assert verdict, verdict.wrong
 
 
+def test_a_worker_opens_an_operand_by_a_function(client, arrays, tmp_path, monkeypatch):
+    mapped = []
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"{number}.npy", array)
+        mapped.append(einsumx.opened_by(np.load, tmp_path / f"{number}.npy", mmap_mode="r"))
+    monkeypatch.setattr(client, "scatter", lambda block, **how: pytest.fail("sent"))
+    result = einsumx.einsum(EQUATION, *mapped, memory_limit="50kB", executor=client.get_executor())
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
 def test_a_worker_that_dies_over_a_block_loses_nothing(client, arrays, tmp_path):
     (tmp_path / "once").touch()
     given = [DeadlyOnce(arrays[0], tmp_path / "once"), *arrays[1:]]
@@ -130,6 +141,12 @@ def test_a_block_over_which_every_worker_dies_is_given_up(client, arrays, tmp_pa
     given = [DeadlyOnce(arrays[0], tmp_path / "always"), *arrays[1:]]
     with pytest.raises(einsumx.BlockError, match=r"block \[.*KilledWorker"):
         einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
+
+
+def test_an_expression_is_sent_to_its_workers(client, arrays):
+    run = einsumx.expression(EQUATION, SHAPES[0], *arrays[1:])
+    verdict = judge(client.submit(run, arrays[0]).result(), expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
 
 
 def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path):

@@ -37,6 +37,7 @@ __all__ = [
     "as_order",
     "dtype_name",
     "limit_bytes",
+    "name_of_dtype",
     "names_as_sublists",
     "options_of",
     "split",
@@ -314,9 +315,18 @@ def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
     return adapter.dtype_name(adapter.dtype(name))
 
 
+def name_of_dtype(dtype: Any) -> str:
+    """The name of a dtype of any framework; that of None is ``"None"``.
+
+    >>> name_of_dtype("float32"), name_of_dtype(int)
+    ('float32', 'int')
+    """
+    return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
+
+
 def _not_a_dtype(adapter: Adapter, dtype: Any) -> str:
     """The message for a ``dtype=`` that is not one of the framework's."""
-    name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
+    name = name_of_dtype(dtype)
     if kind(name) != "O":
         return f"dtype={shown(dtype)} is another framework's; for {adapter.name}, name it: dtype={name!r}"
     return f"dtype={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as dtype='float32'"
