@@ -252,7 +252,7 @@ def operands_by_letter():
     u = x[da.from_array(values[:, 0], chunks=2) > 0]
     assert np.isnan(u.shape[0])
     held = {"x": values, "v": values[0], "o": values[:1], "u": values[values[:, 0] > 0]}
-    return held, {"x": x, "v": da.from_array(values[0], chunks=4), "o": da.from_array(values[:1], chunks=2), "u": u}
+    return held, {"x": x, "v": da.from_array(values[0], chunks=4), "o": da.from_array(values[:1], chunks=3), "u": u}
 
 
 @pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from logging import INFO
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.log import log
 
-__all__ = ["OWN", "Function", "Name", "own", "say_anew", "say_native"]
+__all__ = ["OWN", "Function", "Library", "Name", "own", "say_anew", "say_native"]
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -31,6 +31,21 @@ class Name(NamedTuple):
     ours: Callable[[Function], Function] | None = None
     tell: Callable[[Function], None] | None = None
     around: Callable[[Function, Function], Function] | None = None
+
+
+class Library(Protocol):
+    """A library whose einsum can be replaced."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def install(self) -> str:
+        """How to install it."""
+
+    def names(self) -> Iterable[Name]:
+        """The names of its einsum functions."""
 
 
 def own(function: Function) -> Function:
