@@ -160,7 +160,7 @@ class Expression:
     def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy:
-            raise BackendError("the constants are lazy, and so is the result")  # a call then makes a lazy result
+            raise NotImplementedError  # the call makes a lazy result then
         check_plain(self._adapter or adapter, signatures, out)
         prepared = self._prepared(adapter, signatures)
         return delivery(adapter, prepared, as_order(order), signatures[0], out, self._request.casting)
