@@ -12,15 +12,14 @@ import os
 import signal
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from importlib import import_module
 from math import isclose
 from threading import Event, Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import dask
-import dask.array as da
 import psutil
-from distributed import Client, KilledWorker, LocalCluster
+from distributed import KilledWorker
 from rich.box import SIMPLE
 from rich.table import Table
 from show import console
@@ -28,6 +27,13 @@ from show import console
 import einsumx
 from einsumx.ir.text import quantity
 from einsumx.terminal import timing
+
+dask: Any = import_module("dask")
+da: Any = import_module("dask.array")
+distributed: Any = import_module("distributed")
+
+_MOST_SECONDS = 900
+"""After so many seconds, a contender has failed."""
 
 Contender = Callable[..., Any]
 
@@ -148,14 +154,14 @@ def measured(problem: Problem, function: Contender, options: Any) -> Run:
     """Compute a problem in a fresh cluster."""
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=options.workers,
             threads_per_worker=1,
             memory_limit=options.memory,
             dashboard_address=":0",
             silence_logs=50,
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         client.run(warm)
         watch = Watch(cluster, options.kill)
@@ -163,7 +169,7 @@ def measured(problem: Problem, function: Contender, options: Any) -> Run:
         start = perf_counter()
         lazy = problem.outcome(function(*problem.operands(options.gigabytes)))
         try:
-            checksum = float(client.compute(lazy).result(timeout=1800).sum())
+            checksum = float(client.compute(lazy).result(timeout=_MOST_SECONDS).sum())
         except (KilledWorker, TimeoutError, MemoryError):
             checksum = None
         seconds = perf_counter() - start

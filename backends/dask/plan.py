@@ -111,7 +111,7 @@ def chunked_program(
     >>> operands = ChunkedOperand(((20, 20), (15, 15)), "float64"), ChunkedOperand(((15, 15), (20,)), "float64")
     >>> program = chunked_program(equation, operands, ("float64", "float64"), "auto", 2**27)
     >>> [(step.inputs, step.output, step.tasks) for step in program.steps]
-    [(((0, 1),), (1,), 2), (((1,), (1, 2)), (2,), 1)]
+    [(((0, 1),), (1,), 2), (((1,), (1, 2)), (2,), 3)]
     """
     dtype, compute = dtypes
     planner = _Planner(itemsize(compute), limit, _unknown(equation, operands), len(operands))
