@@ -18,7 +18,6 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import psutil
 from distributed import KilledWorker
 from rich.box import SIMPLE
 from rich.table import Table
@@ -31,6 +30,7 @@ from einsumx.terminal import timing
 dask: Any = import_module("dask")
 da: Any = import_module("dask.array")
 distributed: Any = import_module("distributed")
+psutil: Any = import_module("psutil")
 
 _MOST_SECONDS = 900
 """After so many seconds, a contender has failed."""
