@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend, is_stored, lazy
+from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
-    from einsumx.plans import BlockedPlan, Plan
+    from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.streaming import gradients
 else:
     gradients = LazyModule("einsumx.streaming.gradients")
@@ -239,7 +239,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
-) -> Plan | BlockedPlan:
+) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
     Args:
@@ -259,7 +259,7 @@ def plan(
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
-        stored and called.
+        stored and called. For Dask arrays a :class:`~einsumx.plans.ChunkedPlan`, which can be printed and called.
 
     Raises:
         EinsumxError: as :func:`einsum` does.
@@ -273,7 +273,7 @@ def plan(
       result %4                    (64,8,100,50) float32
     """
     from einsumx.ir.program import Operand
-    from einsumx.plans import as_blocked_plan, as_plan
+    from einsumx.plans import as_blocked_plan, as_chunked_plan, as_plan
     from einsumx.runtime.shapes import as_dtypes, as_shapes
     from einsumx.runtime.stored import unread
 
@@ -282,6 +282,9 @@ def plan(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
         device=device, effort=effort,
     )  # fmt: skip
+    lazy_module = lazy_planner(inputs)
+    if lazy_module is not None:
+        return as_chunked_plan(lazy_module.planned(request))
     if memory_limit is not None:
         request.check_limited()
     shapes = as_shapes(written, inputs)
@@ -364,11 +367,14 @@ def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool =
     ['einsum_path', (0, 1), (0, 1)]
     """
     from einsumx.ir.text import quantity
-    from einsumx.plans import plan_cost
+    from einsumx.plans import ChunkedPlan, plan_cost
 
     if einsum_call:
         raise BackendError("einsum_call=True returns internals of NumPy's einsum; use einsumx.plan")
-    contraction = plan(*operands, optimize=optimize)
+    contraction: Plan | ChunkedPlan = plan(*operands, optimize=optimize)
+    if isinstance(contraction, ChunkedPlan):
+        text = f"  Complete contraction:  {contraction.equation.text}\n\n{contraction}"
+        return ["einsum_path", *contraction.path], text
     cost = plan_cost(contraction)
     text = (
         f"  Complete contraction:  {contraction.equation}\n"

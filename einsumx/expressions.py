@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from einsumx.adapters.registry import backend_of, is_stored, serving
+from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
@@ -28,7 +28,7 @@ from einsumx.runtime.shapes import as_shapes
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
-    from einsumx.plans import Plan
+    from einsumx.plans import ChunkedPlan, Plan
 
 __all__ = ["Expression", "expression"]
 
@@ -50,7 +50,8 @@ class Expression:
         shapes = as_shapes(self._written, inputs)
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(inputs, shapes)) if shape is None}
         self._adapter = request.adapter
-        if self._constants:
+        self._is_lazy = lazy_planner(tuple(self._constants.values())) is not None
+        if self._constants and not self._is_lazy:
             self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
             for slot, array in self._constants.items():
@@ -125,6 +126,9 @@ class Expression:
         else:
             return run(*operands) if out is None else run(out, *operands)
         order = as_order(order)
+        lazy_module = lazy_planner((*operands, *self._constants.values()))
+        if lazy_module is not None:
+            return lazy_module.einsum(replace(self._lazy_request(operands), out=out, order=order))
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
@@ -147,12 +151,25 @@ class Expression:
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
 
-    def plan(self, *operands: Any) -> Plan:
+    def plan(self, *operands: Any) -> Plan | ChunkedPlan:
         """The plan that a call with these operands runs, constants included."""
-        from einsumx.plans import as_plan
+        from einsumx.plans import as_chunked_plan, as_plan
 
+        lazy_module = lazy_planner((*operands, *self._constants.values()))
+        if lazy_module is not None:
+            return as_chunked_plan(lazy_module.planned(self._lazy_request(operands)))
         adapter, arrays = self._arrays(operands)
         return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
+
+    def _lazy_request(self, operands: Sequence[Any]) -> Request:
+        """The call with these operands and the constants, of which some are lazy."""
+        self._check_count(operands)
+        for slot, operand in zip(self._variables, operands):
+            if hasattr(operand, "shape"):
+                self._check_shape(slot, tuple(operand.shape))
+        arrays = {**self._constants, **dict(zip(self._variables, operands))}
+        effort = None if self._request.effort == "estimate" else self._request.effort
+        return replace(self._request, operands=[arrays[slot] for slot in sorted(arrays)], effort=effort)
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)
@@ -161,12 +178,21 @@ class Expression:
         backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
         return arrays_of(list(operands), self._adapter, self._variables)
 
+    def _check_shape(self, slot: int, shape: tuple[int, ...]) -> None:
+        if shape != self._shapes[slot]:
+            raise SizeError(
+                f"operand {slot} has shape {shown(shape)}, but the expression was made for "
+                f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
+            )
+
     def _check_count(self, operands: Sequence[Any]) -> None:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
     def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
+        if self._is_lazy:
+            raise NotImplementedError  # the call makes a lazy result then
         check_plain(self._adapter or adapter, signatures, out)
         prepared = self._prepared(adapter, signatures)
         return delivery(adapter, prepared, as_order(order), signatures[0], out, self._request.casting)
@@ -174,12 +200,7 @@ class Expression:
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
         self._check_count(signatures)
         for slot, signature in zip(self._variables, signatures):
-            shape = tuple(signature[1])
-            if shape != self._shapes[slot]:
-                raise SizeError(
-                    f"operand {slot} has shape {shown(shape)}, but the expression was made for "
-                    f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
-                )
+            self._check_shape(slot, tuple(signature[1]))
         all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]

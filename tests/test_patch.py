@@ -244,7 +244,6 @@ def test_what_stands_there_looks_like_what_stood_there(name):
     [
         ("array_api", "no einsum of its own|no array says which"),
         ("nothing", "no backend is called 'nothing'"),
-        ("dask", "no backend"),
     ],
 )
 def test_what_has_no_einsum_of_its_own_is_said(name, text):

@@ -22,11 +22,27 @@ from einsumx.errors import BackendError, shown
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.replacement import Library
 
-__all__ = ["backend_of", "backends", "get_backend", "is_builtin", "is_stored", "owner", "register", "serving"]
+__all__ = [
+    "backend_of",
+    "backends",
+    "get_backend",
+    "is_builtin",
+    "is_stored",
+    "lazy",
+    "lazy_planner",
+    "owner",
+    "register",
+    "replaceable",
+    "serving",
+]
 
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
+
+_LAZY_LIBRARIES = ("dask",)
+"""The names of libraries of lazy arrays with an einsum of their own."""
 
 _registered: dict[str, Adapter] = {}
 
@@ -226,6 +242,27 @@ def lazy(operands: Sequence[Any]) -> Any:
         if module is not None:
             return import_module(module)
     return None
+
+
+def lazy_planner(operands: Sequence[Any]) -> Any:
+    """The module that plans and contracts lazy arrays, if one of the operands is such an array; otherwise None.
+
+    Lazy arrays without chunks have nothing to plan.
+    """
+    module = lazy(operands)
+    return module if hasattr(module, "planned") else None
+
+
+def replaceable(name: str) -> Library:
+    """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, or one of lazy arrays.
+
+    Raises:
+        BackendError: there is none of that name.
+    """
+    if name in _LAZY_LIBRARIES:
+        library: Library = import_module(f"einsumx.backends.{name}").LIBRARY
+        return library
+    return get_backend(name)
 
 
 @runtime_checkable

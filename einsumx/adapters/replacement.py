@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from logging import INFO
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.errors import EinsumxError
 from einsumx.log import log
 
-__all__ = ["OWN", "Function", "Name", "as_error_of", "own", "say_anew", "say_native"]
+__all__ = ["OWN", "Function", "Library", "Name", "as_error_of", "own", "say_anew", "say_native"]
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -33,6 +33,21 @@ class Name(NamedTuple):
     ours: Callable[[Function], Function] | None = None
     tell: Callable[[Function], None] | None = None
     around: Callable[[Function, Function], Function] | None = None
+
+
+class Library(Protocol):
+    """A library whose einsum can be replaced."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def install(self) -> str:
+        """How to install it."""
+
+    def names(self) -> Iterable[Name]:
+        """The names of its einsum functions."""
 
 
 def own(function: Function) -> Function:
