@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
     from einsumx.runtime.pool import memory_pool_info, set_memory_pool
     from einsumx.runtime.threads import get_num_threads, set_num_threads
+    from einsumx.streaming.opened import opened_by
     from einsumx.tuning import Tuning, tune
 else:
     from einsumx import backends  # the package of that name, which is callable
@@ -69,6 +70,7 @@ __all__ = [
     "get_effort",
     "get_num_threads",
     "memory_pool_info",
+    "opened_by",
     "patch",
     "plan",
     "register",
@@ -93,6 +95,7 @@ _LAZY = {
     "get_effort": "runtime.effort",
     "get_num_threads": "runtime.threads",
     "memory_pool_info": "runtime.pool",
+    "opened_by": "streaming.opened",
     "patch": "patching",
     "set_effort": "runtime.effort",
     "set_memory_pool": "runtime.pool",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend, is_stored, lazy
+from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule
@@ -30,6 +30,7 @@ from einsumx.runtime.request import (
     dtype_name,
     options_of,
     split,
+    with_framework,
 )
 from einsumx.runtime.results import deliver
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
-    from einsumx.plans import BlockedPlan, Plan
+    from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.streaming import gradients
 else:
     gradients = LazyModule("einsumx.streaming.gradients")
@@ -65,12 +66,16 @@ def einsum(
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
     effort: Effort | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
     Args:
         *operands: an equation and arrays, ``einsum("ij,jk->ik", a, b)``; or arrays and sublists of labels in turn,
-            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Axes of size 1 broadcast.
+            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; or arrays and a text of names, as in einops,
+            ``einsum(x, w, "batch d, d out -> batch out")``. Axes of size 1 broadcast.
         out: an array of the result's shape to write to; it may overlap the operands. With a memory limit, anything with
             slice assignment.
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the operands' dtypes.
@@ -101,6 +106,11 @@ def einsum(
         effort: ``"estimate"``: the plan that the cost model prefers, or one that was measured before; ``"measure"``:
             the first calls run some other plans too, each timed and each with a right result, and the fastest one
             stays. By default, what :func:`einsumx.set_effort` says. Only ``"estimate"`` with a memory limit.
+        precision: of products, as for ``jax.numpy.einsum``. JAX only, without a memory limit.
+        preferred_element_type: the dtype in which products are summed, and that the result has; the operands keep
+            theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
+        out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,
+            without a memory limit.
 
     None stands for any keyword's default.
 
@@ -134,6 +144,7 @@ def einsum(
     written, inputs = split(operands)
     lazy_module = lazy(inputs)
     # A request takes a while to build, and only calls with a limit or lazy arrays need one.
+    framework = precision, preferred_element_type, out_sharding
     needs_request = (
         lazy_module is not None
         or memory_limit is not None
@@ -146,7 +157,7 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume, effort,
+            memory_limit, device, devices, executor, progress, resume, effort, *framework,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -160,6 +171,8 @@ def einsum(
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
     if not (is_default and effort is None and not efforts.is_set):
         options = options_of(adapter, dtype, casting, optimize, effort)
+    if precision is not None or preferred_element_type is not None or out_sharding is not None:
+        options = with_framework(adapter, options, framework)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K":
         return prepared.run(*arrays)
@@ -226,7 +239,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
-) -> Plan | BlockedPlan:
+) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
     Args:
@@ -246,7 +259,7 @@ def plan(
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
-        stored and called.
+        stored and called. For Dask arrays a :class:`~einsumx.plans.ChunkedPlan`, which can be printed and called.
 
     Raises:
         EinsumxError: as :func:`einsum` does.
@@ -260,7 +273,7 @@ def plan(
       result %4                    (64,8,100,50) float32
     """
     from einsumx.ir.program import Operand
-    from einsumx.plans import as_blocked_plan, as_plan
+    from einsumx.plans import as_blocked_plan, as_chunked_plan, as_plan
     from einsumx.runtime.shapes import as_dtypes, as_shapes
     from einsumx.runtime.stored import unread
 
@@ -269,6 +282,9 @@ def plan(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
         device=device, effort=effort,
     )  # fmt: skip
+    lazy_module = lazy_planner(inputs)
+    if lazy_module is not None:
+        return as_chunked_plan(lazy_module.planned(request))
     if memory_limit is not None:
         request.check_limited()
     shapes = as_shapes(written, inputs)
@@ -351,11 +367,14 @@ def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool =
     ['einsum_path', (0, 1), (0, 1)]
     """
     from einsumx.ir.text import quantity
-    from einsumx.plans import plan_cost
+    from einsumx.plans import ChunkedPlan, plan_cost
 
     if einsum_call:
         raise BackendError("einsum_call=True returns internals of NumPy's einsum; use einsumx.plan")
-    contraction = plan(*operands, optimize=optimize)
+    contraction: Plan | ChunkedPlan = plan(*operands, optimize=optimize)
+    if isinstance(contraction, ChunkedPlan):
+        text = f"  Complete contraction:  {contraction.equation.text}\n\n{contraction}"
+        return ["einsum_path", *contraction.path], text
     cost = plan_cost(contraction)
     text = (
         f"  Complete contraction:  {contraction.equation}\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from einsumx.adapters.registry import backend_of, is_stored, serving
+from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
@@ -21,13 +21,14 @@ from einsumx.runtime.prepare import (
     runnable,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, split
+from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, name_of_dtype, split
 from einsumx.runtime.results import check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.plans import Plan
+    from einsumx.ir.program import Path
+    from einsumx.plans import ChunkedPlan, Plan
 
 __all__ = ["Expression", "expression"]
 
@@ -37,14 +38,20 @@ class Expression:
 
     The path is found once. The rest is compiled on the first call with new dtypes, layouts or another framework, and
     cached. Thread-safe.
+
+    Expressions pickle with their path and their constants, as the framework pickles those, and without what was
+    compiled. Two are equal if they have the same equation, shapes, path and options, and constants of the same
+    framework, dtype and values, bit by bit. ``copy.copy`` returns the expression itself; ``copy.deepcopy`` also copies
+    the constants.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands
         shapes = as_shapes(self._written, inputs)
         self._constants = {slot: array for slot, (array, shape) in enumerate(zip(inputs, shapes)) if shape is None}
         self._adapter = request.adapter
-        if self._constants:
+        self._is_lazy = lazy_planner(tuple(self._constants.values())) is not None
+        if self._constants and not self._is_lazy:
             self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
             for slot, array in self._constants.items():
@@ -63,7 +70,7 @@ class Expression:
         casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
         optimize = as_optimize(request.optimize)
-        self.path = find_path(self._sized, optimize)
+        self.path = find_path(self._sized, optimize) if path is None else path
         # Only the default may lead to another path later, one that was measured.
         self._request = replace(
             request, operands=(), casting=casting, optimize="auto" if optimize in ("auto", True) else self.path
@@ -76,6 +83,32 @@ class Expression:
             f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
         )
         return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        inputs = [self._constants.get(slot, shape) for slot, shape in enumerate(self._shapes)]
+        return Expression, (replace(self._request, operands=inputs), self.path)
+
+    def __copy__(self) -> Expression:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Expression):
+            return NotImplemented
+        return self is other or (self._identity() == other._identity() and self._has_constants_of(other))
+
+    def __hash__(self) -> int:
+        return hash((self._sized, self.path, *self._constants))
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Everything but the values of constants that a result depends on."""
+        request, adapter = self._request, self._adapter
+        options = name_of_dtype(request.dtype), request.casting, request.optimize, request.effort, request.backend
+        return self._sized, self.path, options, adapter and adapter.name, *self._constants
+
+    def _has_constants_of(self, other: Expression) -> bool:
+        """Whether the constants have the same values; both expressions have them in the same places."""
+        adapter = cast("Adapter", self._adapter)
+        return all(_is_same(array, other._constants[slot], adapter) for slot, array in self._constants.items())
 
     def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
         """Compute the result for these operands; ``out`` and ``order`` are as for :func:`einsumx.einsum`.
@@ -93,6 +126,9 @@ class Expression:
         else:
             return run(*operands) if out is None else run(out, *operands)
         order = as_order(order)
+        lazy_module = lazy_planner((*operands, *self._constants.values()))
+        if lazy_module is not None:
+            return lazy_module.einsum(replace(self._lazy_request(operands), out=out, order=order))
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
         if out is None and order == "K":
@@ -115,12 +151,25 @@ class Expression:
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
 
-    def plan(self, *operands: Any) -> Plan:
+    def plan(self, *operands: Any) -> Plan | ChunkedPlan:
         """The plan that a call with these operands runs, constants included."""
-        from einsumx.plans import as_plan
+        from einsumx.plans import as_chunked_plan, as_plan
 
+        lazy_module = lazy_planner((*operands, *self._constants.values()))
+        if lazy_module is not None:
+            return as_chunked_plan(lazy_module.planned(self._lazy_request(operands)))
         adapter, arrays = self._arrays(operands)
         return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
+
+    def _lazy_request(self, operands: Sequence[Any]) -> Request:
+        """The call with these operands and the constants, of which some are lazy."""
+        self._check_count(operands)
+        for slot, operand in zip(self._variables, operands):
+            if hasattr(operand, "shape"):
+                self._check_shape(slot, tuple(operand.shape))
+        arrays = {**self._constants, **dict(zip(self._variables, operands))}
+        effort = None if self._request.effort == "estimate" else self._request.effort
+        return replace(self._request, operands=[arrays[slot] for slot in sorted(arrays)], effort=effort)
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)
@@ -129,12 +178,21 @@ class Expression:
         backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
         return arrays_of(list(operands), self._adapter, self._variables)
 
+    def _check_shape(self, slot: int, shape: tuple[int, ...]) -> None:
+        if shape != self._shapes[slot]:
+            raise SizeError(
+                f"operand {slot} has shape {shown(shape)}, but the expression was made for "
+                f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
+            )
+
     def _check_count(self, operands: Sequence[Any]) -> None:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
     def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
+        if self._is_lazy:
+            raise NotImplementedError  # the call makes a lazy result then
         check_plain(self._adapter or adapter, signatures, out)
         prepared = self._prepared(adapter, signatures)
         return delivery(adapter, prepared, as_order(order), signatures[0], out, self._request.casting)
@@ -142,12 +200,7 @@ class Expression:
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
         self._check_count(signatures)
         for slot, signature in zip(self._variables, signatures):
-            shape = tuple(signature[1])
-            if shape != self._shapes[slot]:
-                raise SizeError(
-                    f"operand {slot} has shape {shown(shape)}, but the expression was made for "
-                    f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
-                )
+            self._check_shape(slot, tuple(signature[1]))
         all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
@@ -155,6 +208,23 @@ class Expression:
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
         return runnable(Contraction(adapter, self._written, operands, device, options), self._constants)
+
+
+def _is_same(array: Array, other: Array, adapter: Adapter) -> bool:
+    """Whether two arrays of one framework have the same dtype, device and values, bit by bit."""
+    if array is other:
+        return True
+    if array.dtype != other.dtype or adapter.device(array) != adapter.device(other):
+        return False
+    return _digest(array, adapter) == _digest(other, adapter)
+
+
+def _digest(array: Array, adapter: Adapter) -> str:
+    from einsumx.streaming.fingerprints import digest
+    from einsumx.streaming.readers import sources
+
+    (source,), _ = sources([array], adapter, adapter.device(array))
+    return digest([source.host_block(tuple(slice(0, size) for size in array.shape))])
 
 
 def expression(

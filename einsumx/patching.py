@@ -7,13 +7,13 @@ from collections.abc import Container, Sequence
 from functools import lru_cache, wraps
 from inspect import Parameter, currentframe, signature
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
-from einsumx.adapters.registry import get_backend, is_builtin, serving
-from einsumx.adapters.replacement import OWN, Function, Name, say_anew, say_native
+from einsumx.adapters.registry import is_builtin, replaceable, serving
+from einsumx.adapters.replacement import OWN, Function, Library, Name, as_error_of, say_anew, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime import effort as efforts
@@ -59,11 +59,11 @@ class Names:
     """The names of one framework's einsum functions, and the threads in which they are replaced.
 
     Args:
-        adapter: provides the names, when the first replacement starts.
+        library: provides the names, when the first replacement starts.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._counts: dict[int, int] = {}  # of active replacements in each thread, or everywhere
         self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
 
@@ -103,14 +103,14 @@ class Names:
         by_functions: dict[tuple[Function, Function], _Place] = {}
         replacements: dict[tuple[Function, Any], Function] = {}
         places = []
-        for name in self._adapter.names():
+        for name in self._library.names():
             native = getattr(name.owner, name.name)
             if name.ours is not None:
                 ours = name.ours(native)
             elif (native, name.around) in replacements:
                 ours = replacements[native, name.around]
             else:
-                ours = behind(self._adapter, native)
+                ours = behind(cast(Adapter, self._library), native)  # others say how each name is replaced
                 if name.around is not None:
                     ours = name.around(native, ours)
                 replacements[native, name.around] = ours
@@ -191,13 +191,15 @@ class Replacement:
 def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
 
-    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum`` or ``mx.np.einsum``, or the
-    einsum of any registered backend. It accepts the arguments of the original and of :func:`einsumx.einsum`.
-    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's.
+    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum`` or
+    ``dask.array.einsum``, or the einsum of any registered backend. It accepts the arguments of the original and of
+    :func:`einsumx.einsum`.
+    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
+    original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
-    Unsupported calls fall back to the framework's own function and are logged: unknown keywords (JAX's
-    ``precision=``), operands that einsumx does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array
-    but NumPy's), and a limit of elements in NumPy's ``optimize=`` that no path keeps.
+    Unsupported calls fall back to the framework's own function and are logged: unknown keywords, operands that einsumx
+    does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array but NumPy's), and a limit of elements
+    in NumPy's ``optimize=`` that no path keeps.
 
     A plain call applies to all threads until ``undo()`` of the returned object. ``with patch("numpy"):`` applies only
     inside the block, in the thread that entered it. A replacement that reaches ``with`` through a variable, a function
@@ -208,7 +210,7 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``.
+        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``; or ``"dask"``.
         effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
             einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 
@@ -227,28 +229,28 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
 def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Replacement:
     """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
     chosen = None if effort is None else as_effort(effort)
-    return Replacement(names_of(get_backend(framework)), begins=not opens, effort=chosen)
+    return Replacement(names_of(replaceable(framework)), begins=not opens, effort=chosen)
 
 
-_known: WeakKeyDictionary[Adapter, Names] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Library, Names] = WeakKeyDictionary()
 
 
-def names_of(adapter: Adapter) -> Names:
+def names_of(library: Library) -> Names:
     """The names of a backend's framework.
 
     Raises:
         BackendError: the framework cannot be imported, or has no einsum.
     """
     with _lock:
-        if adapter not in _known:
+        if library not in _known:
             try:
-                has_names = any(True for _ in adapter.names())
+                has_names = any(True for _ in library.names())
             except ImportError as error:
-                raise BackendError(f"{adapter.name} cannot be imported: {error}; {adapter.install}") from error
+                raise BackendError(f"{library.name} cannot be imported: {error}; {library.install}") from error
             if not has_names:
-                raise BackendError(f"{adapter.name} has no einsum of its own to be replaced; call einsumx.einsum")
-            _known[adapter] = Names(adapter)
-        return _known[adapter]
+                raise BackendError(f"{library.name} has no einsum of its own to be replaced; call einsumx.einsum")
+            _known[library] = Names(library)
+        return _known[library]
 
 
 def _after_fork() -> None:
@@ -272,8 +274,12 @@ def behind(adapter: Adapter, native: Function) -> Function:
     def described(kinds: tuple[type, ...]) -> tuple[str, bool]:
         """Why a call with arguments of these types falls back, or ""; and whether one is an array."""
         has_array = False
-        is_text = bool(kinds) and issubclass(kinds[0], str)
-        for kind in kinds[1:] if is_text else kinds[: len(kinds) // 2 * 2 : 2]:
+        arrays = kinds[: len(kinds) // 2 * 2 : 2]
+        if kinds and issubclass(kinds[0], str):
+            arrays = kinds[1:]
+        elif kinds and issubclass(kinds[-1], str):
+            arrays = kinds[:-1]
+        for kind in arrays:
             if is_builtin(kind):
                 continue
             if not _serves(adapter, kind):
@@ -281,8 +287,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
             has_array = True
         return "", has_array
 
-    @wraps(native)
-    def function(*operands: Any, **options: Any) -> Any:
+    def checked(*operands: Any, **options: Any) -> Any:
         reason, has_array = described(tuple(map(type, operands)))
         if not reason:
             try:
@@ -302,8 +307,15 @@ def behind(adapter: Adapter, native: Function) -> Function:
         say_native(name, operands, reason)
         return native(*operands, **options)
 
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
+        try:
+            return checked(*operands, **options)
+        except EinsumxError as error:
+            raise _as_own(adapter, error) from error.__cause__
+
     def translated(own: Adapter, options: dict[str, Any]) -> dict[str, Any]:
-        if own is not adapter:
+        if own.name != adapter.name:
             raise Uncacheable  # the operands are another framework's
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
@@ -316,9 +328,17 @@ def behind(adapter: Adapter, native: Function) -> Function:
 def _serves(adapter: Adapter, kind: type) -> bool:
     """Whether the adapter serves arrays of this type."""
     try:
-        return serving(kind) is adapter
+        return serving(kind).name == adapter.name
     except BackendError:
         return False
+
+
+def _as_own(adapter: Adapter, error: EinsumxError) -> EinsumxError:
+    """An error that is also the one which the framework's own einsum raises for the same mistake."""
+    for ours, kind in adapter.own_errors.items():
+        if isinstance(error, ours):
+            return as_error_of(error, kind)
+    return error
 
 
 class _Keywords:

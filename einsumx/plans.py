@@ -14,6 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from einsumx.adapters.registry import get_backend
+from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, EinsumxError, excerpt, shown
 from einsumx.ir.cost import Kernels, PlanCost, program_cost
@@ -29,7 +30,7 @@ from einsumx.runtime.programs import retarget, run_program
 if TYPE_CHECKING:
     from einsumx.render.drawing import Drawing
 
-__all__ = ["BlockedPlan", "Plan", "as_blocked_plan", "as_plan", "plan_cost"]
+__all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
 
 FORMAT = 1  # of the JSON form; raised when an old reader would misread a new plan
 
@@ -240,8 +241,34 @@ class BlockedPlan(BlockedProgram):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkedPlan(ChunkedProgram):
+    """A contraction of Dask arrays; :func:`einsumx.plan` returns it.
+
+    Its attributes are those of :class:`~einsumx.backends.dask.program.ChunkedProgram`, such as ``tasks`` and
+    ``moved_bytes``.
+    """
+
+    def __call__(self, *operands: Any) -> Any:
+        """The lazy result for operands of the plan's shapes, chunks and dtypes.
+
+        Raises:
+            SizeError, BackendError: the operands do not fit the plan.
+        """
+        from einsumx.backends.dask import run
+
+        return run(self, operands)
+
+    def __str__(self) -> str:
+        """The steps, their chunks and tasks, and the bytes that may move between workers."""
+        from einsumx.backends.dask.text import chunked_text
+
+        return chunked_text(self)
+
+
 _program_values = attrgetter(*(field.name for field in fields(Program)))
 _blocked_values = attrgetter(*(field.name for field in fields(BlockedProgram)))
+_chunked_values = attrgetter(*(field.name for field in fields(ChunkedProgram)))
 
 
 @cached("plan objects")
@@ -254,6 +281,11 @@ def as_plan(program: Program) -> Plan:
 def as_blocked_plan(program: BlockedProgram) -> BlockedPlan:
     """The plan with a blocked program's data; the same object for equal programs while it is cached."""
     return BlockedPlan(*_blocked_values(program))
+
+
+def as_chunked_plan(program: ChunkedProgram) -> ChunkedPlan:
+    """The plan with a program's data."""
+    return ChunkedPlan(*_chunked_values(program))
 
 
 def plan_cost(program: Program) -> PlanCost:

@@ -31,6 +31,15 @@ def client():
         yield client
 
 
+@pytest.fixture(scope="module")
+def small_client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="400 MB", dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
 @pytest.fixture
 def arrays():
     random = np.random.default_rng(1)
@@ -115,6 +124,17 @@ def test_an_operand_in_a_file_is_not_sent(client, arrays, tmp_path, monkeypatch)
     assert verdict, verdict.wrong
 
 
+def test_a_worker_opens_an_operand_by_a_function(client, arrays, tmp_path, monkeypatch):
+    mapped = []
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"{number}.npy", array)
+        mapped.append(einsumx.opened_by(np.load, tmp_path / f"{number}.npy", mmap_mode="r"))
+    monkeypatch.setattr(client, "scatter", lambda block, **how: pytest.fail("sent"))
+    result = einsumx.einsum(EQUATION, *mapped, memory_limit="50kB", executor=client.get_executor())
+    verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
 def test_a_worker_that_dies_over_a_block_loses_nothing(client, arrays, tmp_path):
     (tmp_path / "once").touch()
     given = [DeadlyOnce(arrays[0], tmp_path / "once"), *arrays[1:]]
@@ -132,6 +152,12 @@ def test_a_block_over_which_every_worker_dies_is_given_up(client, arrays, tmp_pa
         einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
 
 
+def test_an_expression_is_sent_to_its_workers(client, arrays):
+    run = einsumx.expression(EQUATION, SHAPES[0], *arrays[1:])
+    verdict = judge(client.submit(run, arrays[0]).result(), expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
 def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path):
     (tmp_path / "once").touch()
     chunked = [da.from_array(array, chunks=20) for array in arrays]
@@ -139,4 +165,28 @@ def test_a_worker_that_dies_over_a_chunk_loses_nothing(client, arrays, tmp_path)
     result = einsumx.einsum(EQUATION, *chunked).compute(scheduler=client)
     assert not (tmp_path / "once").exists()
     verdict = judge(result, expect(EQUATION, *arrays))
+    assert verdict, verdict.wrong
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "chunks"),
+    [
+        ("ki,kj->ij", [(4000, 60), (4000, 60)], [(500, 60), (500, 60)]),
+        ("bij,bjk->bik", [(40, 30, 30), (40, 30, 30)], [(5, 30, 30), (5, 30, 30)]),
+        ("ij,jk,kl->il", [(600, 80), (80, 50), (50, 30)], [(200, 40), (30, 30), (20, 30)]),
+    ],
+)
+def test_workers_with_little_memory_stay_within_it_also_where_one_dies(
+    small_client, equation, shapes, chunks, tmp_path
+):
+    random = np.random.default_rng(5)
+    arrays = [random.normal(size=shape) for shape in shapes]
+    (tmp_path / "once").touch()
+    chunked = [da.from_array(array, chunks=sizes) for array, sizes in zip(arrays, chunks)]
+    meta = np.empty((0,) * len(shapes[0]))
+    chunked[0] = chunked[0].map_blocks(deadly_once, str(tmp_path / "once"), dtype=float, meta=meta)
+    result = small_client.compute(einsumx.einsum(equation, *chunked)).result(timeout=120)
+    assert not (tmp_path / "once").exists()
+    assert "memory" not in "".join(message for _, message in small_client.cluster.scheduler.get_logs())
+    verdict = judge(result, expect(equation, *arrays))
     assert verdict, verdict.wrong

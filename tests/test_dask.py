@@ -1,6 +1,9 @@
 """Dask arrays as operands: lazy results, right for any chunking, in chunks of bounded size."""
 
+import json
+import logging
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,10 @@ import dask
 import dask.array as da
 
 import einsumx
+from einsumx.adapters import registry
+from einsumx.backends.cupy import CupyAdapter
+from einsumx.backends.dask import chunks as chunkings
+from einsumx.cli.main import main
 from einsumx.conformance.oracle import expect, judge
 
 CASES = {
@@ -252,7 +259,7 @@ def operands_by_letter():
     u = x[da.from_array(values[:, 0], chunks=2) > 0]
     assert np.isnan(u.shape[0])
     held = {"x": values, "v": values[0], "o": values[:1], "u": values[values[:, 0] > 0]}
-    return held, {"x": x, "v": da.from_array(values[0], chunks=4), "o": da.from_array(values[:1], chunks=2), "u": u}
+    return held, {"x": x, "v": da.from_array(values[0], chunks=4), "o": da.from_array(values[:1], chunks=3), "u": u}
 
 
 @pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
@@ -340,19 +347,289 @@ def test_chunks_that_do_not_grow_stay_as_they_are():
     assert not any("rechunk" in name for name in result.dask.layers)
 
 
-def test_plans_and_expressions_of_lazy_arrays_are_errors_that_say_to_pass_shapes():
-    array = da.ones((2, 3))
-    for call in (
-        lambda: einsumx.plan("ij->ji", array),
-        lambda: einsumx.plan("ij->ji", array, memory_limit="1 MB"),
-        lambda: einsumx.expression("ij,jk->ik", array, (3, 2)),
-    ):
-        with pytest.raises(einsumx.BackendError, match=r"dask.* are lazy, .*pass shapes"):
-            call()
-    assert einsumx.plan("ij->ji", array.shape).shape == (3, 2)  # the advice
-
-
 @pytest.mark.parametrize("given", [{"order": "C"}, {"memory_limit": "1MB"}, {"out": np.ones(2)}, {"device": "cpu"}])
 def test_keywords_that_lazy_arrays_have_no_use_for_are_errors(given):
     with pytest.raises(einsumx.BackendError, match=f"{next(iter(given))}= is not for Dask arrays"):
         einsumx.einsum("ij->i", da.ones((2, 3)), **given)
+
+
+# -- few tasks --------------------------------------------------------------------------------------------------------
+
+
+def added_tasks(result, *operands):
+    """How many tasks a result has beside those of its operands."""
+    own = {operand.name: len(operand.__dask_graph__()) for operand in operands}
+    return len(result.__dask_graph__()) - sum(own.values())
+
+
+def test_a_label_of_one_operand_is_summed_before_chunks_are_paired():
+    x, y = da.ones((4000, 4000), chunks=500), da.ones((4000, 4000), chunks=500) * 2
+    result = einsumx.einsum("ij,jk->k", x, y)
+    assert len(result.__dask_graph__()) < 368
+    assert added_tasks(da.einsum("ij,jk->k", x, y), x, y) > 1000
+    assert result.compute(scheduler="sync").tolist() == [4000.0 * 4000 * 2] * 4000
+
+
+def test_a_product_of_sums_pairs_no_chunks():
+    x, y = da.ones(76_000, chunks=500), da.ones(58_000, chunks=500)
+    result = einsumx.einsum("i,j->", x, y)
+    assert added_tasks(result, x, y) < 30
+    assert result.compute(scheduler="sync") == 76_000 * 58_000
+
+
+def test_small_chunks_of_a_contracted_label_are_taken_several_to_a_task():
+    x, y = da.ones((800, 800), chunks=100), da.ones((800, 800), chunks=100) * 2
+    result = einsumx.einsum("ij,jk->ik", x, y)
+    assert result.chunks == ((100,) * 8,) * 2
+    assert added_tasks(result, x, y) <= 64 + 16
+    assert result[:2, :2].compute(scheduler="sync").tolist() == [[1600.0] * 2] * 2
+
+
+def test_large_chunks_are_taken_one_by_one_and_their_products_added_as_they_come():
+    with dask.config.set({"array.chunk-size": "64 kiB"}):
+        x, y = da.ones((320, 320), chunks=80), da.ones((320, 320), chunks=80)
+        (step,) = einsumx.plan("ij,jk->ik", x, y).steps
+    assert (step.group, step.fan_in, step.partial_sums) == (1, 2, 4)  # chunks of 51 kB
+
+
+def test_chunks_of_a_tall_matrix_are_contracted_where_they_are():
+    x = da.ones((40_000, 50), chunks=(1000, 50))
+    plan = einsumx.plan("ki,kj->ij", x, x)
+    (step,) = plan.steps
+    assert step.is_fusible
+    assert step.partial_sums == 40
+    assert plan.moved_bytes == 39 * 50 * 50 * 8  # the sums alone
+    assert einsumx.einsum("ki,kj->ij", x, x).compute(scheduler="sync").tolist() == [[40_000.0] * 50] * 50
+
+
+def test_a_thin_contracted_label_is_gathered_instead_of_adding_large_products():
+    x, y = da.ones((1000, 40), chunks=(1000, 4)), da.ones((40, 1000), chunks=(4, 1000))
+    plan = einsumx.plan("ik,kj->ij", x, y)
+    assert plan.steps[0].partial_sums == 1
+    assert plan.moved_bytes < 1000 * 1000 * 8
+    assert plan.tasks == added_tasks(einsumx.einsum("ik,kj->ij", x, y), x, y) == 3
+
+
+def test_of_chunks_that_do_not_align_the_smaller_operand_is_rechunked():
+    x, y = da.ones((4000, 600), chunks=(500, 200)), da.ones((600, 60), chunks=(250, 60))
+    plan = einsumx.plan("ij,jk->ik", x, y)
+    (step,) = plan.steps
+    assert [step.sources[each.place] for each in step.rechunks] == [1]
+    result = einsumx.einsum("ij,jk->ik", x, y)
+    assert result.chunks == ((500,) * 8, (60,))
+    assert added_tasks(result, x, y) < added_tasks(da.einsum("ij,jk->ik", x, y), x, y) / 4
+    assert result[:1, :2].compute(scheduler="sync").tolist() == [[600.0, 600.0]]
+
+
+@pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
+@pytest.mark.parametrize(
+    ("equation", "shapes", "chunks"),
+    [
+        ("ij,jk->ik", [(60, 40), (40, 50)], [20, 20]),
+        ("ij,jk->ik", [(60, 40), (40, 50)], [(7, 9), (13, 11)]),
+        ("ij,jk,kl->il", [(60, 40), (40, 50), (50, 30)], [(20, 15), (20, 20), 30]),
+        ("ij,jk->k", [(60, 40), (40, 50)], [20, 20]),
+        ("bij,bjk->bik", [(9, 4, 5), (9, 5, 6)], [(3, 4, 5), (2, 5, 6)]),
+        ("iij,j->i", [(12, 12, 4), (4,)], [(3, 4, 2), 4]),
+        ("i,j->ij", [(50,), (40,)], [10, 20]),
+        ("ij->", [(60, 40)], [7]),
+    ],
+)
+def test_the_tasks_of_a_plan_are_those_of_the_graph(equation, shapes, chunks):
+    made = [in_chunks(shape, chunk) for shape, chunk in zip(shapes, chunks)]
+    values, arrays = zip(*made)
+    plan = einsumx.plan(equation, *arrays)
+    result = einsumx.einsum(equation, *arrays)
+    assert plan.chunks == result.chunks
+    assert plan.tasks == added_tasks(result, *arrays)
+    assert agree(result, equation, *values)
+
+
+def test_no_task_takes_more_than_sixteen_chunks():
+    x, y = da.ones((64, 3000), chunks=(64, 10)), da.ones((3000, 64), chunks=(10, 64))
+    for result in (einsumx.einsum("ij,jk->ik", x, y), einsumx.einsum("ij->i", x), einsumx.einsum("ij,jk->", x, y)):
+        assert max(map(len, result.__dask_graph__().get_all_dependencies().values())) <= 16
+
+
+def test_no_chunk_is_changed_by_the_sums_over_it():
+    held = [np.ones((4, 1)), np.ones((4, 1))]
+    for each in held:
+        each.flags.writeable = False
+    x = da.concatenate([da.from_array(each, chunks=-1) for each in held], axis=1)
+    assert einsumx.einsum("ij->i", x).compute(scheduler="sync").tolist() == [2.0] * 4
+    assert [each.tolist() for each in held] == [[[1.0]] * 4] * 2
+
+
+def test_the_memory_pool_is_not_used_for_chunks():
+    before = einsumx.memory_pool_info()
+    x = da.ones((2200, 2200), chunks=-1)
+    einsumx.einsum("ij,jk->ik", x, x).compute(scheduler="sync")
+    assert einsumx.memory_pool_info()[1:] == before[1:]
+
+
+# -- plans, expressions, patch and the command ------------------------------------------------------------------------
+
+X, Y = da.ones((4000, 4000), chunks=500), da.ones((4000, 3000), chunks=(400, 750))
+
+PRINTED = """\
+ij,jk->k  (4000,4000) (4000,3000)  float64 on dask
+  operand %0          64 chunks of (500,500), 128 MB
+  operand %1          40 chunks of (400,750), 96 MB
+  %2 = ij->j %0       72 tasks for 8 chunks of (500), 8 partial sums of each added by 16
+  rechunk %2          j to (400); 26 tasks
+  %3 = j,jk->k %2 %1  44 tasks for 4 chunks of (750), 10 partial sums of each added by 16
+  result              (3000) float64 in 4 chunks of (750)
+  tasks               142, besides those of the operands
+  moved               at most 600 kB between workers
+  largest chunk       2.4 MB"""
+
+
+def test_a_plan_prints_steps_chunks_tasks_and_bytes_moved():
+    assert str(einsumx.plan("ij,jk->k", X, Y)) == PRINTED
+
+
+def test_a_plan_is_called_with_operands_of_its_chunks():
+    values, array = in_chunks((6, 6), 2)
+    plan = einsumx.plan("ij,kj->ik", array, array)
+    assert agree(plan(array, array), "ij,kj->ik", values, values)
+    with pytest.raises(einsumx.SizeError, match=r"operand 0 has shape \(6, 6\) in chunks .* but the plan is for"):
+        plan(array.rechunk(3), array)
+    with pytest.raises(einsumx.SizeError, match="takes 2 operands, not 1"):
+        plan(array)
+    with pytest.raises(einsumx.BackendError, match="operand 1 is another array than operand 0"):
+        plan(array, array + 1)
+    with pytest.raises(einsumx.BackendError, match="operand 0 has dtype float32, but the plan is for float64"):
+        plan(array.astype("float32"), array)
+
+
+def test_a_plan_of_a_sum_over_nothing_has_no_step():
+    plan = einsumx.plan("ij,jk->ik", da.ones((2, 0)), da.ones((0, 3)))
+    assert (plan.steps, plan.tasks, plan.shape) == ((), 0, (2, 3))
+
+
+def test_a_plan_takes_no_memory_limit():
+    with pytest.raises(einsumx.BackendError, match="memory_limit= is not for Dask arrays"):
+        einsumx.plan("ij->ji", X, memory_limit="1 MB")
+
+
+def test_einsum_path_finds_a_path_that_einsum_accepts():
+    z = np.ones((3000, 2))
+    path, text = einsumx.einsum_path("ij,jk,kl->il", X, Y, z)
+    assert path == ["einsum_path", (1, 2), (0, 1)]
+    assert "tasks" in text
+    assert einsumx.einsum("ij,jk,kl->il", X, Y, z, optimize=path).shape == (4000, 2)
+
+
+@pytest.mark.parametrize("constant", ["dask", "numpy"])
+@pytest.mark.parametrize("operand", ["dask", "numpy"])
+def test_an_expression_takes_dask_arrays_as_constants_and_as_operands(constant, operand):
+    (held, lazy), (values, array) = in_chunks((6, 4), 2), in_chunks((5, 6), 3)
+    expression = einsumx.expression("ij,jk->ik", (5, 6), {"dask": lazy, "numpy": held}[constant])
+    for _ in range(2):
+        result = expression({"dask": array, "numpy": values}[operand])
+        is_lazy = "dask" in (constant, operand)
+        assert isinstance(result, da.Array) is is_lazy
+        assert np.array_equal(np.asarray(result), values @ held)
+
+
+def test_an_expression_checks_lazy_operands():
+    expression = einsumx.expression("ij,jk->ik", (5, 6), da.ones((6, 4)))
+    assert expression.plan(da.ones((5, 6))).chunks == ((5,), (4,))
+    with pytest.raises(einsumx.SizeError, match=r"operand 0 has shape \(6, 5\), but the expression was made for"):
+        expression(da.ones((6, 5)))
+    with pytest.raises(einsumx.SizeError, match="takes 1 operands, not 2"):
+        expression(da.ones((5, 6)), da.ones((5, 6)))
+    with pytest.raises(einsumx.BackendError, match="order= is not for Dask arrays"):
+        expression(da.ones((5, 6)), order="F")
+
+
+def test_patch_replaces_both_names_of_dasks_einsum():
+    own = da.einsum
+    with einsumx.patch("dask"):
+        assert da.einsum is da.einsumfuncs.einsum is not own
+        result = da.einsum("ij,jk->k", X, Y, optimize=True)
+        assert result.name == einsumx.einsum("ij,jk->k", X, Y).name == np.einsum("ij,jk->k", X, Y).name
+    assert da.einsum is da.einsumfuncs.einsum is own
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda: da.einsum("ij->", X, split_every=4), "einsumx has no keyword split_every= for Dask arrays"),
+        (lambda: da.einsum("ij->", X, order="C"), "einsumx has no keyword order= for Dask arrays"),
+        (lambda: da.einsum("ij->", np.ones((2, 3))), "it has no Dask array"),
+    ],
+)
+def test_what_patch_leaves_to_dask_is_logged(call, reason, caplog):
+    expected = call()
+    with caplog.at_level(logging.INFO, "einsumx"), einsumx.patch("dask"):
+        assert call().name == expected.name or "no Dask array" in reason
+    assert reason in caplog.text
+
+
+def test_the_command_explains_chunks(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    arguments = ["explain", "ij,jk->k", "4000,4000", "4000,3000", "--dtype", "float64", "--backend", "dask"]
+    assert main([*arguments, "--chunks", "500,500", "400,750"]) == 0
+    assert capsys.readouterr().out.strip() == PRINTED
+    assert main([*arguments, "--json", "--chunks", "500,500", "400,750"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["tasks"], printed["chunks"]) == (142, [[750] * 4])
+    assert main([*arguments]) == 0
+    assert "1 chunk of (4000,4000)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--backend", "dask", "--chunks", "2,2", "2,2"], "--chunks has 2 entries for 1 operands"),
+        (["--backend", "dask", "--chunks", "2"], "has no chunks of (2,)"),
+        (["--backend", "dask", "--chunks", "2,0"], "has no chunks of (2, 0)"),
+        (["--backend", "dask", "--source"], "--source is not for Dask arrays"),
+        (["--chunks", "2,2"], "--chunks are those of Dask arrays"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_chunks(arguments, message, capsys):
+    assert main(["explain", "ij->j", "4,6", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+# -- chunks that are not NumPy's --------------------------------------------------------------------------------------
+
+
+class StandinAdapter(CupyAdapter):
+    """CuPy's adapter for the arrays of the stand-in, as there is no GPU."""
+
+    name = module = "cupy_standin"
+
+
+@pytest.fixture
+def standin(monkeypatch):
+    """A stand-in for CuPy, backed by NumPy, whose arrays NumPy's functions refuse."""
+    monkeypatch.syspath_prepend(Path(__file__).parent / "standin")
+    monkeypatch.setattr(registry, "_registered", {})
+    einsumx.register(StandinAdapter())
+    import cupy_standin
+
+    yield cupy_standin
+    monkeypatch.undo()
+    registry.forget()
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk->k", "ij,ij->j", "ii->i", "ij->"])
+def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
+    values = np.arange(36.0).reshape(6, 6)
+    count = equation.count(",") + 1
+    array = da.from_array(standin.asarray(values), chunks=2, asarray=False)
+    result = einsumx.einsum(equation, *[array] * count)
+    assert type(result._meta) is standin.StandinArray
+    expected = np.einsum(equation, *[values] * count)
+    for place in np.ndindex(result.numblocks):  # Dask itself cannot join chunks of the stand-in
+        computed = result.to_delayed()[place].compute(scheduler="sync")
+        assert type(computed) is standin.StandinArray
+        part = tuple(slice(2 * number, 2 * number + 2) for number in place)
+        assert np.array_equal(standin.asnumpy(computed), expected[part])
+
+
+def test_chunks_are_refined_where_any_of_them_ends():
+    assert chunkings.refined([(2, 4), (3, 3), (6,)]) == (2, 1, 3)

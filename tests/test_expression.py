@@ -1,5 +1,10 @@
 """Compiled expressions: planned once, constants folded in once, checked at every call."""
 
+import copy
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
 import numpy as np
 import pytest
 from threads import in_threads
@@ -124,3 +129,130 @@ def test_one_expression_serves_several_threads(rng):
 def test_a_memory_limit_is_refused_and_the_call_that_keeps_one_is_named():
     with pytest.raises(ValueError, match=r"call einsumx\.einsum\(\.\.\., memory_limit='1GB'\)"):
         einsumx.expression("ij,jk->ik", (2, 3), (3, 4), memory_limit="1GB")
+
+
+# -- pickling, copying, comparing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_an_unpickled_expression_gives_the_same_result_with_the_same_path(rng, protocol):
+    x, first, second = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
+    run = einsumx.expression("ij,jk,kl->il", (3, 4), first, (5, 2), optimize=[(1, 2), (0, 1)])
+    expected = run(x, second)
+    again = pickle.loads(pickle.dumps(run, protocol))
+    assert again.path == run.path
+    assert repr(again) == repr(run)
+    np.testing.assert_array_equal(again(x, second), expected)
+
+
+def test_a_pickle_has_the_constants_and_nothing_that_was_compiled(rng):
+    run = einsumx.expression("ij,jk->ik", (3, 200), rng.normal(size=(200, 100)))
+    before = pickle.dumps(run)
+    run(np.ones((3, 200)))
+    assert pickle.dumps(run) == before
+    assert len(before) < 200 * 100 * 8 + 2000
+
+
+def test_unpickling_looks_for_no_path(monkeypatch):
+    text = pickle.dumps(einsumx.expression("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)))
+    monkeypatch.setattr("einsumx.expressions.find_path", lambda *_: pytest.fail("looked for a path"))
+    pickle.loads(text)
+
+
+def test_sublists_and_options_survive_a_pickle(rng):
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
+    run = einsumx.expression((3, 4), [0, 1], (4, 2), [1, 2], [2, 0], dtype="float32", casting="same_kind")
+    result = pickle.loads(pickle.dumps(run))(a, b)
+    assert result.dtype == "float32"
+    np.testing.assert_array_equal(result, run(a, b))
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "array_api_strict"])
+def test_constants_are_pickled_as_their_framework_does(framework):
+    pytest.importorskip(framework)
+    xp = pytest.importorskip("jax.numpy" if framework == "jax" else framework)
+    run = einsumx.expression("ij,jk->ik", (3, 4), xp.ones((4, 2)))
+    again = pickle.loads(pickle.dumps(run))
+    result = again(xp.ones((3, 4)))
+    assert type(result) is type(xp.ones(1))
+    assert (result == 4).all() if framework != "array_api_strict" else bool(xp.all(result == 4))
+    assert again == run == copy.deepcopy(run)
+    assert run != einsumx.expression("ij,jk->ik", (3, 4), xp.zeros((4, 2)))
+
+
+def test_constants_whose_dtype_numpy_lacks_are_compared():
+    torch = pytest.importorskip("torch")
+    weights = torch.ones((4, 2), dtype=torch.bfloat16)
+    run = einsumx.expression("ij,jk->ik", (3, 4), weights)
+    assert run == einsumx.expression("ij,jk->ik", (3, 4), weights.clone())
+    assert run != einsumx.expression("ij,jk->ik", (3, 4), 2 * weights)
+
+
+def test_a_pickle_of_a_named_framework_names_it():
+    run = pickle.loads(pickle.dumps(einsumx.expression("ij,jk->ik", (3, 4), (4, 2), backend="numpy")))
+    np.testing.assert_array_equal(run(np.ones((3, 4)), np.ones((4, 2))), np.full((3, 2), 4))
+    with pytest.raises(einsumx.BackendError, match="backend='numpy' was asked for"):
+        run(*map(pytest.importorskip("torch").ones, [(3, 4), (4, 2)]))
+
+
+def test_a_copy_is_the_expression_itself_and_a_deep_copy_has_its_own_constants(rng):
+    x, weights = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
+    run = einsumx.expression("ij,jk->ik", (3, 4), weights)
+    deep = copy.deepcopy(run)
+    expected = x @ weights
+    assert copy.copy(run) is run
+    assert deep is not run
+    assert deep == run
+    weights[...] = 0
+    assert deep != run
+    np.testing.assert_allclose(deep(x), expected, rtol=1e-12)
+
+
+SAME = {
+    "the same call": (("ij,jk->ik", (3, 4), (4, 2)), {}),
+    "its path": (("ij,jk->ik", (3, 4), (4, 2)), {"optimize": [(0, 1)]}),
+    "a dtype": (("ij,jk->ik", (3, 4), (4, 2)), {"dtype": "float32"}),
+    "another equation": (("ij,jk->ki", (3, 4), (4, 2)), {}),
+    "other sizes": (("ij,jk->ik", (3, 5), (5, 2)), {}),
+    "another casting": (("ij,jk->ik", (3, 4), (4, 2)), {"casting": "unsafe"}),
+    "a framework": (("ij,jk->ik", (3, 4), (4, 2)), {"backend": "numpy"}),
+    "a constant": (("ij,jk->ik", (3, 4), np.ones((4, 2))), {}),
+    "the other constant": (("ij,jk->ik", np.ones((3, 4)), (4, 2)), {}),
+    "another value": (("ij,jk->ik", (3, 4), np.zeros((4, 2))), {}),
+    "another sign of zero": (("ij,jk->ik", (3, 4), -np.zeros((4, 2))), {}),
+    "another dtype": (("ij,jk->ik", (3, 4), np.zeros((4, 2), "float32")), {}),
+    "no number": (("ij,jk->ik", (3, 4), np.full((4, 2), np.nan)), {}),
+}
+
+
+@pytest.mark.parametrize("first", SAME)
+def test_expressions_are_equal_that_were_made_by_the_same_call(first):
+    made = {name: einsumx.expression(*operands, **options) for name, (operands, options) in SAME.items()}
+    operands, options = SAME[first]
+    again = einsumx.expression(*copy.deepcopy(operands), **options)
+    assert [name for name, run in made.items() if run == again] == [first]
+    assert hash(again) == hash(made[first]) == hash(pickle.loads(pickle.dumps(again)))
+    assert again != "ij,jk->ik"
+
+
+def test_the_values_of_constants_do_not_change_the_hash():
+    weights = np.ones((4, 2))
+    run = einsumx.expression("ij,jk->ik", (3, 4), weights)
+    found = {run: "found"}
+    weights[...] = 0
+    assert found[run] == "found"
+
+
+def test_a_dtype_is_compared_by_its_name():
+    torch = pytest.importorskip("torch")
+    runs = [einsumx.expression("ij->ji", (3, 4), dtype=dtype) for dtype in ("float32", np.float32, torch.float32)]
+    assert len(set(runs)) == 1
+
+
+def test_a_pool_of_processes_computes_an_expression(rng):
+    a, weights = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
+    run = einsumx.expression("ij,jk->ik", (3, 4), weights)
+    run(a)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        np.testing.assert_allclose(pool.submit(run, a).result(), a @ weights, rtol=1e-12)
+        assert pool.submit(copy.deepcopy, run).result() == run

@@ -83,10 +83,12 @@ PRODUCTS = {
     "ij,ij->ji": (["mul", "transpose"], {"i": 5, "j": 4}),
     "ij,ji->ij": (["transpose", "mul"], {"i": 5, "j": 4}),
     "ij,ji->ji": (["transpose", "mul"], {"i": 5, "j": 4}),
-    "ij,j->ij": (["mul"], {"i": 5, "j": 4}),
-    "i,j->ij": (["mul"], {"i": 5, "j": 4}),
-    "ab,cd->acbd": (["mul"], dict.fromkeys("abcd", 3)),
-    "iij,jk->ik": (["gather", "dot_general"], dict.fromkeys("ijk", 3)),
+    "ij,j->ij": (["dot_general", "transpose"], {"i": 5, "j": 4}),
+    "i,j->ij": (["dot_general"], {"i": 5, "j": 4}),
+    ",ij->ij": (["mul"], {"i": 5, "j": 4}),
+    "ab,cd->acbd": (["dot_general", "transpose"], dict.fromkeys("abcd", 3)),
+    "iij,jk->ik": (["reduce_sum", "transpose", "dot_general"], dict.fromkeys("ijk", 3)),
+    "bii,bj->bj": (["reduce_sum", "dot_general"], dict.fromkeys("bij", 3)),
     "abcd->cdab": (["transpose"], dict.fromkeys("abcd", 3)),
     "abcd,de->ab": (["reduce_sum", "reduce_sum", "dot_general"], dict.fromkeys("abcde", 3)),
 }
@@ -103,8 +105,7 @@ def test_each_pair_is_one_dot_general_or_mul_and_no_axes_are_merged(rng, equatio
     traced = jax.make_jaxpr(lambda *given: einsumx.einsum(equation, *given))(*operands)
     assert "reshape" not in primitives(traced.jaxpr)
     moving = {"dot_general", "mul", "gather", "transpose", "reduce_sum"}
-    diagonal = "gather" in expected  # jnp.diagonal itself transposes
-    found = [name for name in primitives(traced.jaxpr) if name in moving and not (diagonal and name == "transpose")]
+    found = [name for name in primitives(traced.jaxpr) if name in moving]
     assert found == expected
     reference = np.einsum(equation, *operands, optimize=True)
     np.testing.assert_allclose(einsumx.einsum(equation, *operands), reference, rtol=1e-4, atol=1e-4)
@@ -372,6 +373,25 @@ def test_arrays_stay_on_their_device_and_two_devices_are_an_error():
     assert done.returncode == 0, done.stderr
 
 
+ALONE = """
+import jax, jax.numpy as jnp, numpy as np
+import einsumx
+
+for equation in ("ii->i", "bii->b", "iji->", "abab->ba", "aabb->", "iij,jk->ik", "iii,i->i"):
+    terms = equation.partition("->")[0].split(",")
+    arrays = [jnp.arange(3.0 ** len(term)).reshape((3,) * len(term)) for term in terms]
+    traced = jax.make_jaxpr(lambda *arrays: einsumx.einsum(equation, *arrays))(*arrays)
+    assert "gather" in str(traced), equation
+    np.testing.assert_allclose(einsumx.einsum(equation, *arrays), np.einsum(equation, *map(np.asarray, arrays)))
+"""
+
+
+def test_the_only_device_reads_no_more_of_an_array_than_its_diagonal():
+    environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", ALONE], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 SHARDED = """
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -425,6 +445,70 @@ def test_a_python_scalar_of_a_wider_kind_gives_that_kinds_default():
     assert (
         einsumx.einsum(",i,i->i", 2.5, jnp.arange(3, dtype=jnp.int8), jnp.ones(3, jnp.bfloat16)).dtype == jnp.bfloat16
     )
+
+
+# -- keywords that JAX alone has --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk,kl->il", "ij->i", "ii->", "ij,ij->ij", "i,j->ij", "ij->ji"])
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        ("int8", "int32"), ("int8", "float32"), ("bfloat16", "float32"), ("float16", np.dtype("float32")),
+        ("float32", "bfloat16"), ("float32", jnp.complex64), ("bool", "int32"), ("float32", jnp.float32),
+    ],
+)  # fmt: skip
+def test_preferred_element_type_gives_what_it_gives_in_jnp_einsum(rng, equation, dtype, wanted):
+    terms = equation.partition("->")[0].split(",")
+    operands = [jnp.asarray(rng.integers(-100, 100, (4,) * len(term))).astype(dtype) for term in terms]
+    expected = jnp.einsum(equation, *operands, preferred_element_type=wanted)
+    with einsumx.patch("jax"):
+        patched = jnp.einsum(equation, *operands, preferred_element_type=wanted)
+    for result in (einsumx.einsum(equation, *operands, preferred_element_type=wanted), patched):
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result.astype("complex64"), expected.astype("complex64"), rtol=0.01)
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), [("int8", "int32"), ("bfloat16", "float32")])
+def test_operands_of_a_product_keep_their_dtype_under_preferred_element_type(dtype, wanted):
+    operand = jnp.ones((4, 4), dtype)
+    traced = jax.make_jaxpr(
+        lambda given: einsumx.einsum("ij,jk,kl->il", given, given, given, preferred_element_type=wanted)
+    )(operand)
+    assert primitives(traced.jaxpr) == ["dot_general", "dot_general"]
+
+
+def test_precision_reaches_every_product():
+    operand = jnp.ones((4, 4))
+    for precision in ("highest", jax.lax.Precision.HIGHEST, ("highest", "highest")):
+        call = lambda given: einsumx.einsum("ij,jk,kl->il", given, given, given, precision=precision)  # noqa: B023, E731
+        assert str(jax.make_jaxpr(call)(operand)).count("precision=(Precision.HIGHEST, Precision.HIGHEST)") == 2
+    assert "HIGHEST" not in str(jax.make_jaxpr(lambda given: einsumx.einsum("ij,jk->ik", given, given))(operand))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out_sharding": "x"}, "out_sharding= is a PartitionSpec or a NamedSharding, not 'x'"),
+        ({"precision": ["high", "high"]}, "precision= and out_sharding= are hashable values"),
+        ({"preferred_element_type": "float32", "dtype": "float32"}, "both choose the result's dtype"),
+        ({"preferred_element_type": "float64"}, "64-bit types are off"),
+    ],
+)
+def test_a_keyword_that_jax_cannot_honour_is_an_error(options, message):
+    for _ in range(2):
+        with pytest.raises(einsumx.BackendError, match=message):
+            einsumx.einsum("ij,jk->ik", jnp.ones((2, 2)), jnp.ones((2, 2)), **options)
+
+
+def test_more_labels_than_letters_are_one_product_that_merges_no_axes():
+    labels = [list(range(30)), list(range(28, 57))]
+    shapes = [[2 if label in (0, 1, 28, 29, 56) else 1 for label in term] for term in labels]
+    lhs, rhs = map(jnp.ones, shapes)
+    output = [label for label in range(57) if label != 28]
+    traced = jax.make_jaxpr(lambda lhs, rhs: einsumx.einsum(lhs, labels[0], rhs, labels[1], output))(lhs, rhs)
+    assert "reshape" not in primitives(traced.jaxpr)
+    assert (einsumx.einsum(lhs, labels[0], rhs, labels[1], output) == 2).all()
 
 
 def test_symbolic_sizes_are_an_error_that_says_what_to_call():

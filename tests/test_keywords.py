@@ -16,7 +16,7 @@ EQUATION = "ij,jk->ik"
 
 KEYWORDS = (
     "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
-    "progress", "resume", "effort",
+    "progress", "resume", "effort", "precision", "preferred_element_type", "out_sharding",
 )  # fmt: skip
 
 
@@ -27,6 +27,16 @@ KEYWORDS = (
 def test_none_is_the_default_of_each_keyword(name):
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{name: None}), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{"memory_limit": "1 MB", name: None}), a @ b)
+
+
+@pytest.mark.parametrize("name", ["precision", "preferred_element_type", "out_sharding"])
+def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
+    value = "float32" if name == "preferred_element_type" else "high"
+    for _ in range(2):
+        with pytest.raises(BackendError, match=f"numpy has no {name}=; leave it away"):
+            einsum(EQUATION, a, b, **{name: value})
+    with pytest.raises(BackendError, match=f"einsum under a memory_limit= has no {name}=; leave it away"):
+        einsum(EQUATION, a, b, memory_limit="1 MB", **{name: value})
 
 
 def test_none_is_the_default_of_all_keywords_at_once():

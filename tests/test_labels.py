@@ -300,8 +300,8 @@ def test_what_is_short_is_shown_whole():
 
 
 WORDS = (
-    "; blanks mean nothing, and each letter is a label: labels that are words are given in lists, "
-    "einsum(a, ['time', 'freq'], ...)"
+    "; blanks mean nothing, and each letter is a label: a text of names comes after the operands, "
+    "einsum(a, ..., 'time freq, ... -> ...')"
 )
 
 

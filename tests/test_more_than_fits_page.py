@@ -1,5 +1,6 @@
 """The code of docs/more-than-fits.md runs and does what the page says."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
-FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, DASK = re.findall(
+FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, OPENED, RAY, DASK = re.findall(
     r"```python\n(.*?)```", TEXT, re.DOTALL
 )
 
@@ -85,6 +86,34 @@ def test_blocks_run_on_several_devices():
 
 def test_blocks_run_on_an_executor():
     assert (run(EXECUTOR)["c"] == 500).all()
+
+
+def run_script(text):
+    Path("script.py").write_text(text, encoding="utf-8")
+    environment = {**os.environ, "HOME": str(Path.cwd())}  # where Ray keeps its token
+    return subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, encoding="utf-8", check=False, env=environment
+    )
+
+
+def test_workers_open_an_operand_by_a_function():
+    process = run_script(f"{OPENED}\n    assert (c == 500).all()\n")
+    assert process.returncode == 0, process.stderr
+
+
+def test_blocks_run_on_ray():
+    pytest.importorskip("ray")
+    process = run_script(f"{RAY}\nassert (c == 500).all()\n")
+    assert process.returncode == 0, process.stderr
+
+
+def test_dask_arrays_are_computed_on_ray():
+    pytest.importorskip("ray.util.dask")
+    text = (
+        f"{DASK}\nfrom ray.util.dask import ray_dask_get\nassert (z[:2].compute(scheduler=ray_dask_get) == 3000).all()"
+    )
+    process = run_script(f"import ray\nray.init(num_cpus=2)\n{text}\n")
+    assert process.returncode == 0, process.stderr
 
 
 def test_dask_arrays_stay_lazy(capsys):

@@ -17,6 +17,7 @@ TESTED_IN_DETAIL = {
     ROOT / "README.md": "test_readme.py",
     DOCS / "more-than-fits.md": "test_more_than_fits_page.py",
     DOCS / "mxnet.md": "test_mxnet_page.py",
+    DOCS / "other-libraries.md": "test_other_libraries_page.py",
     DOCS / "patch.md": "test_examples.py",
     DOCS / "tutorial.md": "test_tutorial_page.py",
 }

@@ -244,7 +244,6 @@ def test_what_stands_there_looks_like_what_stood_there(name):
     [
         ("array_api", "no einsum of its own|no array says which"),
         ("nothing", "no backend is called 'nothing'"),
-        ("dask", "no backend"),
     ],
 )
 def test_what_has_no_einsum_of_its_own_is_said(name, text):
@@ -530,6 +529,48 @@ def test_errors_are_einsumxs(call, kind, text, name, left):
     assert left() == []
 
 
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda einsum, a: einsum("ij->ii", a), einsumx.EquationError),
+        (lambda einsum, a: einsum("ij->k", a), einsumx.EquationError),
+        (lambda einsum, a: einsum("ij,ij->i", a), einsumx.EquationError),
+        (lambda einsum, a: einsum("ijk->i", a), einsumx.SizeError),
+        (lambda einsum, a: einsum("ij,jk->ik", a, a), einsumx.SizeError),
+        (lambda einsum, a: einsum("ij,jk->ik", a, [[1, 2], [3]]), einsumx.BackendError),
+    ],
+)
+def test_errors_are_also_those_that_the_framework_raises(call, kind, name):
+    operand = array(name, [[1, 2, 3], [4, 5, 6]])
+    with pytest.raises(Exception) as native:  # noqa: PT011  which one is the question
+        call(einsum_of(name), operand)
+    with pytest.raises(kind) as direct:
+        call(einsumx.einsum, operand)
+    with einsumx.patch(name), pytest.raises(kind) as patched:
+        call(einsum_of(name), operand)
+    error = patched.value
+    assert isinstance(error, type(native.value))
+    assert (type(error).__name__, str(error)) == (kind.__name__, str(direct.value))
+    assert error.__cause__ is None or not isinstance(error.__cause__, einsumx.EinsumxError)
+    assert error.__suppress_context__
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), copied.args) == (type(error), error.args)
+
+
+def test_a_backend_names_the_errors_of_its_framework(monkeypatch):
+    class OwnError(Exception):
+        pass
+
+    monkeypatch.setattr(get_backend("numpy"), "own_errors", {einsumx.SizeError: OwnError}, raising=False)
+    matrix = np.ones((2, 3))
+    with einsumx.patch("numpy"), pytest.raises(OwnError) as error:
+        np.einsum("ij,jk->ik", matrix, matrix)
+    assert isinstance(error.value, einsumx.SizeError)
+    with einsumx.patch("numpy"), pytest.raises(einsumx.EquationError) as other:
+        np.einsum("ij->k", matrix)
+    assert not isinstance(other.value, OwnError)
+
+
 def test_a_keyword_that_nobody_knows_is_the_frameworks_error(name):
     with einsumx.patch(name), pytest.raises(TypeError, match="spam"):
         einsum_of(name)("ij->ji", array(name, [[1, 2]]), spam=1)
@@ -602,14 +643,18 @@ def test_numpys_einsum_of_dasks_arrays_stays_lazy():
 
 
 @needs_jax
-def test_jaxs_own_keywords_are_honoured_by_jax_and_their_defaults_ask_for_nothing(calls, left):
+def test_jaxs_own_keywords_are_honoured_and_their_defaults_ask_for_nothing(calls, left):
     jnp = import_module("jax.numpy")
     operand = jnp.ones((2, 2), "bfloat16")
     with einsumx.patch("jax"):
         jnp.einsum("ij,jk->ik", operand, operand, precision=None, preferred_element_type=None)
         assert (len(calls), left()) == (1, [])
         assert jnp.einsum("ij,jk->ik", operand, operand, preferred_element_type="float32").dtype == "float32"
-    assert "preferred_element_type=" in left()[0]
+        assert jnp.einsum("ij,jk->ik", operand, operand, precision="highest").dtype == "bfloat16"
+        assert (len(calls), left()) == (3, [])
+        with pytest.warns(UserWarning, match="float64"):  # JAX truncates it where its 64-bit types are off
+            assert jnp.einsum("ij,jk->ik", operand, operand, preferred_element_type="float64").dtype == "float32"
+    assert "64-bit" in left()[0]
 
 
 @needs_jax

@@ -26,6 +26,7 @@ FORMS = {
     "lists": (lambda e, a, b, out: e(a, [0, 1], b, [1, 2], [0, 2]), 1),
     "lists, implicit output": (lambda e, a, b, out: e(a, [0, 1], b, [1, 2]), 1),
     "tuples": (lambda e, a, b, out: e(a, (0, 1), b, (1, 2), (0, 2)), 1),
+    "names": (lambda e, a, b, out: e(a, b, "row k, k column -> row column"), 2),
     "out=None": (lambda e, a, b, out: e(MATRIX, a, b, out=None), 0),
     "dtype=None, optimize=False": (lambda e, a, b, out: e(MATRIX, a, b, dtype=None, optimize=False), 1),
     "dtype by name": (lambda e, a, b, out: e(MATRIX, a, b, dtype="float64"), 1),

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from math import prod
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -49,6 +50,7 @@ class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
     name = "numpy"
+    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     module = "numpy"
     install = "pip install numpy"
     cpu = TRAITS

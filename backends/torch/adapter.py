@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
 from operator import methodcaller
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
@@ -25,7 +26,7 @@ from einsumx.backends.torch.choices import (
     product_workspace,
 )
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -72,6 +73,7 @@ class TorchAdapter(Adapter):
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
     constant_dtypes = True
+    own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -98,6 +100,12 @@ class TorchAdapter(Adapter):
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.Tensor):
             raise wrong_type_error(kind, "tensors")
+
+    def serving(self, kind: type) -> Adapter:
+        if any(base.__name__ == "DTensor" and top_package(base.__module__) == "torch" for base in kind.__mro__):
+            sharded: Adapter = import_module("einsumx.backends.torch.sharded").ADAPTER
+            return sharded
+        return self
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())

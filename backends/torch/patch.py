@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache, wraps
 from importlib import import_module
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.replacement import Function, Name, say_native
 
 __all__ = ["names"]
 
 torch: Any = import_module("torch")
+
+_LETTERS: dict[Any, str] = {...: "...", **dict(enumerate(ascii_uppercase + ascii_lowercase))}
+"""The letter that torch writes for each label in a sublist."""
 
 _scripted: list[Function] = []
 """Functions that TorchScript knows by ``id()``; they are kept alive so that no other object gets the same id."""
@@ -26,13 +31,19 @@ def names() -> Iterator[Name]:
 def _around(native: Function, eager: Function) -> Function:
     """The replacement: calls ``eager``, or ``native`` for operands that einsumx cannot trace."""
 
+    def overridden(operands: tuple[Any, ...], options: dict[str, Any], why: str) -> Any:
+        operands = _with_text(operands)
+        say_native("torch.einsum", operands, why)
+        return torch.overrides.handle_torch_function(native, operands, *operands, **options)
+
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
         operands = _one_by_one(operands)
+        if torch._C._len_torch_function_stack() and _is_watched():
+            return overridden(operands, options, "a TorchFunctionMode is active")
         if not all(map(_is_plain, map(type, operands))):
             if any(map(_overrides, map(type, operands))):
-                say_native("torch.einsum", operands, "an operand has functions of its own")
-                return torch.overrides.handle_torch_function(native, operands, *operands, **options)
+                return overridden(operands, options, "an operand has functions of its own")
             if any(map(_is_symbolic, operands)):
                 say_native("torch.einsum", operands, "the trace has symbolic sizes")
                 return native(*operands, **options)
@@ -47,15 +58,39 @@ def _around(native: Function, eager: Function) -> Function:
 def _one_by_one(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands as separate arguments, because torch also accepts a list of them."""
     match operands:
-        case str() as equation, list() | tuple() as tensors if any(isinstance(each, torch.Tensor) for each in tensors):
+        case str() as equation, list() | tuple() as tensors if any(map(_is_tensor, map(type, tensors))):
             return equation, *tensors
     return operands
 
 
+def _with_text(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands with an equation in place of sublists, as torch passes them to overrides."""
+    if len(operands) < 2 or not isinstance(operands[0], torch.Tensor):
+        return operands
+    pairs = len(operands) // 2
+    sublists = [*operands[1 : 2 * pairs : 2], *operands[2 * pairs :]]
+    try:
+        terms = ["".join([_LETTERS[label] for label in labels]) for labels in sublists]
+    except (KeyError, TypeError):  # labels that only einsumx has
+        return operands
+    return "->".join([",".join(terms[:pairs]), *terms[pairs:]]), *operands[: 2 * pairs : 2]
+
+
 @lru_cache(maxsize=1024)
 def _is_plain(kind: type) -> bool:
-    """Whether a type is torch's own tensor type, or no tensor type at all."""
-    return kind in (torch.Tensor, torch.nn.Parameter) or not issubclass(kind, torch.Tensor)
+    """Whether a type is torch's own tensor type, or neither a tensor type nor a proxy of one."""
+    return kind in (torch.Tensor, torch.nn.Parameter) or not _is_tensor(kind)
+
+
+def _is_tensor(kind: type) -> bool:
+    """Whether a type is a tensor type or stands for one, as the proxies of ``torch.fx`` do."""
+    return hasattr(kind, "__torch_function__")
+
+
+def _is_watched() -> bool:
+    """Whether a TorchFunctionMode observes calls; torch's own ones, such as its default device, leave einsum alone."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return any(top_package(type(mode).__module__) != "torch" for mode in modes)
 
 
 def _is_symbolic(operand: Any) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from einsumx.conformance.case import Case, cases_of, examples, operands
-from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
+from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx, needs_einsumx
+from einsumx.conformance.subject import Subject
 
 __all__ = ["EQUATIONS", "FEATURES", "cases"]
 
@@ -13,6 +14,7 @@ FEATURES = {
     "forms": "Equations as text, with whitespace anywhere except in -> and ..., and any letter as a label",
     "implicit output": "Without ->, the ellipsis first, then the labels that appear once, sorted",
     "sublists": "Lists of labels instead of text; any hashable object is a label",
+    "names": "Names with blanks between them, in a text after the operands",
     "ellipsis": "... stands for any number of axes, even none; axes that the output omits are summed",
     "diagonals": "A label twice in an operand is its diagonal",
     "hyperedges": "A label in three operands or more, summed or kept",
@@ -108,6 +110,14 @@ _HYPEREDGES = examples("""
 """)
 
 
+def _names_give_the_plain_sum(case: Case, subject: Subject) -> None:
+    """A text of the labels after the operands means the same as their lists."""
+    needs_einsumx(subject)
+    hosts, arrays = subject.operands(case)
+    *inputs, output = [" ".join("..." if label is ... else label for label in term) for term in case.equation]
+    subject.judge(subject.function(*arrays, f"{', '.join(inputs)} -> {output}"), subject.expected(case, hosts))
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     check, only_einsumx = gives_the_plain_sum, gives_the_plain_sum_in_einsumx
@@ -145,6 +155,14 @@ def cases() -> Iterator[Case]:
     yield Case("sublists", only_einsumx, ((..., (..., 0)), ((..., 0), 1), (1, ...)), matrices)
     yield Case("sublists", check, ((70, 30, 50),), cube)
     yield Case("sublists", check, (("z", "b", "y"),), cube)
+
+    for names in (
+        (("left", "bond"), ("bond", "right"), ("right", "left")),
+        (("left", "bond"), ("bond", "right"), ()),
+        ((..., "bond"), ("bond", "right"), (..., "right")),
+    ):
+        yield Case("names", _names_give_the_plain_sum, names, matrices)
+    yield Case("names", _names_give_the_plain_sum, (("row", "row"), ("row",)), operands((3, 3)))
 
     yield from cases_of("ellipsis", check, _ELLIPSES)
     yield from cases_of("diagonals", check, _DIAGONALS)

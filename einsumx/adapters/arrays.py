@@ -38,6 +38,9 @@ class Arrays:
     """Whether a dtype that the framework has is always there, whatever the settings, so that calls with ``dtype=`` can
     be cached."""
 
+    measured_plans: bool = True
+    """Whether plans may depend on what was measured on this machine; False if several processes need the same plan."""
+
     verified: bool = True
     """Whether the test suite has run on the framework itself, not only on a stand-in."""
 

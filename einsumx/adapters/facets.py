@@ -5,7 +5,8 @@ The defaults suit a library whose arrays slice, add and assign as NumPy's do, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.arrays import Arrays
@@ -14,9 +15,12 @@ from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
 
-__all__ = ["BlockAccess", "Gradients", "Replaced", "Results", "Transfers"]
+__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Transfers"]
 
 
 class Results(Arrays):
@@ -163,8 +167,25 @@ class Gradients(Arrays):
         raise NotImplementedError
 
 
+class Configured(Arrays):
+    """Keywords of ``einsum`` that only some frameworks have."""
+
+    def configured(self, options: FrameworkOptions) -> Self:
+        """The adapter that runs plans with these options, some of which are set. It is used for nothing else.
+
+        Raises:
+            BackendError: the framework has no such keyword, or the value is wrong.
+        """
+        options.refuse(self.name)
+        return self
+
+
 class Replaced(Arrays):
-    """The names of the framework's own einsum."""
+    """The names of the framework's own einsum, and its errors."""
+
+    own_errors: Mapping[type[EinsumxError], type[Exception]] = MappingProxyType({})
+    """The errors that the framework's own einsum raises where einsumx raises one of the keys. After
+    :func:`einsumx.patch`, errors of these classes are both, for code that catches the framework's."""
 
     def names(self) -> Iterable[Name]:
         """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""

@@ -20,7 +20,11 @@ __all__ = [
     "wrong_type_error",
 ]
 
-_LAZY = {("dask", "Array"): "einsumx.backends.dask", ("autoray", "LazyArray"): "einsumx.backends.autoray"}
+_LAZY = {
+    ("dask", "Array"): "einsumx.backends.dask",
+    ("autoray", "LazyArray"): "einsumx.backends.autoray",
+    ("torch", "Proxy"): "einsumx.backends.torch.fx",
+}
 """The package and the class of lazy arrays, and the module whose ``einsum`` contracts them."""
 
 _CONVERSIONS = {
@@ -31,6 +35,9 @@ _CONVERSIONS = {
     "__array__": "numpy.asarray(x)",
 }
 """How to get a plain array from one with extensions, by an attribute that its type has."""
+
+_INTEROP = {"xarray": "call einsumx.interop.xarray.dot, which keeps it, or pass the plain array: x.data"}
+"""What to do with arrays with extensions, by the package that defines them, where a module of einsumx knows it."""
 
 
 def type_name(kind: type) -> str:
@@ -70,27 +77,35 @@ def extension_error(kind: type) -> BackendError:
     conversion = next(
         (call for attribute, call in _CONVERSIONS.items() if hasattr(kind, attribute)), "make one of its values"
     )
+    packages = [top_package(base.__module__) for base in kind.__mro__]
+    advice = next((_INTEROP[package] for package in packages if package in _INTEROP), None)
     return BackendError(
-        f"einsum would drop what {type_name(kind)} adds to an array (masks, units, labels); pass the plain array: "
-        f"{conversion}"
+        f"einsum would drop what {type_name(kind)} adds to an array (masks, units, labels); "
+        f"{advice or f'pass the plain array: {conversion}'}"
     )
 
 
 def wrong_type_error(kind: type, expected: str) -> BackendError:
     """The error for a type that a framework defines but that is not its array type."""
+    if lazy_module(kind) is not None:
+        return _lazy_error(kind)
     return BackendError(f"einsum takes {expected}, not {type_name(kind)}")
 
 
 def unknown_type_error(kind: type) -> BackendError:
     """The error for a type that belongs to no framework."""
     if lazy_module(kind) is not None:
-        return BackendError(
-            f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
-            "expressions, pass shapes"
-        )
+        return _lazy_error(kind)
     if extends_arrays(kind):
         return extension_error(kind)
     return BackendError(f"einsumx knows no framework for operands of type {type_name(kind)}; {_advice(kind)}")
+
+
+def _lazy_error(kind: type) -> BackendError:
+    return BackendError(
+        f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
+        "expressions, pass shapes"
+    )
 
 
 def _advice(kind: type) -> str:

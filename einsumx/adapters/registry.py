@@ -22,11 +22,27 @@ from einsumx.errors import BackendError, shown
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.replacement import Library
 
-__all__ = ["backend_of", "backends", "get_backend", "is_builtin", "is_stored", "owner", "register", "serving"]
+__all__ = [
+    "backend_of",
+    "backends",
+    "get_backend",
+    "is_builtin",
+    "is_stored",
+    "lazy",
+    "lazy_planner",
+    "owner",
+    "register",
+    "replaceable",
+    "serving",
+]
 
 BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
+
+_LAZY_LIBRARIES = ("dask",)
+"""The names of libraries of lazy arrays with an einsum of their own."""
 
 _registered: dict[str, Adapter] = {}
 
@@ -131,12 +147,23 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         first_operands.setdefault(adapter, number)
         all_plain = all_plain and adapter.is_plain(kind)
     if len(first_operands) > 1:
+        first_operands = {
+            adapter: number
+            for adapter, number in first_operands.items()
+            if not any(_extends(other, adapter) for other in first_operands)
+        }
+    if len(first_operands) > 1:
         one, other, *_ = [
             f"operand {number} ({type_name(types[number])}) to {adapter.name}"
             for adapter, number in first_operands.items()
         ]
         raise BackendError(f"the operands belong to two frameworks: {one} and {other}; convert one of them first")
     return next(iter(first_operands), None), all_plain
+
+
+def _extends(adapter: Adapter, other: Adapter) -> bool:
+    """Whether an adapter also serves the arrays of another one, of the same framework."""
+    return adapter.name == other.name and type(adapter) is not type(other) and isinstance(adapter, type(other))
 
 
 @lru_cache(maxsize=1024)
@@ -215,6 +242,27 @@ def lazy(operands: Sequence[Any]) -> Any:
         if module is not None:
             return import_module(module)
     return None
+
+
+def lazy_planner(operands: Sequence[Any]) -> Any:
+    """The module that plans and contracts lazy arrays, if one of the operands is such an array; otherwise None.
+
+    Lazy arrays without chunks have nothing to plan.
+    """
+    module = lazy(operands)
+    return module if hasattr(module, "planned") else None
+
+
+def replaceable(name: str) -> Library:
+    """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, or one of lazy arrays.
+
+    Raises:
+        BackendError: there is none of that name.
+    """
+    if name in _LAZY_LIBRARIES:
+        library: Library = import_module(f"einsumx.backends.{name}").LIBRARY
+        return library
+    return get_backend(name)
 
 
 @runtime_checkable

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from logging import INFO
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from einsumx.errors import EinsumxError
 from einsumx.log import log
 
-__all__ = ["OWN", "Function", "Name", "own", "say_anew", "say_native"]
+__all__ = ["OWN", "Function", "Library", "Name", "as_error_of", "own", "say_anew", "say_native"]
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -33,10 +35,53 @@ class Name(NamedTuple):
     around: Callable[[Function, Function], Function] | None = None
 
 
+class Library(Protocol):
+    """A library whose einsum can be replaced."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def install(self) -> str:
+        """How to install it."""
+
+    def names(self) -> Iterable[Name]:
+        """The names of its einsum functions."""
+
+
 def own(function: Function) -> Function:
     """The framework's own function, even if einsumx has replaced it."""
     original: Function = getattr(function, OWN, function)
     return original
+
+
+def as_error_of(error: EinsumxError, kind: type) -> EinsumxError:
+    """The same error, as an instance of a class that is also ``kind``, which a framework raises for the mistake."""
+    if isinstance(error, kind):
+        return error
+    ours: type = type(error)
+    both: EinsumxError = _both(ours, kind)(*error.args).with_traceback(error.__traceback__)
+    both.__dict__.update(error.__dict__)
+    return both
+
+
+@lru_cache(maxsize=256)
+def _both(ours: type, kind: type) -> Any:
+    """The class of errors that are both. Its name is einsumx's."""
+
+    def reduce(error: EinsumxError) -> tuple[Any, ...]:
+        return _copied, (ours, kind, error.args, error.__dict__)
+
+    names = {name: getattr(ours, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(ours.__name__, (ours, kind), {**names, "__reduce__": reduce})
+
+
+def _copied(ours: type, kind: type, args: Any, attributes: dict[str, Any]) -> EinsumxError:
+    """The copy of an error, for pickle, which finds no class that is made at run time."""
+    error: EinsumxError = _both(ours, kind)(*args)
+    error.__dict__.update(attributes)
+    return error
 
 
 _logged: set[tuple[str, str, str]] = set()

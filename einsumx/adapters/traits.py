@@ -89,7 +89,8 @@ class Traits:
 
     pairs_by_einsum: bool = False
     """The framework's own einsum of a pair compiles to its best product, whatever the axes. A product of two terms in
-    one of ``native_dtypes`` is one call of it then, and no step merges axes, so that sharded axes stay as they are."""
+    one of ``native_dtypes`` is one call of it then, also if it only broadcasts, and so is a diagonal with a sum.
+    No step merges axes, so that sharded axes stay as they are."""
 
     native_dtypes: frozenset[str] = frozenset()
     """Dtypes for which the planner may use the framework's own einsum kernel where matmul does not apply."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import inf
 
 from einsumx.blocked.cost import Blocking
@@ -60,8 +61,11 @@ def _thrifty(equation: SizedEquation) -> Iterator[Path]:
     if count <= _MANY:
         from opt_einsum.paths import DynamicProgramming
 
-        for objective in ("size", "write"):
-            yield find_path(equation, DynamicProgramming(minimize=objective))
+        optimizers = [DynamicProgramming(minimize="size")]
+        with suppress(KeyError):  # opt_einsum 3.3 has no such objective
+            optimizers.append(DynamicProgramming(minimize="write"))
+        for optimizer in optimizers:
+            yield find_path(equation, optimizer)
     yield find_path(equation, "greedy")
     yield find_path(equation, False)
     yield find_path(equation, [(left - 2, left - 1) for left in range(count, 1, -1)])

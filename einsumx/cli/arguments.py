@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from einsumx import dtypes
-from einsumx.errors import shown
+from einsumx.errors import EquationError, shown
+from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.request import limit_bytes
 
-__all__ = ["SHAPES", "add_dtype", "add_output", "add_problem", "amount", "count", "file_ending_in", "shape"]
+__all__ = ["add_dtype", "add_output", "add_problem", "add_shapes", "amount", "count", "file_ending_in", "shape"]
 
-SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
+_SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +31,7 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare an equation with the shapes and the dtype of its operands, the backend, and the path."""
     parser.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- if it starts with ->")
-    parser.add_argument("shapes", nargs="+", type=shape, metavar="SHAPE", help=SHAPES)
+    add_shapes(parser, nargs="+")
     add_dtype(parser)
     parser.add_argument("--backend", default="numpy", metavar="NAME", help="the framework (default: numpy)")
     parser.add_argument(
@@ -38,6 +40,29 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="how to find the path: auto, greedy, optimal, dp, cotengra, ... (default: auto)",
     )
+
+
+def add_shapes(parser: argparse.ArgumentParser, nargs: str) -> None:
+    """Declare the shapes of the operands, after the equation; or first, if a text of names comes last."""
+    more = f"{_SHAPES}; a text of names, 'row k, k col -> row col', comes after the shapes"
+    parser.add_argument("shapes", nargs=nargs, type=_shape_or_names, action=_Shapes, metavar="SHAPE", help=more)
+
+
+def _shape_or_names(text: str) -> tuple[int, ...] | str:
+    return text if "->" in text else shape(text)
+
+
+class _Shapes(argparse.Action):
+    """Stores the shapes; from ``64,100 100,8 "row k, k column -> row column"``, it also makes the equation."""
+
+    def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *__: object) -> None:
+        if values and isinstance(text := values[-1], str):
+            try:
+                values = [shape(namespace.equation), *values[:-1]]
+                namespace.equation = parse_sublists(*parse_names(text, len(values))).text
+            except (argparse.ArgumentTypeError, EquationError) as error:
+                raise argparse.ArgumentError(self, str(error)) from None
+        setattr(namespace, self.dest, values)
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -55,7 +80,7 @@ def shape(text: str) -> tuple[int, ...]:
             return ()
     sizes = bare.removesuffix(",").split(",")
     if not all(size.strip().isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {SHAPES}")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}")
     return tuple(map(int, sizes))
 
 

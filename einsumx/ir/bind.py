@@ -180,7 +180,7 @@ def _raise_size_error(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> 
             if number in first and shape[first[number]] != size:
                 raise SizeError(
                     f"{_named(labels[number])} has size {shape[first[number]]} (axis {first[number]}) and size {size} "
-                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {excerpt(equation.text)}"
+                    f"(axis {axis}) in operand {operand}; a diagonal needs equal sizes\n  {excerpt(equation.named)}"
                 )
             first[number] = axis
             if size == 1:
@@ -189,7 +189,7 @@ def _raise_size_error(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> 
                 other, other_axis = seen[number]
                 raise SizeError(
                     f"{_named(labels[number])} has size {sizes[number]} in operand {other} (axis {other_axis}) "
-                    f"but size {size} in operand {operand} (axis {axis})\n  {excerpt(equation.text)}"
+                    f"but size {size} in operand {operand} (axis {axis})\n  {excerpt(equation.named)}"
                 )
             sizes[number] = size
             seen.setdefault(number, (operand, axis))
@@ -202,9 +202,11 @@ def _check_rank(equation: Equation, operand: int, term: tuple[Label, ...], shape
         named = len(term) - (... in term)
         axes = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
         wants = f"{named} label{'' if named == 1 else 's'}" + (" and an ellipsis" if ... in term else "")
+        is_row = len(term) == 1 and isinstance(term[0], str) and 1 < len(term[0]) == len(shape)
+        hint = f"; {shown(term[0])} is one label" if is_row else ""
         raise SizeError(
-            f"operand {operand} has {axes}, shape {shown(shape)}, but its subscript has {wants}\n"
-            f"  {excerpt(equation.text)}"
+            f"operand {operand} has {axes}, shape {shown(shape)}, but its subscript has {wants}{hint}\n"
+            f"  {excerpt(equation.named)}"
         )
 
 

@@ -445,6 +445,8 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
         case ops.Matmul():
             return _matmul_price(op, operands, result, model, framework.max_batch_axes)
+        case ops.Native() if framework.pairs_by_einsum and len(operands) == 1:
+            return Price(model.elementwise, (operands[0].shape, result.shape))
         case ops.Native() if framework.pairs_by_einsum:
             return _pair_price(op, operands, model)
         case ops.Native():

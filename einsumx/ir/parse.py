@@ -1,20 +1,22 @@
-"""``parse``: read an equation, as text or sublists, into labels of the operands and the output."""
+"""``parse``: read an equation, as text, sublists or names, into labels of the operands and the output."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
+from itertools import count as counting
 from typing import Any, TypeAlias
 
 from einsumx.errors import EquationError, SublistError, caret, excerpt, shown
 from einsumx.scalars import as_python
 
-__all__ = ["Equation", "Label", "implicit_output", "misread", "parse_sublists", "parse_text", "symbol"]
+__all__ = ["Equation", "Label", "implicit_output", "misread", "parse_names", "parse_sublists", "parse_text", "symbol"]
 
 Label: TypeAlias = Hashable
 """A character in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
@@ -36,6 +38,22 @@ class Equation:
     text: str
     inputs: tuple[tuple[Label, ...], ...]
     output: tuple[Label, ...]
+
+    @property
+    def named(self) -> str:
+        """The equation for messages: in the user's names, if each label is one, otherwise the text.
+
+        >>> parse_sublists([["row", "k"], ["k"]], ["row"]).named
+        'row k, k -> row'
+        """
+        labels = {label for term in self.inputs for label in term if label is not ...}
+        if not _are_names(labels) or all(len(str(label)) == 1 for label in labels):
+            return self.text
+
+        def written(term: tuple[Label, ...]) -> str:
+            return " ".join(["..." if label is ... else str(label) for label in term])
+
+        return f"{', '.join(map(written, self.inputs))} -> {written(self.output)}".rstrip()
 
 
 def symbol(index: int) -> str:
@@ -112,15 +130,93 @@ def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | 
                 raise EquationError(
                     f"label {shown(label)} of the output sublist {shown(list(result))} stands in no operand's sublist"
                 )
-    letters: dict[Label, str] = {...: "..."}
-    for label in (label for term in terms for label in term):
-        if label not in letters:
-            letters[label] = symbol(len(letters) - 1)
+    letters = _letters(dict.fromkeys(label for term in terms for label in term if label is not ...))
     text = _text(
         [tuple(letters[label] for label in term) for term in terms],
         tuple(letters[label] for label in result),
     )
     return Equation(text, tuple(terms), result)
+
+
+def _letters(labels: Mapping[Label, None]) -> dict[Label, str]:
+    """The text for each label: one of its own letters if all labels are names, otherwise the symbols in turn.
+
+    >>> _letters(dict.fromkeys(["batch", "bias", "b", "B"]))
+    {Ellipsis: '...', 'b': 'b', 'B': 'B', 'bias': 'i', 'batch': 'a'}
+    """
+    letters: dict[Label, str] = {...: "..."}
+    if not _are_names(labels):
+        return letters | {label: symbol(number) for number, label in enumerate(labels)}
+    taken: set[str] = set()
+    for name in sorted(map(str, labels), key=len):
+        own = [letter for letter in name if letter.isalpha()]
+        letters[name] = next(letter for letter in chain(own, map(symbol, counting())) if letter not in taken)
+        taken.add(letters[name])
+    return letters
+
+
+def _are_names(labels: Iterable[Label]) -> bool:
+    return all(isinstance(label, str) and label.isidentifier() for label in labels)
+
+
+def parse_names(text: str, count: int) -> tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...]]:
+    """Read names, as in ``einsum(x, w, "batch d, d out -> batch out")``, into the sublists of ``count`` operands.
+
+    Names are separated by blanks, as in einops; ``->`` is required.
+
+    Raises:
+        EquationError: with a caret under the error.
+
+    >>> parse_names("batch d, d out -> batch out", 2)
+    ((('batch', 'd'), ('d', 'out')), ('batch', 'out'))
+    """
+    left, _, _, right_start = _split_arrow(text)
+    inputs: list[tuple[Label, ...]] = []
+    start = 0
+    for subscript in left.split(","):
+        inputs.append(_read_names(text, start, start + len(subscript)))
+        start += len(subscript) + 1
+    hint = ""
+    if all(len(term) == 1 for term in inputs):
+        hint = f"; blanks separate names, and an equation of letters comes first: einsum({shown(text)}, ...)"
+    if len(inputs) != count:
+        raise EquationError(
+            f"the names are those of {_count(len(inputs), 'operand')}, but {_count(count, 'operand')} "
+            f"{'was' if count == 1 else 'were'} given{hint}\n  {excerpt(text)}"
+        )
+    output = _read_names(text, right_start, len(text))
+    known = {label for term in inputs for label in term}
+    for place, word in enumerate(_WORD.finditer(text, right_start)):
+        label = output[place]
+        if label in output[:place]:
+            raise EquationError(
+                f"name {shown(label)} stands twice in the output{hint}\n{caret(text, word.start(), len(word[0]))}"
+            )
+        if label is not ... and label not in known:
+            raise EquationError(
+                f"name {shown(label)} of the output belongs to no operand{hint}\n"
+                f"{caret(text, word.start(), len(word[0]))}"
+            )
+    return tuple(inputs), output
+
+
+_WORD = re.compile(r"\S+")
+
+
+def _read_names(text: str, start: int, end: int) -> tuple[Label, ...]:
+    """The names between two places of ``text``."""
+    labels: list[Label] = []
+    for word in _WORD.finditer(text, start, end):
+        label = ... if word[0] == "..." else word[0]
+        if label is ... and ... in labels:
+            raise EquationError(f"a second ellipsis for one operand\n{caret(text, word.start(), 3)}")
+        if label is not ... and not word[0].isidentifier():
+            raise EquationError(
+                f"{shown(word[0])} is no name: a text after the operands has names, such as 'batch', with blanks "
+                f"between them, and no brackets or numbers\n{caret(text, word.start(), len(word[0]))}"
+            )
+        labels.append(label)
+    return tuple(labels)
 
 
 def implicit_output(inputs: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
@@ -154,8 +250,8 @@ def misread(text: str) -> str:
         return ""
     first, second = words[0].split()
     return (
-        "; blanks mean nothing, and each letter is a label: labels that are words are given in lists, "
-        f"einsum(a, [{shown(first)}, {shown(second)}], ...)"
+        "; blanks mean nothing, and each letter is a label: a text of names comes after the operands, "
+        f"einsum(a, ..., '{first} {second}, ... -> ...')"
     )
 
 
@@ -243,7 +339,8 @@ def _read_sublist(labels: Sequence[Label], where: str) -> tuple[Label, ...]:
         value = shown(labels) if shape is None else f"an array of shape {shown(tuple(shape))}"
         raise SublistError(
             f"the sublist {where} must be a list or tuple of labels, not {value}; an equation as text comes first, "
-            "einsum('ij,jk->ik', a, b); operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
+            "einsum('ij,jk->ik', a, b), or last with names and '->', einsum(a, b, 'row k, k column -> row column'); "
+            "operands and sublists alternate, einsum(a, [0, 1], b, [1, 2], [0, 2])"
         )
     term = tuple(map(as_python, labels))
     if not _SIMPLE.issuperset(map(type, term)):

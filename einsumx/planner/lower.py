@@ -278,6 +278,8 @@ def _lower_in(
     terms = [
         builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
     ]
+    if traits.pairs_by_einsum:
+        terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     # A template of the whole contraction serves a pair; candidates have the names of labels of the whole contraction.
@@ -383,10 +385,29 @@ def _why_own(traits: Traits, repeated: Labels) -> str:
 
 
 def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:
-    """An operand without broadcast axes and with diagonals taken."""
+    """An operand without broadcast axes and, unless :func:`_diagonal` follows, with diagonals taken."""
     sizes = builder.sizes
     strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
     term = Term(slot, labels, strides)
     narrow = [axis for axis, (label, size) in enumerate(zip(labels, operand.shape)) if size != sizes[label]]
     term = builder.drop(term, narrow)
-    return builder.diagonal(term)
+    return term if builder.traits.pairs_by_einsum else builder.diagonal(term)
+
+
+def _needed(slot: int, equation: SizedEquation) -> frozenset[int]:
+    """The labels of an operand that the output or another operand has."""
+    others = [labels for other, labels in enumerate(equation.inputs) if other != slot]
+    return frozenset().union(equation.output, *others)
+
+
+def _diagonal(builder: Builder, term: Term, needed: frozenset[int], dtype: str) -> Term:
+    """A term with diagonals taken, and without the labels that nothing else needs.
+
+    Both are one call of the framework's own einsum. If the axes are sharded, each device then adds up its own part of
+    one sum, whereas devices would exchange a diagonal before a sum over it.
+    """
+    kept = tuple([label for label in dict.fromkeys(term.labels) if label in needed])
+    is_summed = len(set(term.labels)) < len(term.labels) and len(kept) < len(set(term.labels))
+    if not is_summed or dtype not in builder.traits.native_dtypes:
+        return builder.diagonal(term)
+    return builder.packed(builder.add(ops.Native, (term.slot,), native_equation((term.labels,), kept)), kept)

@@ -55,7 +55,10 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     through = dict(traits.matmul_through).get(dtype)
 
     outer = builder.size(classes.lhs_free) > 1 and builder.size(classes.rhs_free) > 1
-    if not classes.contracted and not (outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
+    # Where axes may be sharded, a product broadcasts its result before it moves it; a matrix product moves an operand.
+    broadcasts = traits.pairs_by_einsum and lhs.labels and rhs.labels and (classes.lhs_free or classes.rhs_free)
+    is_matmul = (broadcasts or (outer and traits.outer_by_matmul)) and dtype in traits.matmul_dtypes
+    if not classes.contracted and not is_matmul:
         return _multiply(builder, pair)
     if dtype in traits.matmul_dtypes:
         return _product(builder, pair)

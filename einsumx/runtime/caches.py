@@ -30,7 +30,13 @@ _BOUNDS = {
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
-_UNCOUNTED = {"plan objects": 256, "blocked plan objects": 256, "promotions": 256, "number places": 256}
+_UNCOUNTED = {
+    "plan objects": 256,
+    "blocked plan objects": 256,
+    "promotions": 256,
+    "number places": 256,
+    "names": 1024,
+}
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
@@ -74,7 +80,7 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call with arrays and Python numbers is looked up in ``calls``, in text and sublist form, with most keywords.
+    A call with arrays and Python numbers is looked up in ``calls``, in any form, with most keywords.
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
     :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made,
     ``sizes`` and ``equations`` are searched, and ``templates`` for the same contraction or step with other sizes.

@@ -92,6 +92,8 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
     Files are read once per process, so that its plans do not change. An unusable file is ignored with a warning.
     """
     declared = adapter.traits(device)
+    if not adapter.measured_plans:
+        return declared
     # An array without a device name is on the framework's default device, for most the CPU.
     for kind in (device,) if device else ("", "cpu"):
         path = None

@@ -18,7 +18,7 @@ from einsumx.errors import BackendError
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
-from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written
+from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, names_as_sublists
 from einsumx.runtime.results import check_plain, delivery
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
     """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
-        TypeError: a sublist is neither a list nor a tuple. An iterator can be read only once, by the function itself.
+        TypeError: a sublist is neither a list nor a tuple, and the last argument is no text of names. An iterator can
+            be read only once, by the function itself.
     """
     arrays, labels = [first], []
     is_sublist = True
@@ -114,14 +115,23 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
         elif type(each) is list or type(each) is tuple:
             labels.append(tuple(each))
         else:
-            raise TypeError
+            return _split_names(first, others)
         is_sublist = not is_sublist
     if is_sublist:
         output = arrays.pop()
         if type(output) is not list and type(output) is not tuple:
-            raise TypeError
+            return _split_names(first, others)
         labels.append(tuple(output))
     return tuple(labels), arrays
+
+
+def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
+    """The sublists and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
+    *arrays, text = first, *others
+    if type(text) is not str or "->" not in text:
+        raise TypeError
+    sublists, output = names_as_sublists(text, len(arrays))
+    return (*sublists, output), arrays
 
 
 @cached("calls")
@@ -179,6 +189,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
         or (request.adapter or adapter).name != adapter.name
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
+        or not _is_constant(adapter, request.preferred_element_type)
     ):
         raise Uncacheable
     return request.order, request.options(adapter)

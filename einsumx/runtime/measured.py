@@ -59,7 +59,7 @@ def trying(
     """
     if effort.is_frozen() or found(contraction, sized, setting) is not None:
         return None
-    adapter, operands, optimize = contraction.adapter, contraction.operands, contraction.options.optimize
+    adapter, operands, optimize = contraction.runner, contraction.operands, contraction.options.optimize
 
     programs = {candidate.selection: candidate.program for candidate in candidates_of(contraction, sized, setting)}
 

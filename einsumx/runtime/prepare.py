@@ -262,7 +262,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     run = None
     if contraction.options.effort == "measure":
         run = measured.trying(contraction, *setting_of(contraction), constants)
-    return Prepared(program, run or execute.executable(program, contraction.adapter, constants))
+    return Prepared(program, run or execute.executable(program, contraction.runner, constants))
 
 
 _by_layout = cached("plans")(runnable)

@@ -14,6 +14,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.planner.path import Optimize, as_optimize
+from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, as_effort
 from einsumx.scalars import as_python
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
 
 __all__ = [
@@ -35,8 +37,11 @@ __all__ = [
     "as_order",
     "dtype_name",
     "limit_bytes",
+    "name_of_dtype",
+    "names_as_sublists",
     "options_of",
     "split",
+    "with_framework",
 ]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -60,12 +65,14 @@ class Options(NamedTuple):
         casting: NumPy's rule for casting operands to ``dtype``, and the result to ``out``.
         optimize: a path, or how to find one.
         effort: how much to spend on the choice of a plan.
+        framework: the keywords that only some frameworks have; None if none of them is set.
     """
 
     dtype: str | None = None
     casting: Casting = "safe"
     optimize: Any = "auto"
     effort: Effort = "estimate"
+    framework: FrameworkOptions | None = None
 
 
 DEFAULT = Options()
@@ -88,13 +95,19 @@ class Contraction(NamedTuple):
     device: str
     options: Options
 
+    @property
+    def runner(self) -> Adapter:
+        """The adapter that runs the plan with the keywords that only some frameworks have."""
+        framework = self.options.framework
+        return self.adapter if framework is None else self.adapter.configured(framework)
+
 
 _USUAL = frozenset([list, tuple, type(None)])
 """The types of sublists that need no further check."""
 
 
 def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
-    """Separate the equation from the operands, in text or sublist form.
+    """Separate the equation from the operands, in text, sublist or named form; names become sublists.
 
     Raises:
         EquationError: the arguments have neither form.
@@ -102,6 +115,8 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
 
     >>> split(["ij->ji", 5]), split([5, [0, 1], [1, 0]])
     (('ij->ji', [5]), ((((0, 1),), (1, 0)), [5]))
+    >>> split([5, "row column -> column row"])
+    (((('row', 'column'),), ('column', 'row')), [5])
     """
     if operands and isinstance(operands[0], str):
         return operands[0], list(operands[1:])
@@ -110,8 +125,11 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
         raise SublistError(f"the equation is a text such as 'ij,jk->ik', not {actual}")
     if len(operands) < 2:
         raise EquationError(
-            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b) or einsum(a, [0, 1], b, [1, 2], [0, 2])"
+            "einsum needs an equation and operands: einsum('ij,jk->ik', a, b), einsum(a, [0, 1], b, [1, 2], [0, 2]), "
+            "or einsum(a, b, 'row k, k column -> row column')"
         )
+    if isinstance(operands[-1], str) and "->" in operands[-1]:
+        return names_as_sublists(operands[-1], len(operands) - 1), list(operands[:-1])
     pairs = len(operands) // 2
     sublists = operands[1 : 2 * pairs : 2]
     output = operands[-1] if len(operands) % 2 else None
@@ -126,6 +144,14 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
+
+
+@cached("names")
+def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
+    """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
+    from einsumx.ir.parse import parse_names
+
+    return parse_names(text, count)
 
 
 def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
@@ -146,6 +172,7 @@ class Request:
         written: the equation, unparsed.
         operands: unchanged.
         out, dtype, order, casting, optimize, backend, effort: as for :func:`einsumx.einsum`.
+        precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
 
@@ -169,6 +196,9 @@ class Request:
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
     effort: Effort | None = None
+    precision: Any = None
+    preferred_element_type: Any = None
+    out_sharding: Any = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -186,7 +216,15 @@ class Request:
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
         effort = self.effort if self.memory_limit is None else "estimate"
-        return options_of(adapter, self.dtype, self.casting, self.optimize, effort)
+        options = options_of(adapter, self.dtype, self.casting, self.optimize, effort)
+        if all(value is None for value in self.framework):
+            return options
+        return with_framework(adapter, options, self.framework)
+
+    @property
+    def framework(self) -> tuple[Any, Any, Any]:
+        """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
+        return self.precision, self.preferred_element_type, self.out_sharding
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -203,6 +241,10 @@ class Request:
             raise ValueError(
                 "effort='measure' chooses among plans for whole operands; under a memory_limit= leave it away"
             )
+        if any(value is not None for value in self.framework):
+            from einsumx.adapters.framework_options import FrameworkOptions
+
+            FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -230,6 +272,29 @@ def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort
     return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize), as_effort(effort))
 
 
+def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any]) -> Options:
+    """The options with the keywords that only some frameworks have, in the order of :class:`FrameworkOptions`.
+
+    Raises:
+        BackendError: the framework has no such keyword, or the value is wrong.
+    """
+    from einsumx.adapters.framework_options import FrameworkOptions
+
+    precision, element_type, out_sharding = framework
+    if element_type is not None:
+        if options.dtype is not None:
+            raise BackendError("dtype= and preferred_element_type= both choose the result's dtype; pass one of them")
+        # Operands keep their dtypes, so that no rule for casts applies.
+        options = options._replace(dtype=dtype_name(adapter, element_type), casting="unsafe")
+    chosen = FrameworkOptions(precision, options.dtype if element_type is not None else None, out_sharding)
+    try:
+        hash(chosen)
+    except TypeError as error:
+        raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
+    adapter.configured(chosen)
+    return options._replace(framework=chosen)
+
+
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -250,9 +315,18 @@ def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
     return adapter.dtype_name(adapter.dtype(name))
 
 
+def name_of_dtype(dtype: Any) -> str:
+    """The name of a dtype of any framework; that of None is ``"None"``.
+
+    >>> name_of_dtype("float32"), name_of_dtype(int)
+    ('float32', 'int')
+    """
+    return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
+
+
 def _not_a_dtype(adapter: Adapter, dtype: Any) -> str:
     """The message for a ``dtype=`` that is not one of the framework's."""
-    name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
+    name = name_of_dtype(dtype)
     if kind(name) != "O":
         return f"dtype={shown(dtype)} is another framework's; for {adapter.name}, name it: dtype={name!r}"
     return f"dtype={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as dtype='float32'"

@@ -98,6 +98,8 @@ if hasattr(os, "register_at_fork"):
 
 def may_have(adapter: Adapter, device: str) -> bool:
     """Whether anything is known about a backend on a kind of device; much faster than finding a contraction's key."""
+    if not adapter.measured_plans:
+        return False
     for kind in (device,) if device else ("", "cpu"):
         store = _state.stores.get((adapter, kind)) or _store(adapter, kind)
         if store.findings:

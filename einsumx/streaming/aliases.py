@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.runtime.maps import inode_of, is_array, region, share_file
-from einsumx.streaming.array_files import folder_of, is_dataset, is_of
+from einsumx.streaming.array_files import is_dataset
+from einsumx.streaming.stores import is_of, place_of
 
 __all__ = ["in_one_place"]
 
@@ -26,7 +27,7 @@ def in_one_place(first: Any, second: Any) -> bool:
     first, second = (getattr(array, "_dset", array) for array in (first, second))  # the dataset behind a view
     pair = first, second
     if all(is_of(array, "zarr") for array in pair):
-        return _zarr_place(first) == _zarr_place(second)
+        return place_of(first) == place_of(second)
     if all(map(is_array, pair)):
         return share_file(first, second)
     if all(is_dataset(array) and not array.is_virtual and not array.external for array in pair):
@@ -86,18 +87,3 @@ def _matching(path: Path) -> Iterator[Path]:
     """The files that match a name, in which ``%b`` stands for a block number."""
     pattern = re.sub(r"%\d*b", "*", glob.escape(path.name))
     return path.parent.glob(pattern) if "%" in path.name else iter([path] if path.exists() else [])
-
-
-# -- Zarr ---------------------------------------------------------------------------------------------------------
-
-
-def _zarr_place(array: Any) -> str:
-    """An identifier of the storage of a Zarr array: its folder, or its store's text with its path."""
-    folder = folder_of(array)
-    store = array.store
-    while folder is None and hasattr(store, "_store"):  # a store that wraps another
-        store = store._store
-        folder = folder_of(array, store)
-    if folder is None and "file" in getattr(getattr(store, "fs", None), "protocol", ()):
-        folder = Path(store.path, array.path)
-    return os.path.realpath(folder) if folder is not None else f"{store}/{array.path}"

@@ -12,15 +12,14 @@ from typing import Any
 
 from einsumx.errors import BackendError
 from einsumx.runtime.maps import bytes_of_file, mapped_at, mapping
+from einsumx.streaming.stores import folder_of, is_of, is_remote, place_of
 
 __all__ = [
     "all_files",
     "backing",
     "check_whole",
-    "folder_of",
     "grain",
     "is_dataset",
-    "is_of",
     "mapped_file",
     "name_of",
     "reserve",
@@ -30,11 +29,6 @@ __all__ = [
 
 _MANY = 100
 """Files beyond which it is faster to sync all of the system's files."""
-
-
-def is_of(value: Any, package: str) -> bool:
-    """Whether the type of a value is defined in a package; nothing is imported."""
-    return type(value).__module__.partition(".")[0] == package
 
 
 def is_dataset(array: Any) -> bool:
@@ -88,22 +82,10 @@ def _is_all_in_its_file(dataset: Any) -> bool:
 
 
 def name_of(array: Any) -> str:
-    """The path of the file or folder of an array, and its name in there; empty if it has none."""
-    paths = [os.fspath(path) for path in backing(array)]
+    """The path of the file or folder of an array, or its URL, and its name in there; empty if it has none."""
+    paths = [place_of(array)] if is_remote(array) else [os.fspath(path) for path in backing(array)]
     name = getattr(array, "name", None)
     return " ".join([*paths, *([name] if isinstance(name, str) else [])])
-
-
-def folder_of(array: Any, store: Any = None) -> Path | None:
-    """The folder of a Zarr array in local files, in its own store or in the one passed; None for anything else."""
-    if not is_of(array, "zarr"):
-        return None
-    store = array.store if store is None else store
-    if type(store).__name__ == "LocalStore":
-        return Path(store.root, array.path)
-    if type(store).__name__ in ("DirectoryStore", "NestedDirectoryStore"):  # of Zarr 2
-        return Path(store.path, array.path)
-    return None
 
 
 def grain(array: Any) -> tuple[int, ...]:

@@ -22,11 +22,11 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError, shown
 from einsumx.runtime.stored import host_array
-from einsumx.streaming.array_files import is_of
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
-from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, file_of
+from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, shared_file
+from einsumx.streaming.stores import is_of
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, parts_of, pieces_for
 from einsumx.streaming.walk import BlockIndex
 from einsumx.streaming.worker import compute_piece
@@ -173,7 +173,7 @@ class _DaskScheduler(_RemoteScheduler):
         self._uses: Counter[Part] = Counter()
 
     def share(self, source: Source) -> SharedOperand | None:
-        return file_of(source.on_host())
+        return shared_file(source)
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
         pieces, terms = pieces_for(self.workers, self.program, left), self.program.blocking.terms

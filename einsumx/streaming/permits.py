@@ -1,10 +1,10 @@
 """Lets workers in other processes write blocks of a result to its files, as long as the caller permits it.
 
-Workers on the caller's machine write to memory maps and to Zarr arrays in local files. A permit is a memfd of the
-caller. It ends with the caller, however that ends; when the contraction is over or fails, the caller withdraws it
-after the writes in progress. So a late worker never writes to files that have been reused since. Without memfds
-(outside Linux), and for all other results, blocks go through the caller. This includes HDF5: a file that is open for
-writing in the caller cannot be written to by other processes, because HDF5 keeps parts of it in each one's memory.
+Workers on the caller's machine write to memory maps, and to Zarr arrays in local files or object stores. A permit is a
+memfd of the caller. It ends with the caller, however that ends; when the contraction is over or fails, the caller
+withdraws it after the writes in progress. So a late worker never writes to files that have been reused since. Without
+memfds (outside Linux), and for all other results, blocks go through the caller. This includes HDF5: a file that is open
+for writing in the caller cannot be written to by other processes, because HDF5 keeps parts of it in each one's memory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from uuid import uuid4
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import ranges
 from einsumx.runtime import files
-from einsumx.streaming.array_files import folder_of, grain, mapped_file
-from einsumx.streaming.shared_operands import Mapped, Pickled, file_of
+from einsumx.streaming.array_files import grain, mapped_file
+from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of
+from einsumx.streaming.stores import folder_of, is_object_store, writes_at_once
 
 __all__ = ["Outlet", "Permit", "ResultFiles", "result_files"]
 
@@ -33,13 +34,13 @@ class ResultFiles:
 
     Attributes:
         array: opens it for writing.
-        file: the path, device number and inode of one of its files.
+        file: the path, device number and inode of one of its files; None in an object store.
         disjoint: whether blocks never share a part of a file that is written at once, so that several can be written
             at the same time.
     """
 
-    array: Mapped | Pickled
-    file: tuple[str, int, int]
+    array: Mapped | Zarr
+    file: tuple[str, int, int] | None
     disjoint: bool
 
 
@@ -50,15 +51,17 @@ def result_files(out: Any, program: BlockedProgram) -> ResultFiles | None:
         array = file_of(out)
         assert isinstance(array, Mapped)
         return ResultFiles(array, (array.path, status.st_dev, status.st_ino), disjoint=True)
+    if is_object_store(out):
+        return ResultFiles(zarr_of(out), None, disjoint=True) if _is_disjoint(program, grain(out)) else None
     folder = folder_of(out)
     if folder is None or not out.size:
         return None
     metadata = next((path for path in (folder / "zarr.json", folder / ".zarray") if path.is_file()), None)
     disjoint = _is_disjoint(program, grain(out))
-    if metadata is None or not (disjoint or _writes_at_once(out)):
+    if metadata is None or not (disjoint or writes_at_once(out)):
         return None
     status = metadata.stat()
-    return ResultFiles(Pickled(out), (str(metadata), status.st_dev, status.st_ino), disjoint)
+    return ResultFiles(zarr_of(out), (str(metadata), status.st_dev, status.st_ino), disjoint)
 
 
 def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
@@ -66,12 +69,6 @@ def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
     sizes, counts = program.equation.sizes, program.blocking.counts
     cuts = [ranges(sizes[label], counts[label]) for label in program.blocking.root.output]
     return all(cut.start % size == 0 for cut_axis, size in zip(cuts, chunk) for cut in cut_axis)
-
-
-def _writes_at_once(array: Any) -> bool:
-    """Whether chunks are replaced atomically, so that a worker that dies loses nothing of neighbouring blocks."""
-    kind = type(array.store)
-    return kind.__name__ != "LocalStore" or hasattr(import_module(kind.__module__), "_atomic_write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +81,13 @@ class Outlet:
 
     def open(self) -> Any:
         """The result, open for writing; None if this process does not see the same file."""
-        path, device, inode = self.files.file
         array = self.files.array
         try:
-            status = Path(path).stat()
-            if (status.st_dev, status.st_ino) != (device, inode):
-                return None
+            if self.files.file is not None:
+                path, device, inode = self.files.file
+                status = Path(path).stat()
+                if (status.st_dev, status.st_ino) != (device, inode):
+                    return None
             return array.open(writable=True) if isinstance(array, Mapped) else array.open()
         except OSError:
             return None

@@ -15,14 +15,16 @@ from einsumx.ir.program import Operand
 from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.stored import host_array, stored_operand
+from einsumx.streaming.opened import OpenedBy
 from einsumx.streaming.page_cache import will_need
+from einsumx.streaming.stores import is_remote
 from einsumx.streaming.walk import Box, box_size
 
 __all__ = ["Source", "framework_of", "is_host", "is_host_array", "sources"]
 
 
-_FROM_FILES = 1e9
-"""Approximate bytes a second at which an HDF5 or Zarr dataset is read and decoded."""
+_FROM_FILES, _FROM_NETWORK = 1e9, 1e8
+"""Approximate bytes a second at which an HDF5 or Zarr dataset is read and decoded, from files or from a URL."""
 
 
 class Source:
@@ -34,6 +36,7 @@ class Source:
         read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_prefetch: whether :meth:`prefetch` has any effect.
         stored: the memory map or the stored array that it is read from; None for an array in memory.
+        opened: the array as the user passed it, if each worker opens it by a function.
     """
 
     operand: Operand
@@ -41,6 +44,7 @@ class Source:
     read_rate: float | None = None
     can_prefetch: bool = False
     stored: Any = None
+    opened: OpenedBy | None = None
 
     def read(self, box: Box) -> Array:
         """A block on the device."""
@@ -140,7 +144,7 @@ class _OnHost(Source):
     def __init__(self, number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None) -> None:
         self._array, self._adapter, self._device, self._ring = array, adapter, device, ring
         self.operand = stored_operand(number, array, adapter)
-        self.read_rate = _FROM_FILES if is_stored(array) else None
+        self.read_rate = (_FROM_NETWORK if is_remote(array) else _FROM_FILES) if is_stored(array) else None
         in_memory = isinstance(array, _ForeignArray) or (is_host_array(array) and mapping(array) is None)
         self.stored = None if in_memory else array
 
@@ -231,6 +235,12 @@ def sources(
 
 
 def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None, as_copies: bool) -> Source:
+    if isinstance(array, OpenedBy):
+        inner, numpy = array.array, get_backend("numpy")
+        plain = numpy.plain(inner) if is_host_array(inner) else inner
+        source = _source(number, plain, adapter, device, ring, as_copies)
+        source.opened = array
+        return source
     framework = owner(array)
     if framework is adapter:
         current = adapter.device(array)

@@ -1,4 +1,4 @@
-"""Operands for the workers of an executor: files that each worker opens for itself."""
+"""Operands for the workers of an executor: files and stores that each worker opens for itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from shutil import rmtree
@@ -21,9 +23,11 @@ from einsumx.runtime import files
 from einsumx.runtime.maps import mapping
 from einsumx.runtime.memory import free_host_bytes
 from einsumx.streaming.array_files import is_dataset, reserve
+from einsumx.streaming.opened import OpenedBy, name_of
 from einsumx.streaming.readers import Source
+from einsumx.streaming.stores import is_of, location_of, place_of
 
-__all__ = ["Mapped", "Pickled", "SharedOperand", "SharedOperands", "file_of"]
+__all__ = ["Mapped", "Opened", "SharedOperand", "SharedOperands", "Zarr", "file_of", "shared_file", "zarr_of"]
 
 
 class SharedOperand(Protocol):
@@ -63,7 +67,7 @@ class Mapped:
         except FileNotFoundError as error:
             raise BackendError(
                 f"a worker does not find {self.path}, the file of an operand; a worker on another machine needs "
-                "operands in a folder that all machines share, or TMPDIR= set to such a folder"
+                "operands in a folder that all machines share, or TMPDIR= set to such a folder, or opened_by()"
             ) from error
         except ValueError as error:
             raise BackendError(f"a worker cannot read an operand from {self.path}: {error}") from error
@@ -86,8 +90,68 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """An array that each worker opens by a function of the user's."""
+
+    opening: partial[Any]
+    description: str
+
+    def open(self) -> Any:
+        array = OpenedBy(self.opening)
+        _check_same(name_of(self.opening), _described(array.array), self.description)
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr:
+    """A Zarr array, which is pickled with its metadata and opens its store by itself."""
+
+    array: Any
+
+    def open(self) -> Any:
+        """The array, if the store has it here; where it has none, Zarr would read fill values."""
+        array, place = self.array, place_of(self.array)
+        try:
+            stored = import_module("zarr").open_array(array.store, path=array.path, mode="r")
+        except FileNotFoundError as error:
+            raise BackendError(
+                f"a worker finds no Zarr array in {place}; a worker on another machine needs a store that all "
+                "machines reach, or opened_by()"
+            ) from error
+        _check_same(place, _described(stored), _described(array))
+        return array
+
+
+def _described(array: Any) -> str:
+    """The shape, the dtype, and the strides, if there are any, of an array that was opened."""
+    strides = getattr(array, "strides", None)
+    return f"shape {tuple(array.shape)}, dtype {array.dtype}" + (f" and strides {strides}" if strides else "")
+
+
+def _check_same(by: str, here: str, caller: str) -> None:
+    """Check that a worker opened an array like the caller's."""
+    if here != caller:
+        raise BackendError(f"a worker opened {by} with {here}, but the caller with {caller}")
+
+
+def zarr_of(array: Any) -> Zarr:
+    """A Zarr array as workers open it.
+
+    Raises:
+        BackendError: it is in memory of this process, which others cannot open.
+    """
+    location = location_of(array)
+    if location is not None and location.protocol == "memory":
+        raise BackendError(
+            f"the Zarr array {place_of(array)} is in the memory of this process, and workers cannot open it; store it "
+            "in files, pass its values as a NumPy array, or pass an executor of threads"
+        )
+    return Zarr(array)
+
+
+@dataclass(frozen=True, slots=True)
 class Pickled:
-    """An array that reads from its own storage and can be pickled, such as a Zarr array."""
+    """An array of any other kind that reads from its own storage and can be pickled."""
 
     array: Any
 
@@ -103,14 +167,23 @@ def file_of(array: Any) -> SharedOperand | None:
     True
     """
     np = get_backend("numpy").xp
+    if isinstance(array, OpenedBy):
+        return Opened(array.opening, _described(array.array))
     if not isinstance(array, np.ndarray):
-        return Dataset(array.file.filename, array.name) if is_dataset(array) else Pickled(array)
+        if is_dataset(array):
+            return Dataset(array.file.filename, array.name)
+        return zarr_of(array) if is_of(array, "zarr") else Pickled(array)
     root = mapping(array)
     # The file of a copy-on-write map lacks what was written to the map; a map without a name cannot be reopened.
     if root is None or root.mode == "c" or root.filename is None:
         return None
     offset = root.offset + _address(array) - _address(root)
     return Mapped(str(root.filename), array.dtype.str, array.shape, array.strides, offset)
+
+
+def shared_file(source: Source) -> SharedOperand | None:
+    """An operand as workers open it from where it is stored; None for an array in memory."""
+    return file_of(source.on_host() if source.opened is None else source.opened)
 
 
 def _address(array: Any) -> int:
@@ -139,8 +212,7 @@ class SharedOperands:
 
     def share(self, source: Source) -> SharedOperand:
         """An operand in a form that can be sent to workers."""
-        array = source.on_host()
-        return file_of(array) or self._write(array)
+        return shared_file(source) or self._write(source.on_host())
 
     def _write(self, array: Any) -> Mapped:
         """A file with the elements of ``array``, in its layout but without gaps and without broadcast axes."""

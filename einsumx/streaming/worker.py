@@ -11,6 +11,7 @@ from einsumx.adapters.typing import Array
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.permits import Outlet
 from einsumx.streaming.readers import sources
+from einsumx.streaming.shared_operands import Opened, Zarr
 from einsumx.streaming.task_checks import check_job, check_piece
 from einsumx.streaming.tasks import Job, Part, Piece, part_of
 from einsumx.streaming.walk import Blocks, Box, compute
@@ -33,6 +34,7 @@ class _PieceRunner:
         self._program = job.program
         self._adapter, self._device, self._workers = get_backend(job.program.backend), job.program.device, job.workers
         shared = {number: operand for number, operand in enumerate(job.operands) if operand is not None}
+        self._is_slow_to_open = any(isinstance(operand, Opened | Zarr) for operand in shared.values())
         opened, _ = sources([operand.open() for operand in shared.values()], self._adapter, self._device)
         self._sources = dict(zip(shared, opened))
         self._sent: Mapping[Part, Any] = {}
@@ -42,7 +44,7 @@ class _PieceRunner:
     @property
     def keeps(self) -> bool:
         """Whether it has anything that a later piece may need."""
-        return self._blocks.keeps or self._output is not None
+        return self._blocks.keeps or self._output is not None or self._is_slow_to_open
 
     def compute(self, piece: Piece, sent: Mapping[Part, Any], outlet: Outlet | None) -> Any:
         """A piece as a NumPy array; None if it was written through ``outlet``."""

@@ -20,6 +20,7 @@ from einsumx.runtime.results import check_out_dtype
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box
+from einsumx.streaming.opened import opened
 from einsumx.streaming.permits import ResultFiles, result_files
 from einsumx.streaming.readers import is_host, is_host_array
 from einsumx.streaming.walk import Box, box_size
@@ -117,9 +118,10 @@ class _Host(Target):
     """An array that is written by slices from NumPy arrays; ``size`` is that of an element of a block, in bytes."""
 
     def __init__(self, out: Any, adapter: Adapter, size: int) -> None:
-        self.out, self._adapter, self._size = out, adapter, size
-        self._is_array = is_host_array(out)
-        self.outlives = mapping(out) is not None if self._is_array else True
+        self._passed, self._adapter, self._size = out, adapter, size
+        self.out = opened(out)
+        self._is_array = is_host_array(self.out)
+        self.outlives = mapping(self.out) is not None if self._is_array else True
 
     def reserve(self) -> None:
         if self._is_array:
@@ -148,7 +150,7 @@ class _Host(Target):
         return digest(numpy.xp.asarray(self.out[part]) for part in parts_of_box(box, size, most))
 
     def done(self) -> Any:
-        return self.out
+        return self._passed
 
 
 class _Late(Target):
@@ -163,7 +165,7 @@ class _Late(Target):
 
     def done(self) -> Array:
         result = self._fresh.done()
-        written, read = _in_memory(self._final.done()), _in_memory(result)
+        written, read = _in_memory(opened(self._final.done())), _in_memory(result)
         if written is not None and read is not None and share_file(written, read):
             result = self._adapter.copy(result)  # a view of an operand, in a map of the same file
         self._final.put(self._box, result)
@@ -198,7 +200,7 @@ class Output:
         if out is None:
             is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
             return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0)
-        is_copied = not is_host_array(out) and owner(out) is not self._adapter
+        is_copied = not is_host_array(opened(out)) and owner(out) is not self._adapter
         return ResultFootprint(whole if self.is_late else 0, 0, size if is_copied else 0)
 
     def target(self, program: BlockedProgram, casting: Casting) -> Target:
@@ -216,7 +218,7 @@ class Output:
 
     def _checked(self, program: BlockedProgram, casting: Casting) -> Target:
         """The target that writes to ``out``, if it can take the result."""
-        out, adapter, numpy = self._out, self._adapter, get_backend("numpy")
+        out, adapter, numpy = opened(self._out), self._adapter, get_backend("numpy")
         kind = type_name(type(out))
         framework = owner(out)
         if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
@@ -231,14 +233,14 @@ class Output:
         if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
             raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:
-            return _Host(out, adapter, itemsize(program.dtype))
-        framework.check_out(out, [array for array in self._operands if owner(array) is framework])
+            return _Host(self._out, adapter, itemsize(program.dtype))
+        framework.check_out(out, [array for array in map(opened, self._operands) if owner(array) is framework])
         device = framework.device(out)
         is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
             raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {program.device}")
         if framework is numpy:
-            return _Host(out, adapter, itemsize(program.dtype))
+            return _Host(self._out, adapter, itemsize(program.dtype))
         if is_on_device:
             return _Array(out, adapter, lambda block: adapter.move(block, device))
         return _Array(out, framework, lambda block: framework.from_numpy(adapter.to_numpy(block)))
@@ -255,6 +257,7 @@ def _has_any_order(equation: SizedEquation) -> bool:
 
 def _overlap(out: Any, operand: Any) -> bool:
     """Whether writing to ``out`` may change the operand."""
+    out, operand = opened(out), opened(operand)
     if operand is out:
         return True
     numpy = get_backend("numpy")

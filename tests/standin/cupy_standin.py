@@ -45,6 +45,7 @@ class StandinArray:
         self._host, self.device = host, _StandinDevice(device)
 
     shape = property(lambda self: self._host.shape)
+    ndim = property(lambda self: self._host.ndim)
     real = property(lambda self: self._like(self._host.real))
     imag = property(lambda self: self._like(self._host.imag))
     strides = property(lambda self: self._host.strides)
@@ -78,7 +79,7 @@ class StandinArray:
     def astype(self, dtype):
         return self._like(self._here().astype(dtype))
 
-    def sum(self, axis, dtype):
+    def sum(self, axis=None, dtype=None):
         return self._like(np.asarray(self._here().sum(axis, dtype)))
 
     def any(self, axis):
@@ -114,6 +115,13 @@ def multiply(lhs, rhs, out=None):
     if out is None:
         return lhs._like(np.asarray(np.multiply(lhs._here(), rhs._here())))
     np.multiply(lhs._here(), rhs, out=out._here())
+    return out
+
+
+def add(lhs, rhs, out=None):
+    if out is None:
+        return lhs._like(np.asarray(np.add(lhs._here(), rhs._here())))
+    np.add(lhs._here(), rhs._here(), out=out._here())
     return out
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
-from einsumx.cli.arguments import SHAPES, add_dtype, add_output, count, shape
+from einsumx.cli.arguments import add_dtype, add_output, add_shapes, count
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
 from einsumx.cli.output import (
     console,
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     add_dtype(parser)
     parser.add_argument("equation", nargs="?", metavar="EQUATION", help="instead of the three problems")
-    parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help=SHAPES)
+    add_shapes(parser, nargs="*")
     parser.add_argument(
         "--backend",
         nargs="+",

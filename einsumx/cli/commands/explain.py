@@ -11,12 +11,13 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.api import plan
-from einsumx.cli.arguments import add_output, add_problem, amount, file_ending_in
+from einsumx.cli.arguments import add_output, add_problem, amount, file_ending_in, shape
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.text import summary
-from einsumx.plans import BlockedPlan, Plan, plan_cost
+from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
+from einsumx.runtime.prepare import sized_equation
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
 
@@ -61,6 +62,13 @@ With --memory-limit, from shape and dtype on:
   read_bytes                 bytes read from each; 0 if it is in memory
   peak_bytes                 the most memory alive at once besides operands
   seconds                    expected time
+
+With --backend dask, from shape and dtype on:
+  path                       the operands of each pairwise contraction
+  chunks                     of the result, along each axis
+  tasks                      besides those of the operands
+  moved_bytes                the most bytes that may move between workers
+  largest_chunk_bytes        of operands, result and values between
 """
 
 
@@ -68,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser)
     add_output(parser)
+    parser.add_argument(
+        "--chunks",
+        nargs="+",
+        type=shape,
+        metavar="SIZES",
+        help="for --backend dask: the size of chunks along each axis, for each operand; by default a chunk for each",
+    )
     parser.add_argument(
         "--memory-limit",
         metavar="AMOUNT",
@@ -92,6 +107,8 @@ def run(options: argparse.Namespace) -> bool:
     Raises:
         EinsumxError: the request is wrong, or a picture cannot be written.
     """
+    if options.backend == "dask" or options.chunks:
+        return _explain_chunks(options)
     planned = plan(
         options.equation,
         *options.shapes,
@@ -118,6 +135,33 @@ def run(options: argparse.Namespace) -> bool:
         print(_folded(str(planned)))
         if not isinstance(planned, BlockedPlan):
             print(f"\n{_folded(_totals(planned, options.optimize))}")
+    return True
+
+
+_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
+"""The options that are not for contractions of Dask arrays."""
+
+
+def _explain_chunks(options: argparse.Namespace) -> bool:
+    from einsumx.backends.dask.plan import program_of_sizes
+
+    if options.backend != "dask":
+        raise EinsumxError("--chunks are those of Dask arrays; pass --backend dask")
+    for name in _NOT_IN_CHUNKS:
+        if getattr(options, name):
+            raise EinsumxError(f"--{name.replace('_', '-')} is not for Dask arrays; leave it away")
+    chunks = options.chunks or options.shapes
+    if len(chunks) != len(options.shapes):
+        raise EinsumxError(f"--chunks has {len(chunks)} entries for {len(options.shapes)} operands; pass one for each")
+    equation = sized_equation(options.equation, options.shapes)
+    if 0 in equation.sizes:
+        raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
+    dtypes = options.dtype, dict(get_backend("numpy").traits("cpu").widen).get(options.dtype, options.dtype)
+    planned = as_chunked_plan(program_of_sizes(equation, chunks, dtypes, options.optimize))
+    if options.json:
+        print_json(_chunked_data(planned))
+    else:
+        print(_folded(str(planned)))
     return True
 
 
@@ -186,6 +230,21 @@ def _blocked_data(plan: BlockedPlan) -> dict[str, Any]:
         "read_bytes": plan.read_bytes,
         "peak_bytes": plan.peak_bytes,
         "seconds": plan.seconds,
+    }
+
+
+def _chunked_data(plan: ChunkedPlan) -> dict[str, Any]:
+    return {
+        "equation": plan.equation.text,
+        "backend": "dask",
+        "shapes": plan.equation.shapes,
+        "shape": plan.shape,
+        "dtype": plan.dtype,
+        "path": plan.path,
+        "chunks": plan.chunks,
+        "tasks": plan.tasks,
+        "moved_bytes": plan.moved_bytes,
+        "largest_chunk_bytes": plan.largest_chunk_bytes,
     }
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce, wraps
+from functools import cached_property, lru_cache, partial, reduce, wraps
 from importlib import import_module
 from math import prod
 from operator import or_
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
-from einsumx.ir.ops import Native, Op, Reshape
+from einsumx.ir.ops import Cast, Multiply, Native, Op, Reshape, Sum
+from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
 
@@ -37,7 +40,7 @@ TRAITS = Traits(
     transpose_flags=True,
     pairs_by_einsum=True,
     native_dtypes=_NUMBERS,
-    native_max_labels=52,
+    native_max_labels=10_000,  # products have axes, no letters
     dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
@@ -55,8 +58,12 @@ class JaxAdapter(Adapter):
     name = "jax"
     module = "jax"
     install = "pip install jax"
+    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
+
+    def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
+        self._options = options
 
     @cached_property
     def xp(self) -> Any:
@@ -126,6 +133,54 @@ class JaxAdapter(Adapter):
         # By default a sum of half precision returns the same dtype; with dtype= it would also accumulate in it.
         return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in HALVES else array.dtype)
 
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        if self._is_alone:
+            return super().diagonal(array, axis1, axis2)
+        term = [symbol(axis1 if axis == axis2 else axis) for axis in range(array.ndim)]
+        others = [label for label in term if label != term[axis1]]
+        return self._masked(array, "".join(term), "".join([*others, term[axis1]]))
+
+    @cached_property
+    def _is_alone(self) -> bool:
+        """Whether there is but one device, so that no array is sharded."""
+        return bool(self._jax.device_count() == 1)
+
+    def _single(self, array: Array, term: str, output: str) -> Array:
+        """An einsum of one array."""
+        if not self._is_alone:
+            return self._masked(array, term, output)
+        for label in dict.fromkeys(term):
+            while term.count(label) > 1:
+                first, second = [axis for axis, other in enumerate(term) if other == label][:2]
+                array = self.diagonal(array, first, second)
+                term = term[:first] + term[first + 1 : second] + term[second + 1 :] + label
+        summed = tuple([axis for axis, label in enumerate(term) if label not in output])
+        kept = [label for label in term if label in output]
+        return self._jax.lax.transpose(self.sum(array, summed) if summed else array, _places(output, kept))
+
+    @cached_property
+    def _masked(self) -> Callable[[Array, str, str], Array]:
+        """An einsum of one array by a mask and one sum, as a gather of diagonals moves sharded axes between devices."""
+        lax = self._jax.lax
+
+        def masked(array: Array, term: str, output: str) -> Array:
+            parts = _explicit_parts(array)
+            settings = {"out_sharding": array.aval.sharding} if any(parts) else {}
+            kept = {}
+            for label in dict.fromkeys(term):
+                axes = [axis for axis, other in enumerate(term) if other == label]
+                if label in output:
+                    kept[label] = next((axis for axis in axes if parts[axis]), axes[-1])
+                first, *others = [lax.broadcasted_iota("int32", array.shape, axis, **settings) for axis in axes]
+                for other in others:
+                    array = lax.select(lax.eq(first, other), array, lax.full_like(array, 0))
+            summed = tuple([axis for axis in range(array.ndim) if axis not in kept.values()])
+            total = self.sum(array, summed) if summed else array
+            return lax.transpose(total, _places(output, sorted(kept, key=kept.__getitem__)))
+
+        compiled: Callable[[Array, str, str], Array] = self._jax.jit(masked, static_argnums=(1, 2), inline=True)
+        return compiled
+
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         # A compiled program runs on the device of the arrays that it reads; this reads no element of each.
         read = reduce(or_, [self.xp.any(array[None][:0]) for array in arrays])
@@ -136,36 +191,138 @@ class JaxAdapter(Adapter):
         batch = tuple(range(rank - 2))
         contracted = ((rank - 2 if transpose_lhs else rank - 1,), (rank - 1 if transpose_rhs else rank - 2,))
         wide = self.xp.float32 if lhs.dtype.name in HALVES else lhs.dtype
-        product = self._jax.lax.dot_general(lhs, rhs, (contracted, (batch, batch)), preferred_element_type=wide)
+        product = self._jax.lax.dot_general(
+            lhs, rhs, (contracted, (batch, batch)), self._options.precision, preferred_element_type=wide
+        )
         return product.astype(lhs.dtype)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
+            case Cast() if self._postpones(op.dtype):
+                return lambda source: source
+            case Sum() | Multiply() | Native() if self._postpones(dtype) and not _is_product(op):
+                kernel = self._kernel(op, shapes, dtype)
+                return lambda *sources: kernel(*[self.cast(source, dtype) for source in sources])
+            case _:
+                return self._kernel(op, shapes, dtype)
+
+    def _postpones(self, dtype: str) -> bool:
+        """Whether casts to ``dtype`` are left to the op that needs them, as products take operands of any dtype."""
+        wanted = self._options.preferred_element_type
+        return wanted not in (None, "bool") and dtype in (wanted, dict(TRAITS.widen).get(str(wanted)))
+
+    def _kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        match op:
             case Native() if _is_product(op):
                 return self._product(_dot(op, *shapes), dtype)
+            case Native() if len(op.terms) == 1:
+                return partial(self._single, term=op.terms[0], output=op.output)
             case Reshape() if _without_ones(op.shape) == _without_ones(shapes[0]) and op.shape != shapes[0]:
                 lax, dropped, added = self._jax.lax, _ones(shapes[0]), _ones(op.shape)
                 return lambda source: lax.expand_dims(lax.squeeze(source, dropped), added)
             case _:
                 return super().kernel(op, shapes, dtype)
 
-    def _product(self, dot: _Dot, dtype: str) -> Callable[[Array, Array], Array]:
-        """The function that multiplies two arrays of ``dtype``."""
-        lax, wide = self._jax.lax, self.xp.float32 if dtype in HALVES else None
+    def _product(self, dot: _Dot, dtype: str, out_sharding: Any = None) -> Callable[[Array, Array], Array]:
+        """The function that multiplies two arrays, with a result of ``dtype``."""
+        lax, wide = self._jax.lax, self.xp.float32 if dtype in HALVES else self.xp.dtype(dtype)
+        settings = {"precision": self._options.precision, "preferred_element_type": wide}
+        if out_sharding is not None:
+            settings["out_sharding"] = out_sharding
 
         def kernel(lhs: Array, rhs: Array) -> Array:
-            product = lax.dot_general(lhs, rhs, dot.dimensions, preferred_element_type=wide or lhs.dtype)
-            product = product.astype(lhs.dtype)
+            placed = settings if out_sharding is not None else {**settings, **self._batch_sharding(dot, lhs, rhs)}
+            product = lax.dot_general(lhs, rhs, dot.dimensions, **placed).astype(dtype)
             return product if dot.axes is None else lax.transpose(product, dot.axes)
 
         return kernel
+
+    def _batch_sharding(self, dot: _Dot, lhs: Array, rhs: Array) -> dict[str, Any]:
+        """The keywords of ``dot_general`` that shard batch axes as either operand does, where axes are explicit.
+
+        By default they are sharded as those of the first operand, which may lose the sharding of the second, or be in
+        conflict with the other axes of the second.
+        """
+        left, right = _explicit_parts(lhs), _explicit_parts(rhs)
+        if not (any(left) or any(right)):
+            return {}
+        contracted, batch = dot.dimensions
+        if any(left[first] and right[second] for first, second in zip(*contracted)):
+            return {}  # which JAX refuses, as the result may have several shardings
+        free = [
+            parts[axis]
+            for parts, *used in ((left, contracted[0], batch[0]), (right, contracted[1], batch[1]))
+            for axis in range(len(parts))
+            if axis not in used[0] + used[1]
+        ]
+        first, second = [left[axis] for axis in batch[0]], [right[axis] for axis in batch[1]]
+        for shared in ([one or other for one, other in zip(first, second)], first, second):
+            if _is_legal([*shared, *free]):
+                if shared == first:
+                    break
+                sharding, mesh = self._jax.sharding, (lhs if any(left) else rhs).aval.sharding.mesh
+                return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
+        return {}
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import JaxSpelling
 
         return JaxSpelling("jax.numpy", "jnp")
 
+    # -- keywords that JAX alone has ----------------------------------------------------------------------
+
+    def configured(self, options: FrameworkOptions) -> JaxAdapter:
+        kinds = self._jax.sharding.PartitionSpec, self._jax.sharding.NamedSharding
+        if options.out_sharding is not None and not isinstance(options.out_sharding, kinds):
+            raise BackendError(
+                f"out_sharding= is a PartitionSpec or a NamedSharding, not {shown(options.out_sharding)}"
+            )
+        return JaxAdapter(options)
+
+    def _configured_run(self, run: Run, program: Program) -> Run:
+        """``run`` with the dtype and the sharding of the result that the options ask for."""
+        if self._options.preferred_element_type is not None:
+            inner = run
+
+            def run(*arrays: Array) -> Array:
+                return inner(*arrays).astype(program.dtype)
+
+        return run if self._options.out_sharding is None else self._sharded(run, program)
+
+    def _sharded(self, run: Run, program: Program) -> Run:
+        """``run`` with a result of the sharding that the options ask for.
+
+        Axes of a mesh that are explicit are automatic within a contraction of several steps, as in ``jnp.einsum``: only
+        the sharding of its result is known.
+        """
+        jax, sharding = self._jax, self._options.out_sharding
+        product = self._sharded_product(program)
+
+        def placed(*arrays: Array) -> Array:
+            mesh = getattr(sharding, "mesh", None) or jax.sharding.get_abstract_mesh()
+            if not mesh.explicit_axes:
+                return jax.lax.with_sharding_constraint(run(*arrays), sharding)
+            if product is not None:
+                return product(*arrays)
+            return jax.sharding.auto_axes(run, axes=mesh.explicit_axes, out_sharding=sharding)(*arrays)
+
+        return placed
+
+    def _sharded_product(self, program: Program) -> Run | None:
+        """The function for a program that is one product, whose result then has the sharding; None for another."""
+        match program.ops:
+            case (Native() as op,) if _is_product(op):
+                lhs, rhs = op.operands
+                dot = _dot(op, program.operands[lhs].shape, program.operands[rhs].shape)
+                sharding = _turned(self._options.out_sharding, dot.axes)
+                product = self._product(dot, program.dtype, sharding)
+                return lambda *arrays: product(arrays[lhs], arrays[rhs])
+            case _:
+                return None
+
     def prepare(self, run: Run, program: Program) -> Run:
+        if self._options is not NO_OPTIONS:
+            run = self._configured_run(run, program)
         if len(program.ops) > _LONG:
             return run
         # Inside a user's jit, inline=True makes the plan's calls part of the user's trace.
@@ -181,6 +338,10 @@ class JaxAdapter(Adapter):
             @wraps(native)
             def function(*operands: Any, **options: Any) -> Any:
                 """Convert NumPy arrays, as JAX does."""
+                wanted = options.get("preferred_element_type")
+                if wanted is not None and self._jax.dtypes.canonicalize_dtype(wanted) != self.xp.dtype(wanted):
+                    say_native("jax.numpy.einsum", operands, "JAX's 64-bit types are off")
+                    return native(*operands, **options)
                 step = 1 if operands and isinstance(operands[0], str) else 2
                 arguments = list(operands)
                 for place in range(0, len(arguments), step):
@@ -302,12 +463,12 @@ class _Dot:
     axes: Axes | None
 
 
-def _is_product(op: Native) -> bool:
-    """Whether an einsum has two operands, takes no diagonal and sums over no label of one operand alone.
+def _is_product(op: Op) -> bool:
+    """Whether an op is an einsum that has two operands, takes no diagonal and sums over no label of one operand alone.
 
     The planner makes no others; a stored plan may have some.
     """
-    if len(op.terms) != 2 or any(len(set(term)) < len(term) for term in op.terms):
+    if not isinstance(op, Native) or len(op.terms) != 2 or any(len(set(term)) < len(term) for term in op.terms):
         return False
     lhs, rhs = map(set, op.terms)
     return lhs ^ rhs <= set(op.output)
@@ -333,8 +494,30 @@ def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
     return _Dot((dimensions[0], dimensions[1]), None if made == [*output] else _places(output, made))
 
 
+def _turned(sharding: Any, axes: Axes | None) -> Any:
+    """The sharding of an array whose transpose by ``axes`` has ``sharding``."""
+    if axes is None:
+        return sharding
+    spec = getattr(sharding, "spec", sharding)
+    parts = (*spec, *[None] * (len(axes) - len(spec)))
+    spec = spec.update(partitions=tuple([parts[axes.index(axis)] for axis in range(len(axes))]))
+    return type(sharding)(sharding.mesh, spec) if hasattr(sharding, "mesh") else spec
+
+
 def _places(labels: Sequence[str], order: Sequence[str]) -> Axes:
     return tuple([order.index(label) for label in labels])
+
+
+def _explicit_parts(array: Array) -> tuple[Any, ...]:
+    """For each axis of a traced array, the axes of an explicit mesh that shard it."""
+    spec = getattr(getattr(array.aval, "sharding", None), "spec", ())
+    return (*spec, *[None] * (array.ndim - len(spec)))
+
+
+def _is_legal(parts: Sequence[Any]) -> bool:
+    """Whether no axis of a mesh shards two axes of an array."""
+    names = [name for part in parts if part for name in ([part] if isinstance(part, str) else part)]
+    return len(set(names)) == len(names)
 
 
 def _ones(shape: Axes) -> Axes:

@@ -1,0 +1,73 @@
+"""Contracts Dask arrays: the result is a lazy Dask array, whose tasks are einsumx calls on chunks.
+
+``operands.py`` reads a call, ``plan.py`` decides on steps and chunks from sizes alone, ``build.py`` makes the graph,
+and ``tasks.py`` is what its tasks run. Only ``operands.py``, ``build.py`` and ``patch.py`` import Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from einsumx.adapters.replacement import Name
+    from einsumx.backends.dask.program import ChunkedProgram
+    from einsumx.runtime.request import Request
+
+__all__ = ["LIBRARY", "einsum", "planned", "run"]
+
+
+def einsum(request: Request) -> Any:
+    """Contract Dask arrays; other operands are arrays of the chunks' framework, Python scalars and lists.
+
+    Args:
+        request: the call; its keywords are at most ``dtype``, ``casting`` and ``optimize``.
+
+    Raises:
+        BackendError: another keyword, or a stored operand.
+        SizeError: sizes that do not fit, or are not known.
+        EinsumxError: as :func:`einsumx.einsum` does.
+    """
+    from einsumx.backends.dask.build import build
+    from einsumx.backends.dask.operands import read
+
+    call = read(request)
+    return build(call.program(), call.operands.arrays)
+
+
+def planned(request: Request) -> ChunkedProgram:
+    """The steps and chunks by which :func:`einsum` contracts the same operands; it raises the same errors."""
+    from einsumx.backends.dask.operands import read
+
+    return read(request).program()
+
+
+def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:
+    """Contract operands as a program says.
+
+    Raises:
+        SizeError, BackendError: their shapes, chunks or dtypes are not the program's.
+    """
+    from einsumx.backends.dask.build import build
+    from einsumx.backends.dask.operands import read_operands
+    from einsumx.backends.dask.program import check_operands
+
+    read = read_operands(operands)
+    check_operands(program, read.chunked)
+    return build(program, read.arrays)
+
+
+class _Dask:
+    """Dask, for :func:`einsumx.patch`."""
+
+    name = "dask"
+    install = "pip install 'dask[array]'"
+
+    def names(self) -> Iterable[Name]:
+        """The names of Dask's einsum."""
+        from einsumx.backends.dask.patch import names
+
+        return names()
+
+
+LIBRARY = _Dask()

@@ -1,0 +1,64 @@
+"""What the tasks of a contraction run on chunks, in the process of the caller or of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from einsumx.adapters import hooks
+from einsumx.adapters.registry import get_backend, serving
+from einsumx.runtime import pool
+
+__all__ = ["add", "contract", "contract_one"]
+
+
+def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str) -> Any:
+    """The sum of the contractions of several groups of chunks.
+
+    No chunk is changed, because other tasks, or the same one after a failure, may use it again.
+    """
+    first, *others = groups
+    total = contract_one(*first, equation=equation, dtype=dtype)
+    if others and len(first) == 1:  # a sum may be a view of its chunk; a product is new
+        total = _copy(total)
+    for chunks in others:
+        total = _added(total, contract_one(*chunks, equation=equation, dtype=dtype))
+    return total
+
+
+def contract_one(*chunks: Any, equation: str, dtype: str) -> Any:
+    """The contraction of one chunk of each operand, where lists of one chunk stand for the chunk."""
+    chunks = tuple([_bare(chunk) for chunk in chunks])
+    if dtype == "object":  # without axes, a chunk of objects is a bare object
+        chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
+    with pool.unused():  # idle memory of the pool would count against a worker's memory
+        result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe")
+    return get_backend("numpy").boxed(result, dtype) if dtype == "object" else result
+
+
+def add(parts: Sequence[Any]) -> Any:
+    """The sum of chunks, none of which is changed."""
+    first, *others = parts
+    total = _copy(first)
+    for part in others:
+        total = _added(total, part)
+    return total
+
+
+def _bare(chunk: Any) -> Any:
+    """The chunk in nested lists of one."""
+    while isinstance(chunk, list):
+        (chunk,) = chunk
+    return chunk
+
+
+def _copy(chunk: Any) -> Any:
+    kind: type = type(chunk)
+    adapter = serving(kind)
+    return adapter.copy(adapter.plain(chunk))
+
+
+def _added(total: Any, part: Any) -> Any:
+    kind: type = type(total)
+    adapter = serving(kind)
+    return adapter.add(adapter.plain(total), adapter.plain(part))

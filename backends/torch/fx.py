@@ -1,0 +1,31 @@
+"""Records :func:`einsumx.einsum` of the proxies of ``torch.fx`` as one node of their graph.
+
+This module imports torch, and is imported when the first proxy arrives.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapters import hooks
+from einsumx.runtime.request import Request
+
+__all__ = ["einsum"]
+
+torch: Any = import_module("torch")
+
+
+def einsum(request: Request) -> Any:
+    """A proxy for the result: the graph calls :func:`einsumx.einsum` with the request's operands and keywords.
+
+    Errors come when the graph runs, because proxies have neither shapes nor dtypes.
+    """
+    text, operands = request.written, tuple(request.operands)
+    if not isinstance(text, str):
+        sublists, output = text
+        pairs = zip(operands, map(list, sublists))
+        arguments = [*(each for pair in pairs for each in pair), *([] if output is None else [list(output)])]
+    else:
+        arguments = [text, *operands]
+    return torch.overrides.handle_torch_function(hooks.einsum, operands, *arguments, **request.keywords())

@@ -1,0 +1,111 @@
+"""PyTorch's distributed tensors (DTensor): each process runs the same plan, and torch adds the collectives.
+
+This module imports torch, and is imported when the first distributed tensor arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapters.base import Array, Run
+from einsumx.adapters.replacement import as_error_of, own, say_native
+from einsumx.backends.torch.adapter import TorchAdapter
+from einsumx.errors import BackendError
+from einsumx.ir.ops import Matmul, Op
+from einsumx.ir.program import Program
+
+__all__ = ["ADAPTER", "ShardedAdapter"]
+
+torch: Any = import_module("torch")
+dtensor: Any = import_module("torch.distributed.tensor")
+
+_SAME_RULES = frozenset({"float32", "float64", "complex64", "complex128"})
+"""The dtypes in which torch's own einsum follows einsumx's rules."""
+
+
+class ShardedAdapter(TorchAdapter):
+    """Distributed tensors, and plain ones beside them where torch takes these as replicated."""
+
+    measured_plans = False  # processes with different plans would wait for each other's collectives
+
+    def check_eager(self, array: Array) -> None:
+        raise BackendError(
+            "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; call "
+            "einsum on to_local(), or leave memory_limit= away"
+        )
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        if isinstance(op, Matmul) and [len(shape) for shape in shapes] == [1, 1]:
+            return _inner
+        return super().kernel(op, shapes, dtype)
+
+    def prepare(self, run: Run, program: Program) -> Run:
+        """``run``; torch's own einsum where the plan merges an axis that torch cannot merge, and torch's does not."""
+
+        @wraps(run)
+        def function(*arrays: Array) -> Array:
+            try:
+                return run(*arrays)
+            except RuntimeError as error:
+                failure = error
+            if program.dtype in _SAME_RULES and any(map(_uneven, arrays)):
+                try:
+                    result = own(torch.einsum)(program.equation, *arrays)
+                except RuntimeError:
+                    pass
+                else:
+                    say_native("einsumx.einsum", [program.equation], "an axis is sharded unevenly")
+                    return result
+            message = _advice(arrays)
+            if message is None:
+                raise failure
+            raise as_error_of(BackendError(message), RuntimeError) from failure
+
+        return function
+
+
+def _inner(lhs: Array, rhs: Array) -> Array:
+    """The inner product of two vectors.
+
+    torch gathers the operands of a dot product, but not of a matrix product, if they are sums that are still to be made
+    or merged axes of which an inner one is sharded.
+    """
+    plain = dtensor.Shard, dtensor.Replicate
+    if all(type(each) in plain for side in (lhs, rhs) for each in getattr(side, "placements", ())):
+        return torch.dot(lhs, rhs)
+    return torch.mm(lhs.unsqueeze(0), rhs.unsqueeze(1)).reshape(())
+
+
+def _uneven(array: Array) -> tuple[int, int, int] | None:
+    """An axis that is sharded unevenly, its number of shards, and their axis of the mesh; None without one."""
+    if isinstance(array, dtensor.DTensor):
+        for place, each in enumerate(array.placements):
+            if each.is_shard() and array.shape[each.dim] % array.device_mesh.size(place):
+                return each.dim, array.device_mesh.size(place), place
+    return None
+
+
+def _advice(arrays: Sequence[Array]) -> str | None:
+    """What helps after torch failed with these operands; None if they are not the reason."""
+    for number, array in enumerate(arrays):
+        if not isinstance(array, dtensor.DTensor):
+            return (
+                f"operand {number} is a plain tensor beside DTensors; distribute_tensor(x, mesh, [Replicate()]) makes "
+                "one of it"
+            )
+    for number, array in enumerate(arrays):
+        if (uneven := _uneven(array)) is not None:
+            axis, count, place = uneven
+            size = array.shape[axis]
+            return (
+                f"operand {number} is sharded unevenly: axis {axis} has size {size}, and axis {place} of the mesh has "
+                f"{count} devices, so that PyTorch cannot merge the axis with others; pad it to a size of "
+                f"{-(-size // count) * count}, shard another axis, or redistribute the operand to Replicate()"
+            )
+    return None
+
+
+ADAPTER = ShardedAdapter()

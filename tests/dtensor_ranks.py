@@ -1,0 +1,168 @@
+"""One of the processes of ``test_dtensor.py``: ``python dtensor_ranks.py RANK WORLD STORE RESULTS``.
+
+Rank 0 writes what it found to the file ``RESULTS``, for the tests to judge.
+"""
+
+import logging
+import pickle
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor.debug import CommDebugMode
+
+import einsumx
+
+R, P = Replicate(), Partial()
+S0, S1, S2, S3 = map(Shard, range(4))
+
+LINE, GRID = (4,), (2, 2)
+
+CASES = [
+    # attention, sharded by heads, by batch and by positions
+    (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S2], [S2]]),
+    (LINE, "bhqk,bkhd->bqhd", (4, 4, 8, 8, 4), [[S1], [S2]]),
+    (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S0], [S0]]),
+    (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S1], [R]]),
+    (LINE, "bhqd,bhkd->bhqk", (4, 4, 8, 4, 8), [[S1], [S1]]),
+    (GRID, "bhqd,bhkd->bhqk", (4, 4, 8, 4, 8), [[S0, S1], [S0, S1]]),
+    # an MLP and projections, parallel in columns and in rows
+    (LINE, "btd,df->btf", (4, 8, 8, 16), [[R], [S1]]),
+    (LINE, "btf,fd->btd", (4, 8, 16, 8), [[S2], [S0]]),
+    (LINE, "btd,dhk->bthk", (4, 8, 8, 4, 4), [[R], [S1]]),
+    (LINE, "bthk,hkd->btd", (4, 8, 4, 4, 8), [[S2], [S0]]),
+    (GRID, "btd,df->btf", (4, 8, 8, 16), [[S0, R], [R, S1]]),
+    (LINE, "btd,df->btf", (4, 8, 8, 16), [[S0], [R]]),
+    (LINE, "btd,df->btf", (4, 8, 8, 16), [[P], [R]]),
+    # experts
+    (LINE, "ecd,edf->ecf", (4, 8, 4, 8), [[S0], [S0]]),
+    (LINE, "ecd,edf->ecf", (4, 8, 4, 8), [[S1], [R]]),
+    # one operand
+    (LINE, "ij->i", (8, 8), [[S1]]),
+    (LINE, "ij->", (8, 8), [[S0]]),
+    (LINE, "ijk->ki", (8, 4, 8), [[S2]]),
+    (LINE, "ii->i", (8,), [[R]]),
+    (LINE, "ii->", (8,), [[R]]),
+    (LINE, "ij->j", (8, 8), [[P]]),
+    # products of two
+    (LINE, "ij,jk->ik", (8, 8, 8), [[S0], [S1]]),
+    (LINE, "ij,jk->ik", (8, 8, 8), [[S1], [S0]]),
+    (GRID, "ij,jk->ik", (8, 8, 8), [[S0, S1], [R, S0]]),
+    (LINE, "i,j->ij", (8, 8), [[S0], [R]]),
+    (LINE, "i,i->", (8,), [[S0], [S0]]),
+    (LINE, "i,i->", (8,), [[P], [R]]),
+    (LINE, "ij,ij->", (8, 8), [[S1], [S1]]),
+    (LINE, "ij,ij->ij", (8, 8), [[S0], [S1]]),
+    (LINE, "abcd,cdef->abef", (4, 4, 4, 4, 4, 4), [[S1], [R]]),
+    # three
+    (LINE, "ij,jk,kl->il", (8, 8, 8, 8), [[S0], [R], [R]]),
+    (LINE, "ij,jk,kl->il", (8, 8, 8, 8), [[S1], [S0], [R]]),
+    # sizes that the mesh does not divide
+    (LINE, "ij,jk->ik", (7, 8, 7), [[S0], [S1]]),
+    (LINE, "bsd,edf,bse->bsf", (3, 7, 7, 3, 7), [[R], [S2], [S2]]),
+]
+"""The mesh, an equation, the size of each of its labels as they appear, and how each operand is placed."""
+
+
+def full_operands(equation, sizes):
+    labels = dict(zip(dict.fromkeys(equation.replace(",", "").partition("->")[0]), sizes, strict=True))
+    generator = torch.Generator().manual_seed(1)
+    return [
+        torch.randn([labels[label] for label in term], generator=generator, dtype=torch.float64)
+        for term in equation.partition("->")[0].split(",")
+    ]
+
+
+def placed(tensor, mesh, placements):
+    if any(place.is_partial() for place in placements):
+        return DTensor.from_local(tensor / mesh.size(), mesh, placements).requires_grad_()
+    return distribute_tensor(tensor, mesh, placements).requires_grad_()
+
+
+def counted(function):
+    with CommDebugMode() as mode:
+        result = function()
+    return result, mode.get_total_counts()
+
+
+def shards(tensor):
+    return sum(not place.is_replicate() for place in tensor.placements)
+
+
+def compare(einsum, mesh, equation, sizes, placements):
+    """Whether values and gradients are right, the collectives forward and both ways, and how sharded the result is."""
+    full = [tensor.requires_grad_() for tensor in full_operands(equation, sizes)]
+    expected = torch.einsum(equation, *full)
+    weights = torch.arange(expected.numel(), dtype=torch.float64).reshape(expected.shape)
+    gradients = torch.autograd.grad(expected, full, weights)
+    operands = [placed(tensor.detach(), mesh, each) for tensor, each in zip(full, placements)]
+    result, forward = counted(lambda: einsum(equation, *operands))
+    seed = distribute_tensor(weights, mesh, [R] * mesh.ndim)
+    found, backward = counted(lambda: torch.autograd.grad(result, operands, seed))
+    return {
+        "right": torch.allclose(result.full_tensor(), expected),
+        "right gradients": all(torch.allclose(a.full_tensor(), b) for a, b in zip(found, gradients)),
+        "collectives": (forward, forward + backward),
+        "shards": shards(result),
+    }
+
+
+def error(function):
+    try:
+        return str(function())
+    except Exception as raised:  # noqa: BLE001  the tests look at it
+        return raised
+
+
+def described(tensor):
+    return str(tensor.placements), tensor.full_tensor().tolist()
+
+
+def others(mesh):
+    """What single tests ask for."""
+    lhs, rhs = (placed(torch.ones(8, 8), mesh, [place]).detach() for place in (S0, R))
+    uneven = placed(torch.ones(7, 8, 3), mesh, [S0]).detach()
+    compiled = torch.compile(lambda a, b: einsumx.einsum("ij,jk->ik", a, b), backend="aot_eager", fullgraph=True)
+    leaf = placed(torch.ones(8, 8), mesh, [S0])
+    results = {
+        "uneven": error(lambda: einsumx.einsum("abc,abc->", uneven, uneven)),
+        "mixed": error(lambda: einsumx.einsum("ij,jk->ik", lhs, torch.ones(8, 8))),
+        "limit": error(lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1MB")),
+        "number": einsumx.einsum("ij,->ij", lhs, 2.0).full_tensor().tolist(),
+        "measured": einsumx.einsum("ij,jk,kl->il", lhs, rhs, lhs, effort="measure").full_tensor().tolist(),
+        "compiled": described(compiled(lhs, rhs)),  # in no mode, as torch compiles nothing there
+        "eager": described(torch.einsum("ij,jk->ik", lhs, rhs)),
+    }
+    compiled(leaf, rhs).sum().backward()
+    results["compiled gradient"] = leaf.grad.full_tensor().tolist()
+    left = []
+    handler = logging.Handler()
+    handler.emit = lambda record: left.append(record.getMessage())
+    log = logging.getLogger("einsumx")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    with einsumx.patch("torch"):
+        results["patched"] = str(torch.einsum("ij,jk->ik", lhs, rhs).placements)
+        results["patched uneven"] = error(lambda: torch.einsum("abc,abc->", uneven, uneven))
+    results["left"] = [text for text in left if "left to the framework" in text]
+    return results
+
+
+def main(rank, world, store, results):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
+    meshes = {shape: init_device_mesh("cpu", shape) for shape in (LINE, GRID)}
+    compared = [
+        [compare(einsum, meshes[shape], *case) for einsum in (torch.einsum, einsumx.einsum)] for shape, *case in CASES
+    ]
+    found = compared, others(meshes[LINE])
+    if rank == 0:
+        Path(results).write_bytes(pickle.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,105 @@
+"""PyTorch's distributed tensors, on four processes: right values, and no more communication than torch's own einsum."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import einsumx
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this torch is built without torch.distributed or gloo", allow_module_level=True)
+pytest.importorskip("torch.distributed.tensor")
+
+import dtensor_ranks as ranks  # noqa: E402  it imports torch
+
+WORLD = 4
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What the processes found, which run once."""
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, ranks.__file__]
+    files = [str(folder / "store"), str(folder / "results")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    processes = []
+    for rank in range(WORLD):
+        with (folder / f"errors{rank}").open("wb") as errors:
+            arguments = [*command, str(rank), str(WORLD), *files]
+            processes.append(subprocess.Popen(arguments, stdout=errors, stderr=errors, env=environment))
+    try:
+        codes = [process.wait(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [0] * WORLD, (folder / "errors0").read_text(errors="replace")[-4000:]
+    return pickle.loads(Path(files[1]).read_bytes())
+
+
+def case_id(number):
+    mesh, equation, sizes, placements = ranks.CASES[number]
+    places = ",".join("".join(map(repr, each)) for each in placements)
+    return f"{equation} {'x'.join(map(str, sizes))} {places} on {'x'.join(map(str, mesh))}"
+
+
+every_case = pytest.mark.parametrize("number", range(len(ranks.CASES)), ids=case_id)
+
+
+@every_case
+def test_values_and_gradients_are_right(number, found):
+    _, ours = found[0][number]
+    assert ours["right"]
+    assert ours["right gradients"]
+
+
+@every_case
+def test_there_are_no_more_collectives_than_torchs_and_results_are_as_sharded(number, found):
+    torchs, ours = found[0][number]
+    assert torchs["right"]
+    assert [mine <= theirs for mine, theirs in zip(ours["collectives"], torchs["collectives"])] == [True, True]
+    assert ours["shards"] >= torchs["shards"]
+
+
+def test_a_comparison_that_counts_nothing_would_be_noticed(found):
+    assert sum(torchs["collectives"][1] for torchs, _ in found[0]) > 10
+
+
+def test_compiled_code_gives_the_same_placed_alike(found):
+    assert found[1]["compiled"] == found[1]["eager"]
+    assert found[1]["compiled gradient"] == [[8] * 8] * 8
+
+
+@pytest.mark.parametrize("name", ["uneven", "patched uneven"])
+def test_an_uneven_axis_that_has_to_be_merged_is_an_error_that_says_what_helps(name, found):
+    error = found[1][name]
+    assert isinstance(error, einsumx.BackendError)
+    assert isinstance(error, RuntimeError)
+    for text in ("operand 0", "axis 0 has size 7", "4 devices", "pad it to a size of 8", "Replicate()"):
+        assert text in str(error)
+
+
+def test_a_plain_tensor_beside_distributed_ones_is_an_error_that_names_it(found):
+    assert "operand 1 is a plain tensor" in str(found[1]["mixed"])
+
+
+def test_a_number_is_replicated(found):
+    assert found[1]["number"] == [[2] * 8] * 8
+
+
+def test_a_memory_limit_is_an_error(found):
+    assert isinstance(found[1]["limit"], einsumx.BackendError)
+    assert "DTensors" in str(found[1]["limit"])
+
+
+def test_measuring_gives_each_process_the_same_plan(found):
+    assert found[1]["measured"] == [[64] * 8] * 8
+
+
+def test_patched_torch_takes_distributed_tensors(found):
+    assert found[1]["patched"] == "(Shard(dim=0),)"
+    assert found[1]["left"] == []

@@ -1,0 +1,169 @@
+"""xarray: einsumx's ``dot`` gives what ``xarray.dot`` gives, and ``xarray.dot`` runs einsumx behind NumPy's name."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xarray", reason="xarray is not installed: pip install xarray")
+import xarray as xr
+
+import einsumx
+from einsumx import BackendError, EquationError, MemoryLimitError, SizeError
+from einsumx.interop.xarray import dot
+
+
+def _array(sizes, name=None, attrs=None, **coords):
+    values = np.random.default_rng(sum(sizes.values())).integers(-4, 5, tuple(sizes.values()))
+    return xr.DataArray(values.astype("float64"), coords, tuple(sizes), name, attrs)
+
+
+RAIN = _array({"time": 4, "basin": 3}, "rain", {"units": "mm"}, time=[1, 2, 3, 4], basin=list("abc"))
+RAIN = RAIN.assign_coords(season=("time", ["dry", "dry", "wet", "wet"]), station=("basin", [7, 8, 9]), source="gauge")
+AREA = _array({"basin": 3, "user": 2}, "rain", {"units": "mm", "of": "area"}, basin=list("bcd"), user=[0, 1])
+SHARE = _array({"user": 2, "time": 4}, "share")
+CALLS = {
+    "two": ((RAIN, AREA), {}),
+    "one": ((RAIN,), {}),
+    "one, a sum": ((RAIN,), {"dim": "time"}),
+    "three": ((RAIN, AREA, SHARE), {}),
+    "three, all summed": ((RAIN, AREA, SHARE), {"dim": ...}),
+    "three, some summed": ((RAIN, AREA, SHARE), {"dim": ["basin", "user"]}),
+    "a dimension of all arrays kept": ((RAIN, RAIN), {"dim": "basin"}),
+    "a dimension of two arrays kept": ((RAIN, AREA), {"dim": "time"}),
+    "nothing summed": ((RAIN, SHARE), {"dim": []}),
+    "Variables": ((RAIN.variable, SHARE.variable), {}),
+    "a Variable and a DataArray": ((SHARE, RAIN.variable), {"dim": "time"}),
+    "another order": ((SHARE, AREA.transpose(), RAIN), {"dim": "user"}),
+    "integers": ((RAIN.astype(int), SHARE.astype("int8")), {}),
+}
+
+
+def _assert_same(result, expected):
+    xr.testing.assert_identical(result, expected)
+    assert result.dims == expected.dims
+    assert result.dtype == expected.dtype
+    assert list(getattr(result, "coords", ())) == list(getattr(expected, "coords", ()))
+
+
+@pytest.mark.parametrize("keep_attrs", [True, False, "default"])
+@pytest.mark.parametrize("call", CALLS)
+def test_dims_coordinates_names_and_attributes_are_those_of_xarrays_dot(call, keep_attrs):
+    arrays, options = CALLS[call]
+    with xr.set_options(keep_attrs=keep_attrs):
+        _assert_same(dot(*arrays, **options), xr.dot(*arrays, **options))
+
+
+def test_the_result_is_the_sum_over_the_common_places():
+    result = dot(RAIN, AREA)
+    expected = RAIN.values[:, 1:] @ AREA.values[:2]  # basins b and c
+    np.testing.assert_array_equal(result, expected)
+    assert result.dims == ("time", "user")
+
+
+@pytest.mark.parametrize("join", ["inner", "outer", "left", "exact"])
+def test_alignment_follows_the_options(join):
+    shuffled = RAIN.isel(basin=[2, 0, 1])
+    with xr.set_options(arithmetic_join=join):
+        if join == "exact":
+            with pytest.raises(ValueError, match="align"):
+                dot(RAIN, AREA)
+        else:
+            _assert_same(dot(RAIN, AREA), xr.dot(RAIN, AREA))
+            _assert_same(dot(RAIN, shuffled), xr.dot(RAIN, shuffled))
+
+
+def test_more_dimensions_than_letters_are_contracted():
+    arrays = [_array({f"bond{k}": 2, f"bond{k + 1}": 2}) for k in range(40)]
+    result = dot(*arrays)
+    assert result.dims == ("bond0", "bond40")
+    np.testing.assert_array_equal(result, np.linalg.multi_dot([array.values for array in arrays]))
+
+
+def test_keywords_are_einsumx_s():
+    assert dot(RAIN, AREA, dtype="float32", casting="same_kind", optimize="greedy").dtype == "float32"
+    out = np.empty((4, 2))
+    result = dot(RAIN, AREA, memory_limit="1 MB", out=out)
+    _assert_same(result, xr.dot(RAIN, AREA))
+    assert np.shares_memory(result.values, out)
+    with pytest.raises(MemoryLimitError):
+        dot(RAIN, AREA, memory_limit=8)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'precision'"):
+        dot(RAIN, AREA, precision="high")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (dot, EquationError, "one DataArray or more"),
+        (lambda: dot(RAIN, AREA.values), BackendError, "operand 1 is .*ndarray.*call einsumx.einsum for other arrays"),
+        (lambda: dot(RAIN.to_dataset()), BackendError, r"operand 0 is .*Dataset.*map\(\)"),
+        (lambda: dot(RAIN, AREA, dim="tim"), SizeError, r"'tim'; there are \['time', 'basin', 'user'\]"),
+        (lambda: dot(RAIN, AREA, dim=3), SizeError, "no array has a dimension 3"),
+        (lambda: dot(SHARE, SHARE.isel(time=[0, 1, 2])), ValueError, "time"),
+    ],
+)
+def test_mistakes_are_told(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: einsumx.einsum("ij,jk->ik", RAIN, SHARE),
+        lambda: einsumx.einsum(RAIN, SHARE, "time basin, user time -> basin user"),
+        lambda: einsumx.einsum(RAIN, [0, 1], SHARE, [1, 2]),
+        lambda: einsumx.einsum("ij->ji", RAIN.variable),
+        lambda: einsumx.plan("ij->ji", RAIN),
+    ],
+)
+def test_einsum_refuses_dataarrays_and_names_the_function_that_takes_them(call):
+    with pytest.raises(BackendError, match=r"call einsumx.interop.xarray.dot, which keeps it, or pass .*: x.data"):
+        call()
+
+
+# -- arrays of other frameworks -----------------------------------------------------------------------------------
+
+
+def test_dask_backed_arrays_make_a_lazy_result_whose_chunks_are_einsumx_calls():
+    da = pytest.importorskip("dask.array")
+    result = dot(RAIN.chunk(time=2, basin=2), AREA)
+    assert isinstance(result.data, da.Array)
+    einsumx.cache_clear()
+    _assert_same(result.compute(), xr.dot(RAIN, AREA))
+    assert einsumx.cache_info()["calls"].misses > 0
+
+
+@pytest.mark.parametrize("framework", ["jax.numpy", "array_api_strict"])
+def test_the_result_is_on_the_framework_of_the_data(framework):
+    xp = pytest.importorskip(framework)
+    arrays = [array.copy(data=xp.asarray(array.values)) for array in (RAIN, SHARE)]
+    result = dot(*arrays)
+    assert type(result.data) is type(arrays[0].data)
+    np.testing.assert_allclose(np.asarray(result.data), xr.dot(RAIN, SHARE).values)
+
+
+# -- xarray.dot behind NumPy's name ---------------------------------------------------------------------------------
+
+
+def test_xarrays_own_dot_runs_einsumx_behind_numpys_name():
+    expected = xr.dot(RAIN, AREA)
+    einsumx.cache_clear()
+    with xr.set_options(use_opt_einsum=False), einsumx.patch("numpy"):
+        result = xr.dot(RAIN, AREA)
+    _assert_same(result, expected)
+    assert einsumx.cache_info()["calls"].misses == 1
+
+
+def test_dask_backed_arrays_stay_dasks_own_behind_numpys_name():
+    pytest.importorskip("dask.array")
+    einsumx.cache_clear()
+    with xr.set_options(use_opt_einsum=False), einsumx.patch("numpy"):
+        result = xr.dot(RAIN.chunk(time=2), AREA).compute()
+    _assert_same(result, xr.dot(RAIN, AREA))
+    assert einsumx.cache_info()["calls"].misses == 0
+
+
+def test_without_the_option_or_the_patch_xarrays_dot_is_its_own():
+    einsumx.cache_clear()
+    xr.dot(RAIN, AREA)
+    assert einsumx.cache_info()["calls"].misses == 0
