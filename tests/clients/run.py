@@ -102,6 +102,9 @@ def run_tests(client: Client, root: Path, *, is_patched: bool) -> Result:
             "EINSUMX_CLIENT_PATCH": ",".join(client.frameworks * is_patched),
             "EINSUMX_CLIENT_REPLACE": ",".join(client.functions * is_patched),
             "EINSUMX_CLIENT_REPORT": str(report),
+            # What compilers keep on disk would make the second run faster.
+            "NUMBA_CACHE_DIR": str(Path(folder) / "numba"),
+            "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor"),
             "OMP_NUM_THREADS": "1",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
             "PYTHONHASHSEED": "0",
