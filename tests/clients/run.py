@@ -263,7 +263,8 @@ def write_page(results: dict[str, Result]) -> None:
     """Put the table and the differences into the page."""
     clients = [each for each in CLIENTS if each.name in results]
     dates = sorted({results[each.name]["date"] for each in clients})
-    lines = [f"Results of {' to '.join(dict.fromkeys((dates[0], dates[-1])))}:", ""] if dates else []
+    versions = sorted({f"einsumx {each['einsumx']} on Python {each['python']}" for each in results.values()})
+    lines = [f"{' to '.join(dict.fromkeys((dates[0], dates[-1])))}, {', '.join(versions)}:", ""] if dates else []
     lines += table([row(each, results[each.name]) for each in clients])
     lines += ["", "### Differences", ""]
     listed = [line for each in clients for line in difference_lines(each, results[each.name])]
@@ -289,9 +290,15 @@ def difference_lines(client: Client, result: Result) -> list[str]:
         why = reason(client, test) or "no reason is known yet"
         together.setdefault((before, after, why), []).append(test.rpartition("::")[2] or test)
     return [
-        f"- **{client.title}**: {', '.join(f'`{test}`' for test in tests)} ({before} before, {after} patched): {why}."
+        f"- **{client.title}**: {names(tests)} ({before} before, {after} patched): {why}."
         for (before, after, why), tests in together.items()
     ]
+
+
+def names(tests: list[str]) -> str:
+    """The first names of a list of tests, and how many others there are."""
+    shown = ", ".join(f"`{test}`" for test in tests[:3])
+    return f"{shown} and {len(tests) - 3} others" if len(tests) > 3 else shown
 
 
 def left_lines(client: Client, result: Result) -> list[str]:
