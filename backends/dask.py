@@ -13,12 +13,13 @@ from math import ceil, isnan, prod
 from typing import Any
 
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend, is_builtin, is_stored
+from einsumx.adapters.registry import get_backend, is_builtin, is_stored, serving
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.parse import symbol
 from einsumx.planner.path import find_path, step_outputs
+from einsumx.runtime.factors import Factors, check_kinds
 from einsumx.runtime.prepare import arrays_of, result_dtype, sized_equation
 from einsumx.runtime.request import Request, Written
 
@@ -27,7 +28,7 @@ __all__ = ["einsum"]
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-_HONOURED = frozenset({"dtype", "casting", "optimize"})
+_HONOURED = frozenset({"dtype", "casting", "optimize", "alpha"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -38,7 +39,7 @@ def einsum(request: Request) -> Any:
     """Contract Dask arrays; other operands are arrays of the chunks' framework, Python scalars and lists.
 
     Args:
-        request: the call; its keywords are at most ``dtype``, ``casting`` and ``optimize``.
+        request: the call; its keywords are at most ``dtype``, ``casting``, ``optimize`` and ``alpha``.
 
     Raises:
         BackendError: another keyword, or a stored operand.
@@ -60,8 +61,10 @@ def einsum(request: Request) -> Any:
         for operand, meta in zip(operands, metas)
     ]  # fmt: skip
     sized = _sized(request.written, arrays)
-    options = request.options(adapter)
+    options, factors = request.options(adapter), request.factors
     result = result_dtype(adapter, [adapter.operand(adapter.signature(meta)) for meta in metas], options)
+    if factors is not None:
+        check_kinds(factors.kinds, result)
     compute = dict(adapter.cpu.widen).get(result, result)
     if 0 in sized.sizes and not any(isnan(size) for array in arrays for size in array.shape):
         # Dask cannot choose chunks for objects; their arrays contain pointers.
@@ -81,7 +84,8 @@ def einsum(request: Request) -> Any:
     ((array, term),) = terms
     if term != sized.output or not path:
         array = _contract([(array, term)], sized.output, compute)
-    return array.astype(adapter.dtype(result))
+    array = array.astype(adapter.dtype(result))
+    return array if factors is None else array.map_blocks(_scaled, factors, result, dtype=array.dtype)
 
 
 def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
@@ -215,3 +219,11 @@ def _chunk(*blocks: Any, equation: str, compute: str, padding: int) -> Any:
     if compute == "object":
         chunk = get_backend("numpy").boxed(chunk, compute)
     return chunk.reshape(chunk.shape + (1,) * padding)
+
+
+def _scaled(block: Any, factors: Factors, dtype: str) -> Any:
+    """A multiple of a chunk of the result."""
+    if not block.size:
+        return block
+    adapter = serving(type(block))  # type: ignore[arg-type]
+    return adapter.scaled(block, factors.within(dtype).alpha, dtype)

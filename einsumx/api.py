@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, Plan
+    from einsumx.runtime import factors
     from einsumx.streaming import gradients
 else:
+    factors = LazyModule("einsumx.runtime.factors")
     gradients = LazyModule("einsumx.streaming.gradients")
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
@@ -65,6 +67,8 @@ def einsum(
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
     effort: Effort | None = None,
+    alpha: Any = None,
+    beta: Any = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -101,6 +105,9 @@ def einsum(
         effort: ``"estimate"``: the plan that the cost model prefers, or one that was measured before; ``"measure"``:
             the first calls run some other plans too, each timed and each with a right result, and the fastest one
             stays. By default, what :func:`einsumx.set_effort` says. Only ``"estimate"`` with a memory limit.
+        alpha: a number that multiplies the result; 1 by default. Plans do not depend on its value, nor on ``beta``'s.
+        beta: a number that multiplies the values in ``out``, to which the result is added: ``out = alpha *
+            einsum(...) + beta * out``. By default 0, which does not read them.
 
     None stands for any keyword's default.
 
@@ -115,8 +122,9 @@ def einsum(
         EquationError: the equation is malformed.
         SizeError: the operands' ranks or sizes do not match it.
         PathError: the path does not fit the operands.
-        BackendError: operands of two frameworks or devices, a cast that ``casting`` does not allow, or a keyword that
-            the framework does not support.
+        BackendError: operands of two frameworks or devices, a cast that ``casting`` does not allow, a keyword that the
+            framework does not support, or a factor that the result's dtype does not hold.
+        ValueError: a keyword without another one that it needs.
         MemoryLimitError: no tiling fits the limit, and the error names the smallest limit that works; or memory ran out
             at the smallest blocks.
         JournalError: the journal is damaged, in use, or belongs to another contraction or other operands.
@@ -146,7 +154,7 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume, effort,
+            memory_limit, device, devices, executor, progress, resume, effort, alpha, beta,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -155,15 +163,16 @@ def einsum(
             return gradients.recorded(request)
         request.check_unlimited()
     order = as_order(order)
+    scale = None if alpha is None and beta is None else factors.factors_of(alpha, beta, out)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
     if not (is_default and effort is None and not efforts.is_set):
         options = options_of(adapter, dtype, casting, optimize, effort)
     prepared = prepare(adapter, written, arrays, options)
-    if out is None and order == "K":
+    if out is None and order == "K" and scale is None:
         return prepared.run(*arrays)
-    return deliver(adapter, prepared, arrays, out, order, options.casting)
+    return deliver(adapter, prepared, arrays, out, order, options.casting, scale)
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:

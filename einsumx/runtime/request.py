@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter
     from einsumx.ir.program import Operand
+    from einsumx.runtime.factors import Factors
 
 __all__ = [
     "DEFAULT",
@@ -145,7 +146,7 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort: as for :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort, alpha, beta: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
 
@@ -169,6 +170,8 @@ class Request:
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
     effort: Effort | None = None
+    alpha: Any = None
+    beta: Any = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -178,6 +181,13 @@ class Request:
     def adapter(self) -> Adapter | None:
         """The adapter that ``backend`` names, None without a name; BackendError if there is none of that name."""
         return None if self.backend is None else get_backend(self.backend)
+
+    @property
+    def factors(self) -> Factors | None:
+        """The factors of the result and of ``out``; None if there are none. :func:`factors_of` raises."""
+        from einsumx.runtime.factors import factors_of
+
+        return factors_of(self.alpha, self.beta, self.out)
 
     def limit_bytes(self, free: Callable[[], int | None]) -> int:
         """The limit in bytes; see :func:`limit_bytes`."""
