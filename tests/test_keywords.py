@@ -16,7 +16,7 @@ EQUATION = "ij,jk->ik"
 
 KEYWORDS = (
     "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
-    "progress", "resume", "effort",
+    "progress", "resume", "effort", "alpha", "beta",
 )  # fmt: skip
 
 

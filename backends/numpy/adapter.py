@@ -308,8 +308,6 @@ class NumpyAdapter(Adapter):
         if dtype == "object":  # an object may raise an error, which must leave out= as it was
             super().update(alpha, result, beta, out, dtype)
             return
-        if self.may_overlap(out, result) or (isinstance(result, self.xp.ndarray) and share_file(out, result)):
-            result = result.copy()
         with self._mode(out):
             self._kernels.update(out, alpha, result, beta, dtype)
 

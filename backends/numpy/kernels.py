@@ -420,25 +420,28 @@ def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
     A product that is added row by row instead, by BLAS into a small buffer, is slower: BLAS packs its other operand for
     each call.
     """
+    nbytes = out.size * _itemsize(dtype)
+    if nbytes <= _UPDATED:
+        _update_boxes(out, result, alpha, beta, dtype, [()])
+        return
     order = memory_order(out.strides)
     job = partial(_update_boxes, out.transpose(order), np.asarray(result).transpose(order), alpha, beta, dtype)
-    nbytes = out.size * _itemsize(dtype)
     boxes = list(_grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
     run([partial(job, boxes[cut]) for cut in _ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
 
 
 def _update_boxes(out: Any, result: Any, alpha: Any, beta: Any, dtype: str, boxes: Sequence[Range]) -> None:
     """:func:`update` of some boxes."""
-    multiply, add = (partial(kernel, dtype=dtype, casting="unsafe") for kernel in (np.multiply, np.add))
-    left, right = (None if factor == 1 else np.array(factor, dtype) for factor in (alpha, beta))
     for box in boxes:
         index = (*box, ...)
         target, part = out[index], result[index]
-        if left is not None:
-            part = multiply(part, left)
-        if beta != 0:
-            part = add(target if right is None else multiply(target, right), part)
-        np.copyto(target, part, casting="unsafe")
+        if beta == 0:
+            np.multiply(part, alpha, target, dtype=dtype, casting="unsafe")
+            continue
+        if alpha != 1:
+            part = np.multiply(part, alpha, dtype=dtype, casting="unsafe")
+        own = target if beta == 1 else np.multiply(target, beta, dtype=dtype, casting="unsafe")
+        np.add(own, part, target, dtype=dtype, casting="unsafe")
 
 
 # -- copies -------------------------------------------------------------------------------------------------------

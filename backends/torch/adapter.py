@@ -297,7 +297,6 @@ class TorchAdapter(Adapter):
         if out.dtype is not self.dtype(dtype) or not self._adds_in_place(dtype, alpha, beta):
             super().update(alpha, result, beta, out, dtype)
             return
-        result = result.clone() if _may_share(out, result) else result
         if beta == 0:
             out.copy_(result * alpha)
         else:

@@ -135,7 +135,7 @@ class Updates(BlockAccess, Results, Primitives):
 
     def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
         """``factor * array`` as a new array, computed in ``dtype``."""
-        return self.multiply(self._as(array, dtype), self._number(factor, dtype, array))
+        return self.multiply(self._as(array, dtype), self.number(factor, dtype, array))
 
     def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
         """As :meth:`scaled`, for an ``array`` of ``dtype`` that nothing else refers to, and that it may write to."""
@@ -154,7 +154,7 @@ class Updates(BlockAccess, Results, Primitives):
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.
 
-        ``result`` may be a view of memory that ``out`` overlaps.
+        ``result`` shares memory with no other array.
         """
         self.write_new(out, self.combined(alpha, result, beta, out, dtype))
 
@@ -171,16 +171,16 @@ class Updates(BlockAccess, Results, Primitives):
         """
         return None
 
-    def _as(self, array: Array, dtype: str) -> Array:
-        return array if self.dtype_name(array.dtype) == dtype else self.cast(array, dtype)
-
-    def _number(self, value: Any, dtype: str, like: Array) -> Array:
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
         """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
         np = import_module("numpy")
         host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
         with np.errstate(all="ignore"):
             array = np.full((1,) * len(like.shape), value, host)
         return self._as(self.from_numpy(array, self.device(like)), dtype)
+
+    def _as(self, array: Array, dtype: str) -> Array:
+        return array if self.dtype_name(array.dtype) == dtype else self.cast(array, dtype)
 
 
 class Transfers(Arrays):

@@ -5,6 +5,7 @@ Caches see the kinds of the factors, never their values, so calls with other val
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,9 @@ __all__ = ["Factors", "check_kinds", "common_dtype", "factors_of"]
 
 _WIDTH = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3, "O": 4}
 _WORDS = {"i": "an integer", "f": "a float", "c": "complex", "O": "no number that an array holds"}
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+"""For each kind of dtype, Python's type of such a number."""
 
 
 class Factors(NamedTuple):
@@ -56,8 +60,10 @@ def factors_of(alpha: Any, beta: Any, out: Any) -> Factors | None:
 
 def _as_factor(name: str, value: Any) -> Any:
     """The value of ``alpha=`` or ``beta=``: a number, a NumPy scalar, or an array without axes; None stays None."""
+    if value is None or type(value) in _CONVERT.values():
+        return value
     value = as_python(value)
-    if value is None or isinstance(value, Number):
+    if isinstance(value, Number):
         return value
     if getattr(value, "shape", None) != ():
         raise TypeError(f"{name}= is a number, not {shown(value)}")
@@ -65,7 +71,9 @@ def _as_factor(name: str, value: Any) -> Any:
     if adapter is not None and adapter.needs_gradient(value):
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
     try:
-        return value.item()
+        if adapter is None or hasattr(value, "item"):
+            return value.item()
+        return _CONVERT[kind(adapter.dtype_name(value.dtype))](value)
     except Exception as error:
         raise BackendError(
             f"{name}= is a number, and this {type_name(type(value))} has no value yet; multiply the result by it "

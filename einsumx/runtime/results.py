@@ -157,7 +157,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
         dtype: the dtype to multiply and add in.
     """
     run, program, check, may_overlap = prepared.run, prepared.program, adapter.check_out, adapter.may_overlap
-    write = adapter.write if cost.returns_view(program) else adapter.write_new
+    is_view = cost.returns_view(program)
     run_into = None
     if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
         run_into = execute.executable_into(program, adapter, adapter.operand(out).strides)
@@ -170,9 +170,9 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
             return out
         result = adapter.boxed(run(*arrays), program.dtype)
         if alpha == 1 and beta == 0:
-            write(out, result)
+            (adapter.write if is_view else adapter.write_new)(out, result)
         else:
-            adapter.update(alpha, result, beta, out, dtype)
+            adapter.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
         return out
 
     return run_update
