@@ -23,7 +23,7 @@ __all__ = ["Factors", "check_kinds", "common_dtype", "factors_of"]
 _WIDTH = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3, "O": 4}
 _WORDS = {"i": "an integer", "f": "a float", "c": "complex", "O": "no number that an array holds"}
 
-_CONVERT: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+_PYTHONS: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 """For each kind of dtype, Python's type of such a number."""
 
 
@@ -60,7 +60,7 @@ def factors_of(alpha: Any, beta: Any, out: Any) -> Factors | None:
 
 def _as_factor(name: str, value: Any) -> Any:
     """The value of ``alpha=`` or ``beta=``: a number, a NumPy scalar, or an array without axes; None stays None."""
-    if value is None or type(value) in _CONVERT.values():
+    if value is None or type(value) in _PYTHONS.values():
         return value
     value = as_python(value)
     if isinstance(value, Number):
@@ -71,14 +71,21 @@ def _as_factor(name: str, value: Any) -> Any:
     if adapter is not None and adapter.needs_gradient(value):
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
     try:
-        if adapter is None or hasattr(value, "item"):
-            return value.item()
-        return _CONVERT[kind(adapter.dtype_name(value.dtype))](value)
+        return _value(adapter, value)
     except Exception as error:
         raise BackendError(
             f"{name}= is a number, and this {type_name(type(value))} has no value yet; multiply the result by it "
             "instead"
         ) from error
+
+
+def _value(adapter: Adapter | None, array: Any) -> Any:
+    """The value of an array without axes."""
+    if adapter is None or hasattr(array, "item"):
+        return array.item()
+    if hasattr(array, "__float__"):  # the array API standard
+        return _PYTHONS[kind(adapter.dtype_name(array.dtype))](array)
+    return adapter.to_numpy(array).item()
 
 
 def common_dtype(adapter: Adapter, dtype: str, target: str) -> str:
