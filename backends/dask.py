@@ -61,7 +61,7 @@ def einsum(request: Request) -> Any:
         for operand, meta in zip(operands, metas)
     ]  # fmt: skip
     sized = _sized(request.written, arrays)
-    options, factors = request.options(adapter), request.factors
+    options, factors = request.options(adapter), request.scale
     result = result_dtype(adapter, [adapter.operand(adapter.signature(meta)) for meta in metas], options)
     if factors is not None:
         check_kinds(factors.kinds, result)

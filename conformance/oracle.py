@@ -158,13 +158,14 @@ def expect_update(expected: Expected, alpha: Any, before: Any, beta: Any, dtype:
     array(103)
     """
     kind = np.dtype(_numpy_name(dtype)).kind
+    wide = object if kind in "iu" else None  # without axes, NumPy returns Python integers in place of object arrays
     values, magnitude = _wide(np.asarray(expected.values)), np.asarray(expected.magnitude)
     left, right = (bool(factor) if kind == "b" else factor for factor in (alpha, beta))
     with np.errstate(all="ignore"):
-        values, magnitude = np.asarray(values * left), np.asarray(magnitude * abs(left))
+        values, magnitude = np.asarray(values * left, wide), np.asarray(magnitude * abs(left))
         if before is not None and beta != 0:
             addend = _wide(np.asarray(before))
-            values = np.asarray(_plus(values, addend * right))
+            values = np.asarray(_plus(values, addend * right), wide)
             magnitude = np.asarray(magnitude + np.abs(addend) * abs(right))
     if kind in "iu":
         values = _wrapped(values, dtype)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
+from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.effort import Effort, as_effort
 from einsumx.scalars import as_python
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter
     from einsumx.ir.program import Operand
-    from einsumx.runtime.factors import Factors
+    from einsumx.runtime import factors
+else:
+    factors = LazyModule("einsumx.runtime.factors")
 
 __all__ = [
     "DEFAULT",
@@ -183,11 +186,9 @@ class Request:
         return None if self.backend is None else get_backend(self.backend)
 
     @property
-    def factors(self) -> Factors | None:
-        """The factors of the result and of ``out``; None if there are none. :func:`factors_of` raises."""
-        from einsumx.runtime.factors import factors_of
-
-        return factors_of(self.alpha, self.beta, self.out)
+    def scale(self) -> factors.Factors | None:
+        """The factors of the result and of ``out``; None if there are none. :func:`factors.factors_of` raises."""
+        return None if self.alpha is None and self.beta is None else factors.factors_of(self.alpha, self.beta, self.out)
 
     def limit_bytes(self, free: Callable[[], int | None]) -> int:
         """The limit in bytes; see :func:`limit_bytes`."""

@@ -175,7 +175,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     computed = compute_dtype(traits, dtype)
     order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
-    factors = request.factors
+    factors = request.scale
     output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
     limit = request.limit_bytes(opened.free_bytes)
