@@ -14,9 +14,18 @@ from einsumx.adapters import hooks
 __all__ = ["eager_einsum", "einsum", "patched_einsum"]
 
 
-def einsum(*operands: Any, **options: Any) -> Any:
-    """:func:`einsumx.einsum` as a node of a graph, with gradients."""
-    return hooks.einsum(*operands, **options)
+def einsum(*operands: Any, alpha: Any = None, **options: Any) -> Any:
+    """:func:`einsumx.einsum` as a node of a graph, with gradients.
+
+    While the graph is traced, numbers that change between calls are symbols without values.
+    """
+    torch = import_module("torch")
+    if isinstance(alpha, torch.SymFloat) and options.get("out") is None:
+        result = hooks.einsum(*operands, **options)
+        if result.is_floating_point() or result.is_complex():
+            return result * alpha
+    options = {name: float(value) if isinstance(value, torch.SymFloat) else value for name, value in options.items()}
+    return hooks.einsum(*operands, alpha=float(alpha) if isinstance(alpha, torch.SymFloat) else alpha, **options)
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
