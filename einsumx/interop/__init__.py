@@ -1,0 +1,1 @@
+"""What other libraries need to call einsumx, a module for each."""
