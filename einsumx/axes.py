@@ -7,6 +7,8 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from einsumx.adapters.operand_types import type_name
+from einsumx.adapters.registry import is_builtin
 from einsumx.api import einsum
 from einsumx.errors import AxisError, BackendError, SizeError, SublistError, shown
 from einsumx.ir.parse import symbol
@@ -46,8 +48,10 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
     try:
         equation = _known_tensordot(axes, a.shape, b.shape)
     except (AttributeError, TypeError):  # numbers, lists, or axes in lists
-        a, b = _with_shapes(a, b)
-        equation = _tensordot_equation(axes, a.shape, b.shape)
+        equation = ""
+    if not equation:
+        (a, b), shapes = _with_shapes(a, b)
+        equation = _known_tensordot(_in_tuples(axes), *shapes)
     return einsum(equation, a, b)
 
 
@@ -70,9 +74,11 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     """
     try:
         equation = _known_transpose(axes, len(a.shape))
-    except (AttributeError, TypeError):  # a list, or axes in a list
-        (a,) = _with_shapes(a)
-        equation = _transpose_equation(axes, len(a.shape))
+    except (AttributeError, TypeError):  # a number, a list, or axes in a list
+        equation = ""
+    if not equation:
+        (a,), (shape,) = _with_shapes(a)
+        equation = _known_transpose(_in_tuples(axes), len(shape))
     return einsum(equation, a)
 
 
@@ -90,22 +96,29 @@ tensordot.__dict__["_torchdynamo_inline"] = _traced_tensordot
 transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
 
 
-def _with_shapes(*operands: Any) -> list[Any]:
-    """The operands, made arrays of their framework if one has no shape."""
-    if all(hasattr(operand, "shape") for operand in operands):
-        return list(operands)
-    arrays = arrays_of(list(operands), None)[1]
+def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
+    """The operands, with lists as arrays of their framework, and their shapes."""
+    arrays = list(operands)
+    if any(isinstance(operand, list | tuple) for operand in operands):
+        arrays = arrays_of(arrays, None)[1]
+    shapes = []
     for number, array in enumerate(arrays):
-        if not hasattr(array, "shape"):
-            raise BackendError(f"operand {number} ({type(array).__name__}) has no shape, so its axes have no numbers")
-    return arrays
+        if not hasattr(array, "shape") and not is_builtin(type(array)):
+            raise BackendError(f"operand {number} ({type_name(type(array))}) has no shape, so its axes have no numbers")
+        shapes.append(getattr(array, "shape", ()))
+    return arrays, shapes
+
+
+def _in_tuples(axes: Any) -> Any:
+    """The value of ``axes=`` as a key of a cache: its sequences as tuples."""
+    return tuple(map(_in_tuples, axes)) if isinstance(axes, Iterable) and not isinstance(axes, str) else axes
 
 
 def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequence[int]) -> str:
     """The equation of a ``tensordot`` of arrays of these shapes."""
     lhs_axes, rhs_axes = _contracted_axes(axes)
-    lhs_places = _positions(lhs_axes, len(lhs_shape), "axes=")
-    rhs_places = _positions(rhs_axes, len(rhs_shape), "axes=")
+    lhs_places = _positions(lhs_axes, len(lhs_shape), 0)
+    rhs_places = _positions(rhs_axes, len(rhs_shape), 1)
     if len(lhs_places) != len(rhs_places):
         raise SizeError(
             f"axes={shown(axes)} has {len(lhs_places)} axes of operand 0 and {len(rhs_places)} of operand 1"
@@ -143,7 +156,7 @@ def _contracted_axes(axes: Any) -> tuple[list[int], list[int]]:
 def _transpose_equation(axes: Any, rank: int) -> str:
     """The equation of a ``transpose`` of an array of that many axes."""
     order = range(rank)[::-1] if axes is None else axes
-    places = _positions(list(map(_as_axis, order if isinstance(order, Iterable) else [order])), rank, "axes=")
+    places = _positions(list(map(_as_axis, order if isinstance(order, Iterable) else [order])), rank, 0)
     if len(places) != rank:
         raise SizeError(f"axes={shown(axes)} does not name each of the array's {rank} axes")
     return f"{''.join(map(symbol, range(rank)))}->{''.join(map(symbol, places))}"
@@ -156,8 +169,8 @@ def _as_axis(axis: Any) -> int:
         raise SublistError(f"axes are numbered by integers, not by {shown(axis)}") from None
 
 
-def _positions(axes: Sequence[int], rank: int, where: str) -> list[int]:
-    """Axes of an array, counted from 0.
+def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
+    """The axes of one of the operands, counted from 0.
 
     Raises:
         AxisError: the array has no such axis.
@@ -165,10 +178,10 @@ def _positions(axes: Sequence[int], rank: int, where: str) -> list[int]:
     """
     for axis in axes:
         if not -rank <= axis < rank:
-            raise AxisError(f"{where} names axis {axis} of an array with {rank} axes")
+            raise AxisError(f"axes= names axis {axis} of operand {operand}, which has {rank} axes")
     places = [axis % rank for axis in axes]
     if len(set(places)) != len(places):
-        raise SizeError(f"{where} names an axis twice: {shown(list(axes))}")
+        raise SizeError(f"axes= names an axis of operand {operand} twice: {shown(list(axes))}")
     return places
 
 

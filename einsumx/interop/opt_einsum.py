@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.operand_types import top_package, type_name
-from einsumx.adapters.registry import backend_of, get_backend
+from einsumx.adapters.operand_types import lazy_module, top_package, type_name
+from einsumx.adapters.registry import backend_of, get_backend, lazy
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, shown
@@ -74,8 +74,7 @@ def _contracting(native: Function) -> Function:
 
     def checked(*operands: Any, **options: Any) -> Any:
         try:
-            adapter = _adapter_of(split(operands)[1])
-            accepted, reason = _accepted(adapter, operands, options)
+            accepted, reason = _accepted(_framework_of(split(operands)[1]), operands, options)
             if not reason:
                 return einsum(*operands, **accepted)
         except BackendError as error:
@@ -90,50 +89,71 @@ def _contracting(native: Function) -> Function:
         if "_gen_expression" in options:  # contract_expression calls contract with shapes
             return native(subscripts, *operands, **options)
         if is_sharing():
-            options["backend"] = _sharing_backend(options.get("backend"), split((subscripts, *operands))[1])
+            options["backend"] = _sharing_backend(options.get("backend", "auto"), split((subscripts, *operands))[1])
             return native(subscripts, *operands, **options)
         return fast(subscripts, *operands, **options)
 
     return contract
 
 
-def _adapter_of(arrays: Sequence[Any]) -> Adapter:
-    """The backend that serves the arrays; NumPy's for numbers and lists."""
-    return backend_of(tuple(map(type, arrays)))[0] or get_backend("numpy")
+class _Framework(NamedTuple):
+    """The library that computes with some arrays.
+
+    Attributes:
+        adapter: its backend; None for lazy arrays, which :func:`einsumx.einsum` alone takes.
+        names: the values of opt_einsum's ``backend=`` that mean it, and no module that computes otherwise.
+    """
+
+    adapter: Adapter | None
+    names: tuple[Any, ...]
+
+
+_ANY = (None, "auto", "einsumx")
+
+
+def _framework_of(arrays: Sequence[Any]) -> _Framework:
+    """The framework of the arrays; NumPy for numbers and lists.
+
+    Raises:
+        BackendError: no framework that einsumx knows, or two of them.
+    """
+    kinds = tuple(map(type, arrays))
+    if lazy(arrays) is not None:
+        packages = [top_package(kind.__module__) for kind in kinds if lazy_module(kind) is not None]
+        return _Framework(None, (*_ANY, *packages))
+    return _served_by(backend_of(kinds)[0] or get_backend("numpy"))
+
+
+@lru_cache(maxsize=64)
+def _served_by(adapter: Adapter) -> _Framework:
+    jaxlib = ("jaxlib",) if adapter.name == "jax" else ()
+    return _Framework(adapter, (*_ANY, adapter.name, adapter.module, top_package(adapter.module), *jaxlib))
 
 
 def _refusal(operands: Sequence[Any], error: BackendError) -> str:
     """Why einsumx does not serve the operands; raises the error if it does."""
     try:
-        adapter = _adapter_of(split(operands)[1])
+        adapter = _framework_of(split(operands)[1]).adapter
     except BackendError as unknown:
         return str(unknown).partition("\n")[0]
-    reason = unserved(adapter, operands)
+    reason = "" if adapter is None else unserved(adapter, operands)
     if not reason:
         raise error
     return reason
 
 
-def _is_backend(name: Any, adapter: Adapter) -> bool:
-    """Whether opt_einsum's ``backend=`` means the framework of an adapter, and no module that computes otherwise."""
-    if name is None or name in ("auto", "einsumx"):
-        return True
-    jaxlib = ("jaxlib",) if adapter.name == "jax" else ()
-    return name in (adapter.name, adapter.module, top_package(adapter.module), *jaxlib)
-
-
 def _sharing_backend(name: Any, arrays: Sequence[Any]) -> Any:
     """The backend for steps that opt_einsum shares: einsumx, unless it does not serve the arrays."""
     try:
-        return "einsumx" if _is_backend(name, _adapter_of(arrays)) else name or "auto"
+        return "einsumx" if name in _framework_of(arrays).names else name
     except BackendError:
-        return name or "auto"
+        return name
 
 
 def _cacheable(adapter: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The keywords of einsumx for a call of ``contract`` without ``out``, if they do not depend on the operands."""
-    accepted, reason = _accepted(adapter, (), options)
-    if reason or _limit(options):
+    accepted, reason = _accepted(_served_by(adapter), (), options)
+    if reason or _limit(options) is not None:
         raise Uncacheable
     return accepted
 
@@ -144,17 +164,17 @@ def _limit(options: Mapping[str, Any]) -> Any:
     return None if limit is None or limit == -1 or options.get("optimize") is False else limit
 
 
-def _accepted(adapter: Adapter, operands: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _accepted(framework: _Framework, operands: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """The keywords of einsumx for those of ``contract``; or why the call is left to opt_einsum."""
     accepted = {name: options[name] for name in _SHARED if name in options}
     for name in options:
         if name not in (*_SHARED, "backend", "memory_limit", "optimize", "out", "use_blas"):
             return {}, f"einsumx has no keyword {name}="
     backend, out, optimize = options.get("backend"), options.get("out"), options.get("optimize")
-    if not _is_backend(backend, adapter):
-        return {}, f"backend={shown(backend)} computes otherwise than {adapter.name}"
+    if backend not in framework.names:
+        return {}, f"backend={shown(backend)} is not the library of the operands"
     if out is not None:
-        if not is_served(adapter, type(out)):
+        if framework.adapter is None or not is_served(framework.adapter, type(out)):
             return {}, f"out= is of type {type_name(type(out))}"
         accepted["out"] = out
     if optimize is not None and not isinstance(optimize, bool):
@@ -228,9 +248,11 @@ def _calling(native: Function) -> Function:
         if compiled.reason:
             return None, compiled.reason
         try:
-            adapter = _adapter_of(arrays)
-            if not _is_backend(backend, adapter):
-                return None, f"backend={shown(backend)} computes otherwise than {adapter.name}"
+            framework = _framework_of(arrays)
+            if backend not in framework.names:
+                return None, f"backend={shown(backend)} is not the library of the operands"
+            if framework.adapter is None:
+                return None, "its operands are lazy"
             return compiled(arrays, out), ""
         except AttributeError:
             if all(hasattr(array, "shape") for array in arrays):
