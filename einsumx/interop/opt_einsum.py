@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.operand_types import lazy_module, top_package, type_name
-from einsumx.adapters.registry import backend_of, get_backend, lazy
+from einsumx.adapters.registry import backend_of, get_backend, lazy, owner
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.expressions import Expression, expression
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
@@ -198,6 +198,14 @@ def _equation(theirs: Any) -> str:
     return equation
 
 
+def _needs_gradient(array: Any) -> bool:
+    try:
+        adapter = owner(array)
+    except BackendError:
+        return False
+    return adapter is not None and adapter.needs_gradient(array)
+
+
 class _Compiled:
     """The expressions of einsumx for one of opt_einsum's, which takes operands of any sizes.
 
@@ -207,6 +215,7 @@ class _Compiled:
 
     def __init__(self, theirs: Any) -> None:
         self.equation = _equation(theirs)
+        self._name = repr(theirs)
         self._path = [step[0] for step in theirs._full_contraction_list]
         self._constants = dict(theirs._constants_dict)
         self._count = theirs._full_num_args
@@ -223,6 +232,8 @@ class _Compiled:
                 return f"einsumx has no keyword {name}="
         if any(len(step) > 2 for step in self._path):
             return "its path contracts three or more operands in one step"
+        if any(map(_needs_gradient, self.constants)):
+            return "a constant asks for a gradient"
         return "all its operands are constants" if len(self._constants) == self._count else ""
 
     def _expression(self, *shapes: Any) -> Expression:
@@ -231,6 +242,9 @@ class _Compiled:
         return expression(self.equation, *operands, optimize=self._path, **self._options)
 
     def __call__(self, arrays: Sequence[Array], out: Array | None) -> Array:
+        count = self._count - len(self._constants)
+        if len(arrays) != count:
+            raise SizeError(f"{self._name} takes {count} operands, not {len(arrays)}")
         run = self._for(*[array.shape for array in arrays])
         return run(*arrays, out=out, order=self._order)
 
@@ -253,6 +267,8 @@ def _calling(native: Function) -> Function:
                 return None, f"backend={shown(backend)} is not the library of the operands"
             if framework.adapter is None:
                 return None, "its operands are lazy"
+            if out is not None and not is_served(framework.adapter, type(out)):
+                return None, f"out= is of type {type_name(type(out))}"
             return compiled(arrays, out), ""
         except AttributeError:
             if all(hasattr(array, "shape") for array in arrays):
