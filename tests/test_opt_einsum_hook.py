@@ -142,8 +142,8 @@ def test_the_backend_einsumx_shares_intermediates():
 
 
 def test_the_backend_einsumx_takes_more_labels_than_letters():
-    labels = "".join(map(get_symbol, range(60)))
-    shape = (1,) * 58 + (2, 3)
+    labels = "".join(map(get_symbol, range(40, 70)))
+    shape = (1,) * 28 + (2, 3)
     equation = f"{labels},{labels[-1]}->{labels[::-1][:2]}"
     lhs, rhs = random.random(shape), random.random(3)
     close(contract(equation, lhs, rhs, backend="einsumx"), (lhs.reshape(2, 3) * rhs).T)
@@ -309,7 +309,7 @@ def test_operands_that_einsumx_does_not_serve_are_left_to_opt_einsum(patched, le
     words = np.array([["a", "b"]], object)
     close(contract("ij->ji", words) == words.T, True)
     assert len(left()) == 1
-    assert "numpy.ma.MaskedArray" in left()[0]
+    assert "MaskedArray" in left()[0]
 
 
 def test_arrays_of_two_frameworks_are_left_to_opt_einsum(patched, left):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import einsumx
+from einsumx import axes as axes_module
 from einsumx import tensordot, transpose
 from einsumx.conformance.oracle import expect
 from einsumx.errors import AxisError, BackendError, EinsumxError, SizeError, SublistError
@@ -84,8 +85,10 @@ def test_python_numbers_and_lists_are_operands():
 
 
 def test_more_axes_than_letters_work():
-    a = np.ones((1,) * 28 + (2,))
-    assert tensordot(a, a, ((28,), (28,))).shape == (1,) * 56
+    lhs, rhs = np.ones((1,) * 30 + (2,)), np.ones((2,) + (1,) * 30)
+    equation = axes_module._tensordot_equation(1, lhs.shape, rhs.shape)  # NumPy before 2 has 32 axes for the result
+    assert len(set(equation) - set(",->")) == 61
+    assert tensordot(lhs, rhs, (tuple(range(31)), (1, *range(2, 31), 0))).shape == ()
 
 
 def test_a_transpose_is_a_view():
@@ -155,8 +158,6 @@ def test_an_axis_error_is_an_index_error_and_pickles():
 def test_operands_without_axes_are_errors_that_name_the_type():
     with pytest.raises(BackendError, match=r"operand 1 \(builtins.object\) has no shape"):
         tensordot(A, object(), 1)
-    with pytest.raises(BackendError, match="makes no array of operand 0"):
-        tensordot([[1, 2], [3]], A, 1)
 
 
 def test_arrays_of_two_frameworks_are_an_error():
