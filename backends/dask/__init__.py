@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.replacement import Client
+
 if TYPE_CHECKING:
     from einsumx.adapters.replacement import Name
     from einsumx.backends.dask.program import ChunkedProgram
@@ -58,17 +60,10 @@ def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:
     return build(program, read.arrays)
 
 
-class _Dask:
-    """Dask, for :func:`einsumx.patch`."""
+def _names() -> Iterable[Name]:
+    from einsumx.backends.dask.patch import names
 
-    name = "dask"
-    install = "pip install 'dask[array]'"
-
-    def names(self) -> Iterable[Name]:
-        """The names of Dask's einsum."""
-        from einsumx.backends.dask.patch import names
-
-        return names()
+    return names()
 
 
-LIBRARY = _Dask()
+LIBRARY = Client("dask", "pip install 'dask[array]'", _names)

@@ -11,7 +11,7 @@ from typing import Any
 
 from einsumx.adapters import hooks
 
-__all__ = ["eager_einsum", "einsum", "patched_einsum"]
+__all__ = ["contract", "eager_einsum", "einsum", "patched_einsum"]
 
 
 def einsum(*operands: Any, alpha: Any = None, **options: Any) -> Any:
@@ -33,11 +33,16 @@ def patched_einsum(*operands: Any, **options: Any) -> Any:
     return import_module("torch").einsum(*operands, **options)
 
 
+def contract(*operands: Any, **options: Any) -> Any:
+    """``opt_einsum.contract`` as a node of a graph, while einsumx replaces it."""
+    return import_module("opt_einsum").contract(*operands, **options)
+
+
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
 def eager_einsum(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` outside of graphs, for calls with a memory limit."""
     return hooks.einsum(*operands, **options)
 
 
-for node in (einsum, patched_einsum):
+for node in (einsum, patched_einsum, contract):
     import_module("torch").compiler.allow_in_graph(node)
