@@ -18,7 +18,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["tests", "lint"]
 
-OTHERS = ("mxnet(1)", "mxnet(2)", "together", "oldest", "newest-3.13", "newest-3.14", "docs", "package")
+OTHERS = ("mxnet(1)", "mxnet(2)", "together", "libraries", "oldest", "newest-3.13", "newest-3.14", "docs", "package")
 """The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
@@ -44,6 +44,18 @@ MXNET_TESTS = (
     "tests/suites/test_gluonnlp_attention.py",
 )
 """What holds for either version of MXNet beside any NumPy."""
+
+LIBRARIES = (
+    *("autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*"),
+    *("moto[server]", "opt_einsum_fx", "pandas", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly", "xarray", "zarr"),
+)
+"""The libraries that einsumx has hooks for, or whose stores and executors it uses."""
+
+LIBRARY_TESTS = (
+    *("autoray", "cotengra_hook", "einops", "einx", "more_than_fits_page", "opened", "opt_einsum_hook"),
+    *("other_libraries_page", "pages", "pyscf_page", "tensorly", "torch_fx", "xarray"),
+)
+"""The tests that need one of them."""
 
 PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "packaging", "pages", "readme", "registry")
 """The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
@@ -107,12 +119,19 @@ def together(session: nox.Session) -> None:
     session.run("einsumx", "conformance", "--backend", "mxnet")
 
 
+@nox.session(python="3.11")
+def libraries(session: nox.Session) -> None:
+    """The hooks for other libraries and what the pages say of them, with the real libraries."""
+    install(session, *TESTING, TORCH, *LIBRARIES)
+    test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
+
+
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
     """The oldest Python, NumPy and other requirements that are supported."""
     requirements = (
         "numpy==1.23.0",
-        "opt_einsum==3.4.0",
+        "opt_einsum==3.3.0",
         "platformdirs==4.0.0",
         "threadpoolctl==3.8.0",
         "jinja2==3.1.0",

@@ -38,7 +38,7 @@ def einsum(request: Request) -> Any:
         if not isinstance(operand, autoray.lazy.LazyArray) and not is_builtin(type(operand))
     ]
     backends = [operand.backend for operand in lazy] + list(map(autoray.infer_backend, eager))
-    names = list(dict.fromkeys(name for name in backends if name is not None))
+    names = list(dict.fromkeys(name for name in backends if name not in (None, "builtins")))
     if len(names) > 1:
         raise BackendError(
             f"the operands belong to two frameworks, {names[0]} and {names[1]}, of which lazy arrays of autoray are "

@@ -109,6 +109,17 @@ class CupyAdapter(NumpyAdapter):
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
 
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        with array.device:
+            return super().scaled(array, factor, dtype)
+
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        return self.scaled(array, factor, dtype)
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        with out.device:
+            self.write_new(out, self.combined(alpha, result, beta, out, dtype))
+
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         with self._device(device):
             return self.xp.empty(shape, self.dtype(dtype))

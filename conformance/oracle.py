@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expected", "Verdict", "expect", "expect_gradient", "judge"]
+__all__ = ["Expected", "Verdict", "expect", "expect_gradient", "expect_update", "judge"]
 
 LIMIT = 1 << 20
 """Elements of the index space that are computed at once; larger spaces are halved."""
@@ -140,6 +140,36 @@ def expect_gradient(
     if np.dtype(_numpy_name(dtype)).kind != "c":
         gradient = gradient.real
     return Expected(gradient, magnitude, terms, len(sum_.arrays), dtype)
+
+
+def expect_update(expected: Expected, alpha: Any, before: Any, beta: Any, dtype: str) -> Expected:
+    """The sum of a multiple of an expected result and a multiple of an array, in ``dtype``.
+
+    Both factors and the additional term count in the bound as a factor of each product and a term of each sum do.
+
+    Args:
+        expected: the result.
+        alpha: its factor.
+        before: the array; None for none.
+        beta: the array's factor; 0 ignores its values, even those that are not finite.
+        dtype: the name of the dtype.
+
+    >>> expect_update(expect("i,i->", np.array([1, 2]), np.array([3, 4])), 10, np.array(7), -1, "int64").values
+    array(103)
+    """
+    kind = np.dtype(_numpy_name(dtype)).kind
+    wide = object if kind in "iu" else None  # without axes, NumPy returns Python integers in place of object arrays
+    values, magnitude = _wide(np.asarray(expected.values)), np.asarray(expected.magnitude)
+    left, right = (bool(factor) if kind == "b" else factor for factor in (alpha, beta))
+    with np.errstate(all="ignore"):
+        values, magnitude = np.asarray(values * left, wide), np.asarray(magnitude * abs(left))
+        if before is not None and beta != 0:
+            addend = _wide(np.asarray(before))
+            values = np.asarray(_plus(values, addend * right), wide)
+            magnitude = np.asarray(magnitude + np.abs(addend) * abs(right))
+    if kind in "iu":
+        values = _wrapped(values, dtype)
+    return Expected(values, magnitude, expected.terms + 1, expected.operands + 1, dtype)
 
 
 def judge(result: Any, expected: Expected) -> Verdict:

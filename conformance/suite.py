@@ -12,6 +12,7 @@ from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, match
 from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
+    accumulation,
     derivatives,
     devices,
     dtypes,
@@ -40,6 +41,7 @@ _MODULES = (
     dtypes,
     numbers,
     results,
+    accumulation,
     devices,
     derivatives,
     tracing,

@@ -12,6 +12,7 @@ if not _Path(__path__[0], "backends").is_dir():
 from einsumx.adapters.registry import register
 from einsumx.api import einsum, einsum_path, plan
 from einsumx.errors import (
+    AxisError,
     BackendError,
     BlockError,
     EinsumxError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.registry import backends
     from einsumx.adapters.traits import Traits
+    from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
     from einsumx.patching import Replacement, patch
@@ -43,6 +45,7 @@ else:
 
 __all__ = [
     "Adapter",
+    "AxisError",
     "BackendError",
     "BlockError",
     "EinsumxError",
@@ -77,6 +80,8 @@ __all__ = [
     "set_effort",
     "set_memory_pool",
     "set_num_threads",
+    "tensordot",
+    "transpose",
     "tune",
 ]
 
@@ -100,6 +105,8 @@ _LAZY = {
     "set_effort": "runtime.effort",
     "set_memory_pool": "runtime.pool",
     "set_num_threads": "runtime.threads",
+    "tensordot": "axes",
+    "transpose": "axes",
     "tune": "tuning",
 }
 """Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""

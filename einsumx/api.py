@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
+    from einsumx.runtime import factors
     from einsumx.streaming import gradients
 else:
+    factors = LazyModule("einsumx.runtime.factors")
     gradients = LazyModule("einsumx.streaming.gradients")
 
 __all__ = ["Order", "einsum", "einsum_path", "plan"]
@@ -66,6 +68,8 @@ def einsum(
     progress: Progress = False,
     resume: str | os.PathLike[str] | None = None,
     effort: Effort | None = None,
+    alpha: Any = None,
+    beta: Any = None,
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
@@ -106,6 +110,9 @@ def einsum(
         effort: ``"estimate"``: the plan that the cost model prefers, or one that was measured before; ``"measure"``:
             the first calls run some other plans too, each timed and each with a right result, and the fastest one
             stays. By default, what :func:`einsumx.set_effort` says. Only ``"estimate"`` with a memory limit.
+        alpha: a number that multiplies the result; 1 by default. Plans do not depend on its value, nor on ``beta``'s.
+        beta: a number that multiplies the values in ``out``, to which the result is added: ``out = alpha *
+            einsum(...) + beta * out``. By default 0, which does not read them.
         precision: of products, as for ``jax.numpy.einsum``. JAX only, without a memory limit.
         preferred_element_type: the dtype in which products are summed, and that the result has; the operands keep
             theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
@@ -125,8 +132,9 @@ def einsum(
         EquationError: the equation is malformed.
         SizeError: the operands' ranks or sizes do not match it.
         PathError: the path does not fit the operands.
-        BackendError: operands of two frameworks or devices, a cast that ``casting`` does not allow, or a keyword that
-            the framework does not support.
+        BackendError: operands of two frameworks or devices, a cast that ``casting`` does not allow, a keyword that the
+            framework does not support, or a factor that the result's dtype does not hold.
+        ValueError: a keyword without another one that it needs.
         MemoryLimitError: no tiling fits the limit, and the error names the smallest limit that works; or memory ran out
             at the smallest blocks.
         JournalError: the journal is damaged, in use, or belongs to another contraction or other operands.
@@ -157,7 +165,7 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume, effort, *framework,
+            memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -166,6 +174,7 @@ def einsum(
             return gradients.recorded(request)
         request.check_unlimited()
     order = as_order(order)
+    scale = None if alpha is None and beta is None else factors.factors_of(alpha, beta, out)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
@@ -174,9 +183,9 @@ def einsum(
     if precision is not None or preferred_element_type is not None or out_sharding is not None:
         options = with_framework(adapter, options, framework)
     prepared = prepare(adapter, written, arrays, options)
-    if out is None and order == "K":
+    if out is None and order == "K" and scale is None:
         return prepared.run(*arrays)
-    return deliver(adapter, prepared, arrays, out, order, options.casting)
+    return deliver(adapter, prepared, arrays, out, order, options.casting, scale)
 
 
 def _compiled(*operands: Any, **options: Any) -> Array:

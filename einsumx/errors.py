@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
+    "AxisError",
     "BackendError",
     "BlockError",
     "EinsumxError",
@@ -42,6 +43,10 @@ class SublistError(EquationError, TypeError):
 
 class SizeError(EinsumxError, ValueError):
     """The operands' ranks or sizes contradict the equation, or each other."""
+
+
+class AxisError(SizeError, IndexError):
+    """An axis that an array does not have."""
 
 
 class PathError(EinsumxError, ValueError, RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
@@ -13,6 +13,7 @@ from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.effort import Effort, as_effort
+from einsumx.runtime.factors import factors_of
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
@@ -22,7 +23,7 @@ from einsumx.runtime.prepare import (
     sized_equation,
 )
 from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, name_of_dtype, split
-from einsumx.runtime.results import check_plain, deliver, delivery
+from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
@@ -110,17 +111,23 @@ class Expression:
         adapter = cast("Adapter", self._adapter)
         return all(_is_same(array, other._constants[slot], adapter) for slot, array in self._constants.items())
 
-    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
-        """Compute the result for these operands; ``out`` and ``order`` are as for :func:`einsumx.einsum`.
+    def __call__(
+        self, *operands: Any, out: Array | None = None, order: Order = "K", alpha: Any = None, beta: Any = None
+    ) -> Array:
+        """Compute the result for these operands; the keywords are as for :func:`einsumx.einsum`.
 
         Raises:
             SizeError: the number of operands or their shapes are not the expression's.
             BackendError: as :func:`einsumx.einsum` raises, or the operands and the constants are of two frameworks.
+            ValueError: ``beta`` without ``out``.
         """
+        scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
         try:
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
-            run = self._ready(adapter, order, target, *map(adapter.signature, operands))
+            kinds = None if scale is None else scale.kinds
+            run = self._ready(adapter, order, target, kinds, *map(adapter.signature, operands))
+            run = run if scale is None else partial(run, scale)
         except Exception:  # noqa: BLE001 - what follows checks the operands, and raises the error
             pass
         else:
@@ -128,12 +135,13 @@ class Expression:
         order = as_order(order)
         lazy_module = lazy_planner((*operands, *self._constants.values()))
         if lazy_module is not None:
-            return lazy_module.einsum(replace(self._lazy_request(operands), out=out, order=order))
+            request = replace(self._lazy_request(operands), out=out, order=order, alpha=alpha, beta=beta)
+            return lazy_module.einsum(request)
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
-        if out is None and order == "K":
+        if out is None and order == "K" and scale is None:
             return prepared.run(*arrays)
-        return deliver(adapter, prepared, arrays, out, order, self._request.casting)
+        return deliver(adapter, prepared, arrays, out, order, self._request.casting, scale)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
         """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
@@ -189,13 +197,21 @@ class Expression:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
-    def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
+    def _run_of(
+        self,
+        adapter: Adapter,
+        order: Any,
+        out: Signature | None,
+        kinds: tuple[str, str] | None,
+        *signatures: Signature,
+    ) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy:
             raise NotImplementedError  # the call makes a lazy result then
         check_plain(self._adapter or adapter, signatures, out)
         prepared = self._prepared(adapter, signatures)
-        return delivery(adapter, prepared, as_order(order), signatures[0], out, self._request.casting)
+        wanted = Delivery(as_order(order), self._request.casting, out, kinds)
+        return delivery(adapter, prepared, signatures[0], wanted)
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
         self._check_count(signatures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Sequence
 from functools import lru_cache, wraps
+from importlib import import_module
 from inspect import Parameter, currentframe, signature
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -12,8 +13,17 @@ from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
-from einsumx.adapters.registry import is_builtin, replaceable, serving
-from einsumx.adapters.replacement import OWN, Function, Library, Name, as_error_of, say_anew, say_native
+from einsumx.adapters.registry import is_builtin, replaceable
+from einsumx.adapters.replacement import (
+    OWN,
+    Bindings,
+    Function,
+    Library,
+    Name,
+    as_error_of,
+    say_anew,
+    say_native,
+)
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime import effort as efforts
@@ -21,7 +31,7 @@ from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.caller import opens_block
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.effort import Effort, as_effort
-from einsumx.runtime.request import split
+from einsumx.runtime.served import is_served, unserved
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,6 +45,9 @@ _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
 )
 
+_CLIENTS = ("opt_einsum",)
+"""Libraries that call array frameworks, each a module of ``einsumx.interop`` with its :class:`Client`."""
+
 _lock = RLock()
 
 
@@ -46,6 +59,7 @@ class _Place(NamedTuple):
         native: the framework's function.
         ours: its replacement for all threads.
         chosen: its replacement for some threads: calls ``ours`` in these, and ``native`` in the others.
+        imported: the names of loaded modules that refer to one of these functions, if they are replaced too.
     """
 
     owner: Any
@@ -53,10 +67,11 @@ class _Place(NamedTuple):
     native: Function
     ours: Function
     chosen: Function
+    imported: Bindings | None
 
 
 class Names:
-    """The names of one framework's einsum functions, and the threads in which they are replaced.
+    """The names of one library's einsum functions, and the threads in which they are replaced.
 
     Args:
         library: provides the names, when the first replacement starts.
@@ -97,6 +112,8 @@ class Names:
         for place in self._places:
             function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
             setattr(place.owner, place.name, function)
+            if place.imported is not None:
+                place.imported.assign(function)
 
     def _current_places(self) -> list[_Place]:
         """The names with their current functions; two names for one function get the same replacement."""
@@ -116,7 +133,8 @@ class Names:
                 replacements[native, name.around] = ours
             if (native, ours) not in by_functions:
                 chosen = _in_threads(self._counts, native, ours)
-                by_functions[native, ours] = _Place(name.owner, name.name, native, ours, chosen)
+                imported = Bindings(native, ours, chosen) if name.everywhere else None
+                by_functions[native, ours] = _Place(name.owner, name.name, native, ours, chosen, imported)
                 for function in (ours, chosen):
                     setattr(function, OWN, native)
                     if name.tell is not None:
@@ -197,6 +215,9 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
     original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
+    ``patch("opt_einsum")`` replaces ``opt_einsum.contract`` in all modules that imported it, and calls of the
+    expressions that ``opt_einsum.contract_expression`` makes. All arguments keep opt_einsum's meaning.
+
     Unsupported calls fall back to the framework's own function and are logged: unknown keywords, operands that einsumx
     does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array but NumPy's), and a limit of elements
     in NumPy's ``optimize=`` that no path keeps.
@@ -206,11 +227,12 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     of yours or an ``ExitStack`` is a plain call until it is entered. Replacements nest in any order; after the last one
     ends, the framework has its original functions.
 
-    Names bound before (``from numpy import einsum``) keep the original, except with MXNet. Functions that ``jax.jit``
-    has compiled keep what they recorded.
+    Names bound before (``from numpy import einsum``) keep the original, except with MXNet and opt_einsum. Functions
+    that ``jax.jit`` has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``; or ``"dask"``.
+        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``; or ``"dask"``, or
+            ``"opt_einsum"``.
         effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
             einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 
@@ -229,17 +251,18 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
 def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Replacement:
     """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
     chosen = None if effort is None else as_effort(effort)
-    return Replacement(names_of(replaceable(framework)), begins=not opens, effort=chosen)
+    library = import_module(f"einsumx.interop.{framework}").CLIENT if framework in _CLIENTS else replaceable(framework)
+    return Replacement(names_of(library), begins=not opens, effort=chosen)
 
 
 _known: WeakKeyDictionary[Library, Names] = WeakKeyDictionary()
 
 
 def names_of(library: Library) -> Names:
-    """The names of a backend's framework.
+    """The names of a backend's framework, or of a client library.
 
     Raises:
-        BackendError: the framework cannot be imported, or has no einsum.
+        BackendError: the library cannot be imported, or has no einsum.
     """
     with _lock:
         if library not in _known:
@@ -282,7 +305,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
         for kind in arrays:
             if is_builtin(kind):
                 continue
-            if not _serves(adapter, kind):
+            if not is_served(adapter, kind):
                 return f"it has an operand of type {type_name(kind)}", False
             has_array = True
         return "", has_array
@@ -301,7 +324,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
                     raise
                 reason = str(error).partition("\n")[0]
             except BackendError:
-                reason = _unserved(adapter, operands)
+                reason = unserved(adapter, operands)
                 if not reason:
                     raise
         say_native(name, operands, reason)
@@ -323,14 +346,6 @@ def behind(adapter: Adapter, native: Function) -> Function:
         return accepted
 
     return cached_first(function, translated)
-
-
-def _serves(adapter: Adapter, kind: type) -> bool:
-    """Whether the adapter serves arrays of this type."""
-    try:
-        return serving(kind).name == adapter.name
-    except BackendError:
-        return False
 
 
 def _as_own(adapter: Adapter, error: EinsumxError) -> EinsumxError:
@@ -374,28 +389,11 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     out = accepted.get("out")
     if out is None or "out" not in keywords:
         return accepted, ""
-    if not _serves(adapter, type(out)):
+    if not is_served(adapter, type(out)):
         return {}, f"out= is of type {type_name(type(out))}"
     if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return accepted, ""
-
-
-def _unserved(adapter: Adapter, operands: Sequence[Any]) -> str:
-    """Why einsumx does not compute with one of the framework's arrays; empty if it does with all."""
-    try:
-        _, arrays = split(operands)
-    except (EinsumxError, TypeError):
-        return ""
-    for operand in arrays:
-        if not is_builtin(type(operand)):
-            try:
-                adapter.operand(adapter.signature(adapter.plain(operand)))
-            except BackendError as error:
-                return str(error)
-            except (AttributeError, TypeError):  # not an array
-                return ""
-    return ""
 
 
 def _is_native(place: _Place) -> bool:

@@ -237,6 +237,63 @@ class OutThatIsFilledWhileWhatItOverlapsIsRead(Numpy):
             out[index] = result[index]
 
 
+@fault("alpha", "element")
+class IgnoredAlpha(Numpy):
+    def scaled_new(self, array, factor, dtype):
+        return array
+
+
+@fault("alpha", "element")
+class FactorThatMultipliesInFloat32(Numpy):
+    def scaled_new(self, array, factor, dtype):
+        return array * array.dtype.type(np.float32(factor)) if dtype == "float64" else array * array.dtype.type(factor)
+
+
+@fault("beta", "element")
+class IgnoredBeta(Numpy):
+    def update(self, alpha, result, beta, out, dtype):
+        super().update(alpha, result, 1 if beta else 0, out, dtype)
+
+
+@fault("alpha", "element")
+class OutThatIsReadAlthoughBetaIsZero(Numpy):
+    def update(self, alpha, result, beta, out, dtype):
+        out *= beta
+        super().update(alpha, result, 1, out, dtype)
+
+
+@fault("beta", "element")
+class OutThatIsMultipliedByAlphaToo(Numpy):
+    def update(self, alpha, result, beta, out, dtype):
+        super().update(alpha, result, alpha * beta if dtype == "float32" else beta, out, dtype)
+
+
+@fault("beta", "element")
+class BlocksThatAreAddedWithoutBeta(Numpy):
+    def combined(self, alpha, result, beta, values, dtype):
+        return super().combined(alpha, result, 1, values, dtype)
+
+
+@fault("beta", "element")
+class FactorsThatAreKeptFromTheFirstCall(Numpy):
+    first = None
+
+    def update(self, alpha, result, beta, out, dtype):
+        self.first = self.first or (alpha, beta) if dtype == "float32" and out.shape == (3, 5) else None
+        alpha, beta = self.first or (alpha, beta)
+        super().update(alpha, result, beta, out, dtype)
+
+
+@fault("beta", "element")
+class OutThatIsMultipliedWhileItIsRead(Numpy):
+    def update(self, alpha, result, beta, out, dtype):
+        for index in np.ndindex(out.shape):
+            out[index] = alpha * result[index] + beta * out[index]
+
+    def copy(self, array):
+        return array
+
+
 @fault("aliasing")
 class AliasedResult(Numpy):
     def copy(self, array):

@@ -70,6 +70,41 @@ def test_functions_that_autoray_traces_may_call_einsumx():
     assert float(traced(A, B)) == (A @ B).sum()
 
 
+def test_tensordot_and_transpose_of_lazy_arrays_are_lazy():
+    result = einsumx.tensordot(einsumx.transpose(lazy(A)), lazy(B.T), axes=((0,), (1,)))
+    assert isinstance(result, autoray.lazy.LazyArray)
+    assert result.shape == (2, 4)
+    np.testing.assert_array_equal(result.compute(), A @ B)
+
+
+def test_numbers_that_are_lazy_go_with_any_framework():
+    result = einsumx.einsum("ij,->ij", lazy(A), autoray.lazy.array(2.0))
+    assert result.backend == "numpy"
+    np.testing.assert_array_equal(result.compute(), 2 * A)
+
+
+@pytest.fixture
+def registered():
+    """autoray calls einsumx for NumPy arrays."""
+    names = ("einsum", "tensordot", "transpose")
+    before = {name: autoray.get_lib_fn("numpy", name) for name in names}
+    for name in names:
+        autoray.register_function("numpy", name, getattr(einsumx, name))
+    yield
+    for name, function in before.items():
+        autoray.register_function("numpy", name, function)
+
+
+def test_functions_registered_with_autoray_serve_its_calls_eager_and_lazy(registered):
+    einsumx.cache_clear()
+    np.testing.assert_allclose(autoray.do("einsum", "ij,jk->ik", A, B), A @ B)
+    np.testing.assert_allclose(autoray.do("tensordot", A, B, 1), A @ B)
+    np.testing.assert_array_equal(autoray.do("transpose", A, (1, 0)), A.T)
+    assert einsumx.cache_info()["calls"].misses == 3
+    for result in (autoray.do("einsum", "ij,jk->ik", lazy(A), lazy(B)), autoray.do("tensordot", lazy(A), lazy(B), 1)):
+        np.testing.assert_allclose(result.compute(), A @ B)
+
+
 def test_sizes_and_equations_that_are_wrong_are_errors_at_once():
     with pytest.raises(einsumx.SizeError, match="label 'j' has size 3 in operand 0"):
         einsumx.einsum("ij,jk->ik", lazy(A), A)

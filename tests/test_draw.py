@@ -316,7 +316,7 @@ def test_texts_and_signs_have_the_contrast_that_the_guidelines_ask_for(theme, gr
 
 
 def test_a_picture_of_many_operands_is_set_closer_with_views_beside_what_they_look_at():
-    equation, shapes = network(60, 60)
+    equation, shapes = network(50, 50)
     made = plan(equation, *shapes, optimize="greedy")
     found = lay_out(made.draw().timeline)
     assert [row for placed in found.rows for row in placed.rows] == list(made.draw().timeline.rows)

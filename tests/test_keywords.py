@@ -16,7 +16,7 @@ EQUATION = "ij,jk->ik"
 
 KEYWORDS = (
     "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
-    "progress", "resume", "effort", "precision", "preferred_element_type", "out_sharding",
+    "progress", "resume", "effort", "alpha", "beta", "precision", "preferred_element_type", "out_sharding",
 )  # fmt: skip
 
 

@@ -294,6 +294,9 @@ class ArrayApiAdapter(Adapter):
             raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
         return host
 
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
+
     # -- blocks -----------------------------------------------------------------------------------------
 
     def add(self, total: Array, part: Array) -> Array:

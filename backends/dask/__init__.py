@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.replacement import Client
+
 if TYPE_CHECKING:
     from einsumx.adapters.replacement import Name
     from einsumx.backends.dask.program import ChunkedProgram
@@ -21,18 +23,19 @@ def einsum(request: Request) -> Any:
     """Contract Dask arrays; other operands are arrays of the chunks' framework, Python scalars and lists.
 
     Args:
-        request: the call; its keywords are at most ``dtype``, ``casting`` and ``optimize``.
+        request: the call; its keywords are at most ``dtype``, ``casting``, ``optimize`` and ``alpha``.
 
     Raises:
         BackendError: another keyword, or a stored operand.
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.backends.dask.build import build
+    from einsumx.backends.dask.build import build, multiplied
     from einsumx.backends.dask.operands import read
 
     call = read(request)
-    return build(call.program(), call.operands.arrays)
+    result = build(call.program(), call.operands.arrays)
+    return result if call.factors is None else multiplied(result, call.factors, call.dtypes[0])
 
 
 def planned(request: Request) -> ChunkedProgram:
@@ -57,17 +60,10 @@ def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:
     return build(program, read.arrays)
 
 
-class _Dask:
-    """Dask, for :func:`einsumx.patch`."""
+def _names() -> Iterable[Name]:
+    from einsumx.backends.dask.patch import names
 
-    name = "dask"
-    install = "pip install 'dask[array]'"
-
-    def names(self) -> Iterable[Name]:
-        """The names of Dask's einsum."""
-        from einsumx.backends.dask.patch import names
-
-        return names()
+    return names()
 
 
-LIBRARY = _Dask()
+LIBRARY = Client("dask", "pip install 'dask[array]'", _names)

@@ -7,14 +7,17 @@ from functools import partial
 from importlib import import_module
 from itertools import pairwise, product
 from math import isnan
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram, Labels, Step
-from einsumx.backends.dask.tasks import add, contract, contract_one
+from einsumx.backends.dask.tasks import add, contract, contract_one, scaled
 from einsumx.ir.parse import symbol
 
-__all__ = ["build"]
+if TYPE_CHECKING:
+    from einsumx.runtime.factors import Factors
+
+__all__ = ["build", "multiplied"]
 
 da: Any = import_module("dask.array")
 tokenize: Any = import_module("dask.base").tokenize
@@ -36,6 +39,11 @@ def build(program: ChunkedProgram, arrays: Sequence[Any]) -> Any:
         sources = [_rechunked(values[source], term, step) for source, term in zip(step.sources, step.inputs)]
         values.append(_contracted(step, sources, program.compute_dtype, compute_dtype))
     return values[-1].astype(dtype)
+
+
+def multiplied(array: Any, factors: Factors, dtype: str) -> Any:
+    """A multiple of an array of ``dtype``."""
+    return array.map_blocks(scaled, factors, dtype, dtype=array.dtype)
 
 
 def _carried(array: Any, term: Labels, sizes: Sequence[int]) -> Any:

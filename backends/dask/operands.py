@@ -13,19 +13,21 @@ from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
+from einsumx.runtime.factors import check_kinds
 from einsumx.runtime.prepare import arrays_of, result_dtype, sized_equation
 from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.program import Operand
+    from einsumx.runtime.factors import Factors
 
 __all__ = ["Call", "Operands", "read", "read_operands"]
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-_HONOURED = frozenset({"dtype", "casting", "optimize"})
+_HONOURED = frozenset({"dtype", "casting", "optimize", "alpha"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -56,12 +58,14 @@ class Call(NamedTuple):
         equation: with assumed sizes where they are unknown.
         dtypes: of the result, and of the chunks that are computed.
         optimize: how to find the path.
+        factors: what multiplies the result; None for 1.
     """
 
     operands: Operands
     equation: SizedEquation
     dtypes: tuple[str, str]
     optimize: Optimize
+    factors: Factors | None
 
     def program(self) -> ChunkedProgram:
         """The steps and chunks of the contraction."""
@@ -83,11 +87,13 @@ def read(request: Request) -> Call:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
     operands = read_operands(request.operands)
     adapter = operands.adapter
-    options = request.options(adapter)
+    options, factors = request.options(adapter), request.scale
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
+    if factors is not None:
+        check_kinds(factors.kinds, result)
     compute = dict(adapter.cpu.widen).get(result, result)
-    return Call(operands, equation, (result, compute), options.optimize)
+    return Call(operands, equation, (result, compute), options.optimize, factors)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, serving
 from einsumx.runtime import pool
 
-__all__ = ["add", "contract", "contract_one"]
+if TYPE_CHECKING:
+    from einsumx.runtime.factors import Factors
+
+__all__ = ["add", "contract", "contract_one", "scaled"]
 
 
 def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str) -> Any:
@@ -43,6 +46,14 @@ def add(parts: Sequence[Any]) -> Any:
     for part in others:
         total = _added(total, part)
     return total
+
+
+def scaled(chunk: Any, factors: Factors, dtype: str) -> Any:
+    """A multiple of a chunk of ``dtype``."""
+    if not chunk.size:
+        return chunk
+    kind: type = type(chunk)
+    return serving(kind).scaled(chunk, factors.within(dtype).alpha, dtype)
 
 
 def _bare(chunk: Any) -> Any:

@@ -191,6 +191,15 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         else:
             self.write(out, result)
 
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        with self.mx.util.np_shape(True):
+            flat = self.reshape(array, (array.size,))  # MXNet does not broadcast many axes
+            return self.reshape(super().scaled(flat, factor, dtype), array.shape)
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        with self.mx.util.np_shape(True):
+            return super().combined(alpha, result, beta, values, dtype)
+
     def synchronize(self, array: Array) -> None:
         array.wait_to_read()
 

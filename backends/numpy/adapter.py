@@ -295,6 +295,24 @@ class NumpyAdapter(Adapter):
         with self._mode(total):
             return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
 
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:
+            return self.scaled(array, factor, dtype)
+        with self._mode(array):
+            self._kernels.update(array, factor, array, 0, dtype)
+        return array
+
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        with self._mode(array):
+            return super().scaled(array, factor, dtype)
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        if dtype == "object":  # an object may raise an error, which must leave out= as it was
+            super().update(alpha, result, beta, out, dtype)
+            return
+        with self._mode(out):
+            self._kernels.update(out, alpha, result, beta, dtype)
+
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         index = (*box, ...)  # the ellipsis makes the result an array even without axes
         return array[index]

@@ -35,6 +35,7 @@ __all__ = [
     "sums_inside",
     "total",
     "total_workspace",
+    "update",
 ]
 
 Kernel: TypeAlias = Callable[..., Any]
@@ -85,6 +86,9 @@ _SHORT_ROW = 128
 
 _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 """The most elements of a row over which a sum runs faster along other axes."""
+
+_UPDATED = 1 << 18
+"""The bytes of a block of ``out`` that is read, multiplied, added to and written while it is in the cache."""
 
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
@@ -405,6 +409,39 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
         return out
 
     return cut_einsum
+
+
+# -- updates ----------------------------------------------------------------------------------------------------
+
+
+def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
+    """``out = alpha * result + beta * out`` in one pass over memory, computed in ``dtype``; 0 does not read ``out``.
+
+    A product that is added row by row instead, by BLAS into a small buffer, is slower: BLAS packs its other operand for
+    each call.
+    """
+    nbytes = out.size * _itemsize(dtype)
+    if nbytes <= _UPDATED:
+        _update_boxes(out, result, alpha, beta, dtype, [()])
+        return
+    order = memory_order(out.strides)
+    job = partial(_update_boxes, out.transpose(order), np.asarray(result).transpose(order), alpha, beta, dtype)
+    boxes = list(_grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
+    run([partial(job, boxes[cut]) for cut in _ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
+
+
+def _update_boxes(out: Any, result: Any, alpha: Any, beta: Any, dtype: str, boxes: Sequence[Range]) -> None:
+    """:func:`update` of some boxes."""
+    for box in boxes:
+        index = (*box, ...)
+        target, part = out[index], result[index]
+        if beta == 0:
+            np.multiply(part, alpha, target, dtype=dtype, casting="unsafe")
+            continue
+        if alpha != 1:
+            part = np.multiply(part, alpha, dtype=dtype, casting="unsafe")
+        own = target if beta == 1 else np.multiply(target, beta, dtype=dtype, casting="unsafe")
+        np.add(own, part, target, dtype=dtype, casting="unsafe")
 
 
 # -- copies -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ __all__ = ["ADAPTER", "TorchAdapter"]
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *HALVES, *INTEGERS, *SIGNED})
 
+_LARGE = 3e38
+"""Less than the largest number in float32."""
+
 _ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
 """The kinds of dtype that each type of Python scalar adopts."""
 
@@ -292,6 +295,38 @@ class TorchAdapter(Adapter):
 
     def write_new(self, out: Array, result: Array) -> None:
         out.copy_(result)
+
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        if kind(dtype) not in "fc" or not self._kernels.is_plain(array):
+            return self.scaled(array, factor, dtype)
+        return array.mul_(factor)
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        if out.dtype is not self.dtype(dtype) or not self._adds_in_place(dtype, alpha, beta):
+            super().update(alpha, result, beta, out, dtype)
+            return
+        if beta == 0:
+            out.copy_(result * alpha)
+        else:
+            (out if beta == 1 else out.mul_(beta)).add_(result, alpha=alpha)
+
+    def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
+        product = self._kernels.product_into(*shapes) if dtype in _FLOATS else None
+        if product is None:
+            return None
+
+        def run(alpha: Any, lhs: Array, rhs: Array, beta: Any, out: Array) -> None:
+            # BLAS takes a factor of 0 as a word to ignore nan and infinities.
+            if alpha != 0 and self._adds_in_place(dtype, alpha, beta):
+                product(alpha, lhs, rhs, beta, out)
+            else:
+                self.update(alpha, self.xp.matmul(lhs, rhs), beta, out, dtype)
+
+        return run
+
+    def _adds_in_place(self, dtype: str, alpha: Any, beta: Any) -> bool:
+        """Whether torch's in-place functions accept factors; some refuse those that overflow in float32."""
+        return kind(dtype) in "fc" and all(abs(factor) < _LARGE for factor in (alpha, beta))
 
     # -- torch's own einsum -----------------------------------------------------------------------------
 

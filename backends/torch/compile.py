@@ -11,17 +11,31 @@ from typing import Any
 
 from einsumx.adapters import hooks
 
-__all__ = ["eager_einsum", "einsum", "patched_einsum"]
+__all__ = ["contract", "eager_einsum", "einsum", "patched_einsum"]
 
 
-def einsum(*operands: Any, **options: Any) -> Any:
-    """:func:`einsumx.einsum` as a node of a graph, with gradients."""
-    return hooks.einsum(*operands, **options)
+def einsum(*operands: Any, alpha: Any = None, **options: Any) -> Any:
+    """:func:`einsumx.einsum` as a node of a graph, with gradients.
+
+    While the graph is traced, numbers that change between calls are symbols without values.
+    """
+    torch = import_module("torch")
+    if isinstance(alpha, torch.SymFloat) and options.get("out") is None:
+        result = hooks.einsum(*operands, **options)
+        if result.is_floating_point() or result.is_complex():
+            return result * alpha
+    options = {name: float(value) if isinstance(value, torch.SymFloat) else value for name, value in options.items()}
+    return hooks.einsum(*operands, alpha=float(alpha) if isinstance(alpha, torch.SymFloat) else alpha, **options)
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
     """``torch.einsum`` as a node of a graph, while einsumx replaces it."""
     return import_module("torch").einsum(*operands, **options)
+
+
+def contract(*operands: Any, **options: Any) -> Any:
+    """``opt_einsum.contract`` as a node of a graph, while einsumx replaces it."""
+    return import_module("opt_einsum").contract(*operands, **options)
 
 
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
@@ -30,5 +44,5 @@ def eager_einsum(*operands: Any, **options: Any) -> Any:
     return hooks.einsum(*operands, **options)
 
 
-for node in (einsum, patched_einsum):
+for node in (einsum, patched_einsum, contract):
     import_module("torch").compiler.allow_in_graph(node)

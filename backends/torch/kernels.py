@@ -18,7 +18,7 @@ from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.program import Operand
 from einsumx.runtime import pool
 
-__all__ = ["cast", "copied", "integer_product", "is_plain", "is_recorded", "multiply", "product"]
+__all__ = ["cast", "copied", "integer_product", "is_plain", "is_recorded", "multiply", "product", "product_into"]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
@@ -141,6 +141,21 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         kernel = kernel if 1 in (rows, cols) else _placed(kernel, (*batch, rows, cols), dtype)
     is_by_vectors = 1 in (rows, cols) and rows * lhs[-1] * cols > _SMALL
     return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
+
+
+def product_into(lhs: Shape, rhs: Shape) -> Kernel | None:
+    """The function that adds such a product of floats to ``out``, as :meth:`Updates.product_into` has it; or None.
+
+    BLAS does not add products with vectors faster, and one call adds only products along a single batch axis.
+    """
+    if len(lhs) != len(rhs) or len(lhs) > 3 or 1 in (lhs[-2], rhs[-1]):
+        return None
+    if len(lhs) == 2:
+        return lambda alpha, lhs, rhs, beta, out: out.addmm_(lhs, rhs, beta=beta, alpha=alpha)
+    (batch,) = broadcast(lhs[:1], rhs[:1])
+    return lambda alpha, lhs, rhs, beta, out: out.baddbmm_(
+        lhs.expand(batch, -1, -1), rhs.expand(batch, -1, -1), beta=beta, alpha=alpha
+    )
 
 
 def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:

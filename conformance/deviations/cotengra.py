@@ -41,7 +41,6 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         cotengra looks up labels and paths unchecked and raises a bare KeyError or IndexError.
             wrong equations/
             wrong equations/[0,1];'ij'|[0,1];[0,7] *
-            wrong operands/* operand 1: Opaque
             wrong paths/* optimize=['path', (0, 1), (0, 1)]
             wrong paths/* optimize=[(0, 1), (0, 1), (0, 1)]
             wrong paths/* optimize=[(0, 1), (0, 5)]

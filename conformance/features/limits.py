@@ -12,7 +12,7 @@ from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError
 
-__all__ = ["FEATURES", "cases"]
+__all__ = ["FEATURES", "call_within_smallest", "cases"]
 
 FEATURES = {
     "memory limit": "Results and gradients are right under the smallest memory limit that einsumx can keep",
@@ -95,7 +95,7 @@ def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
     """The result is the plain sum under the smallest memory limit."""
     hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
-    subject.judge(_call_within_smallest(subject, partial(subject.call, case, arrays)), expected)
+    subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays)), expected)
     subject.judge_unchanged(arrays, hosts)
 
 
@@ -111,10 +111,10 @@ def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -
         function = partial(subject.bound(case), memory_limit=memory_limit)
         return subject.framework.gradients(function, subject.arrays(case, hosts), array)
 
-    judge_gradients(case, subject, hosts, values, _call_within_smallest(subject, gradients))
+    judge_gradients(case, subject, hosts, values, call_within_smallest(subject, gradients))
 
 
-def _call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
+def call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
     """Call with the smallest ``memory_limit=`` that works, which the error of a smaller one names.
 
     Raises:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.facets import BlockAccess, Configured, Gradients, Replaced, Results, Transfers
-from einsumx.adapters.primitives import Primitives
+from einsumx.adapters.facets import Configured, Gradients, Replaced, Transfers, Updates
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
@@ -19,12 +18,12 @@ from einsumx.ir.program import Operand, Program
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Replaced, Configured, Gradients, Transfers, BlockAccess, Results, Primitives):
+class Adapter(Replaced, Configured, Gradients, Transfers, Updates):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
-    its framework differs. The other base classes hold optional features: results, blocks, transfers, gradients,
-    further keywords, and the names of the framework's own einsum.
+    its framework differs. The other base classes hold optional features: results, blocks, updates, transfers,
+    gradients, further keywords, and the names of the framework's own einsum.
     """
 
     def serving(self, kind: type) -> Adapter:

@@ -6,10 +6,12 @@ The defaults suit a library whose arrays slice, add and assign as NumPy's do, or
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.arrays import Arrays
+from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
+    from einsumx.ir.ops import Matmul
 
-__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Transfers"]
+__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Transfers", "Updates"]
 
 
 class Results(Arrays):
@@ -126,6 +129,62 @@ class BlockAccess(Arrays):
     def free_bytes(self, device: str) -> int | None:
         """Bytes of free memory on the device; None if unknown."""
         return None
+
+
+class Updates(BlockAccess, Results, Primitives):
+    """``alpha=`` and ``beta=``: results that are multiplied by a number, and added to ``out=``.
+
+    The defaults use the primitives. All numbers have the kind of the dtype in which they multiply.
+    """
+
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        """``factor * array`` as a new array, computed in ``dtype``."""
+        return self.multiply(self._as(array, dtype), self.number(factor, dtype, array))
+
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        """As :meth:`scaled`, for an ``array`` of ``dtype`` that nothing else refers to, and that it may write to."""
+        return self.scaled(array, factor, dtype)
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        """``alpha * result + beta * values`` as a new array, computed in ``dtype``; ``beta=0`` ignores the values."""
+        if beta == 0:
+            return self.scaled(result, alpha, dtype)
+        if beta != 1:
+            own, other = self.scaled(values, beta, dtype), self._as(result, dtype)
+            return self.add(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
+        own = self.copy(self._as(result, dtype)) if alpha == 1 else self.scaled(result, alpha, dtype)
+        return self.add(own, self._as(values, dtype))
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.
+
+        ``result`` shares memory with no other array.
+        """
+        self.write_new(out, self.combined(alpha, result, beta, out, dtype))
+
+    def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
+        """A function ``f(alpha, lhs, rhs, beta, out)`` that does the same for a product of ``lhs`` and ``rhs``.
+
+        None if the framework has none that is better than :meth:`update` of the product. The function must not write
+        anything if it raises an error; ``out`` has the dtype of the product and shares no memory with the operands.
+
+        Args:
+            op: the product.
+            shapes: of both sides.
+            dtype: of both sides, of the product, and of ``out``.
+        """
+        return None
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
+        np = import_module("numpy")
+        host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
+        with np.errstate(all="ignore"):
+            array = np.full((1,) * len(like.shape), value, host)
+        return self._as(self.from_numpy(array, self.device(like)), dtype)
+
+    def _as(self, array: Array, dtype: str) -> Array:
+        return array if self.dtype_name(array.dtype) == dtype else self.cast(array, dtype)
 
 
 class Transfers(Arrays):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from logging import INFO
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.errors import EinsumxError
 from einsumx.log import log
 
-__all__ = ["OWN", "Function", "Library", "Name", "as_error_of", "own", "say_anew", "say_native"]
+__all__ = [
+    "OWN",
+    "Bindings",
+    "Client",
+    "Function",
+    "Library",
+    "Name",
+    "as_error_of",
+    "own",
+    "say_anew",
+    "say_native",
+]
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -26,6 +40,7 @@ class Name(NamedTuple):
         ours: makes the replacement from the framework's function, if it is not einsumx.
         tell: called with each function before it becomes the attribute's value.
         around: makes the replacement from the framework's function and einsumx's default replacement.
+        everywhere: whether to replace the function also in modules that imported it.
     """
 
     owner: Any
@@ -33,6 +48,22 @@ class Name(NamedTuple):
     ours: Callable[[Function], Function] | None = None
     tell: Callable[[Function], None] | None = None
     around: Callable[[Function, Function], Function] | None = None
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """A library without an adapter, whose functions :func:`einsumx.patch` replaces.
+
+    Attributes:
+        name: its name.
+        install: the command that installs it.
+        names: the names of its functions; imports the library. Each has a replacement of its own.
+    """
+
+    name: str
+    install: str
+    names: Callable[[], Iterable[Name]]
 
 
 class Library(Protocol):
@@ -84,14 +115,44 @@ def _copied(ours: type, kind: type, args: Any, attributes: dict[str, Any]) -> Ei
     return error
 
 
+class Bindings:
+    """The global names of loaded modules that refer to one of some functions, such as names that were imported.
+
+    A module is looked through again when the number of its names has changed.
+    """
+
+    def __init__(self, native: Function, ours: Function, chosen: Function) -> None:
+        self._functions = native, ours, chosen
+        self._sizes: dict[int, int] = {}  # of the namespaces that were looked through, by identity
+        self._places: list[tuple[dict[str, Any], str]] = []
+
+    def assign(self, function: Function) -> None:
+        """Make all these names refer to ``function``, one of the functions."""
+        for module in tuple(sys.modules.values()):
+            if isinstance(module, ModuleType):
+                names = object.__getattribute__(module, "__dict__")  # vars() would load a module that loads lazily
+                if self._sizes.get(id(names)) != len(names):
+                    self._sizes[id(names)] = len(names)
+                    self._look_through(names)
+        for names, name in self._places:
+            if any(names.get(name) is each for each in self._functions):
+                names[name] = function
+
+    def _look_through(self, names: dict[str, Any]) -> None:
+        native, ours, chosen = self._functions
+        for name, value in tuple(names.items()):
+            if value is native or value is ours or value is chosen:
+                self._places.append((names, name))
+
+
 _logged: set[tuple[str, str, str]] = set()
 """The calls logged since a replacement last began, so that a loop logs a call once."""
 
 _MAX_LOGGED = 1000
 
 
-def say_native(called: str, operands: Sequence[Any], why: str) -> None:
-    """Log that a call falls back to the framework's own function, once for each equation and reason."""
+def say_native(called: str, operands: Sequence[Any], why: str, owner: str = "the framework") -> None:
+    """Log that a call falls back to its owner's own function, once for each equation and reason."""
     if log.isEnabledFor(INFO):
         equation = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
         if (called, equation, why) in _logged:
@@ -99,7 +160,7 @@ def say_native(called: str, operands: Sequence[Any], why: str) -> None:
         if len(_logged) >= _MAX_LOGGED:
             _logged.clear()
         _logged.add((called, equation, why))
-        log.info("%s of %s is left to the framework: %s", called, equation, why)
+        log.info("%s of %s is left to %s: %s", called, equation, owner, why)
 
 
 def say_anew() -> None:

@@ -8,21 +8,25 @@ else. All others, and all errors, are left to the functions behind it, which che
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
+from einsumx.imports import LazyModule
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, names_as_sublists
-from einsumx.runtime.results import check_plain, delivery
+from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.runtime import factors
+else:
+    factors = LazyModule("einsumx.runtime.factors")
 
 __all__ = ["Translation", "cached_first", "ready"]
 
@@ -88,6 +92,12 @@ def _ready_for(
     """The function for these arrays and keywords; see :func:`ready`."""
     if effort.is_set and "effort" not in options:
         options = {**options, "effort": effort.get_effort()}
+    scale = None
+    if "alpha" in options or "beta" in options:
+        options = dict(options)
+        scale = factors.factors_of(options.pop("alpha", None), options.pop("beta", None), out)
+        if scale is not None:
+            options["alpha"], options["beta"] = scale.kinds
     optimize = options.get("optimize")
     if type(optimize) is list or type(optimize) is tuple:
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
@@ -96,8 +106,10 @@ def _ready_for(
         raise Uncacheable  # these bytes are no path, and a path is looked up by its bytes
     signatures = map(adapter.signature, arrays)
     if out is None:
-        return ready(adapter, translation, written, *signatures, **options)
-    return ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
+        run = ready(adapter, translation, written, *signatures, **options)
+    else:
+        run = ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
+    return run if scale is None else partial(run, scale)
 
 
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
@@ -141,11 +153,14 @@ def ready(
     written: str | Labels,
     *signatures: Signature,
     out: Signature | None = None,
+    alpha: str = "",
+    beta: str = "",
     **options: Any,
 ) -> Run:
-    """The function for operands, and ``out``, of these signatures: of ``out``, if there is one, and the operands.
+    """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
 
-    ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
+    ``adapter`` serves the first array. A path in ``optimize`` is marshalled. ``alpha`` and ``beta`` are the kinds of
+    these factors, both empty for a call without them.
 
     Raises:
         Uncacheable: such calls have to be checked every time.
@@ -157,7 +172,8 @@ def ready(
     keywords = translation(adapter, options)
     order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
-    return delivery(adapter, prepared, order, signatures[0], out, planned.casting)
+    kinds = (alpha, beta) if alpha else None
+    return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
 
 
 def _unmarshalled(path: bytes) -> Any:

@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
-from einsumx.ir.ops import Op
+from einsumx.ir.layout import contiguous, inverse, reshaped
+from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.verify import verify
 
-__all__ = ["executable"]
+__all__ = ["Update", "executable", "executable_into"]
 
 
 def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -35,10 +36,7 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     """
     shapes = verify(program)
     dtypes = slot_dtypes(program)
-    kernels = {}
-    for op in program.ops:
-        sources = op.sources
-        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtypes[sources[0]])
+    kernels = _kernels(program.ops, adapter, shapes, dtypes)
     values: dict[int, Array] = {}
     late: Sequence[Op] = program.ops
     if constants:
@@ -48,7 +46,7 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     if len(late) == 1 and late[0].sources == arguments and program.shape:
         run = kernels[late[0].out]
     else:
-        names: dict[str, Any] = {"__builtins__": builtins, **{f"k{op.out}": kernels[op.out] for op in late}}
+        names = _globals({op.out: kernels[op.out] for op in late})
         names.update((f"x{slot}", value) for slot, value in values.items())
         if not program.shape:
             names["finish"] = adapter.element
@@ -58,6 +56,91 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
         else:
             run = _LongRun(arguments, calls, program.result, names, values)
     return adapter.prepare(run, program)
+
+
+class Update(NamedTuple):
+    """What a program's result is added to: ``out = alpha * result + beta * out``."""
+
+    alpha: Any
+    beta: Any
+    out: Array
+
+
+def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] | None) -> Run | None:
+    """A function of the operands and an :class:`Update` that runs a program and the update, in one call at the end.
+
+    Args:
+        program: lowered for the adapter's framework.
+        adapter: executes the ops.
+        strides: of ``out``, in elements; None if it is C-contiguous. Its dtype is that of the result.
+
+    Returns:
+        The function; None if the program does not end in a product that the framework adds to an ``out`` of this layout
+        better than :meth:`~einsumx.adapters.facets.Updates.update` does.
+    """
+    product = next((op for op in reversed(program.ops) if isinstance(op, Matmul)), None)
+    if product is None or not program.shape:
+        return None
+    views = program.ops[program.ops.index(product) + 1 :]
+    shapes, dtypes = verify(program), slot_dtypes(program)
+    undo = _undone(product, views, shapes, contiguous(program.shape) if strides is None else strides)
+    if undo is None or dtypes[product.out] != program.dtype:
+        return None
+    lhs, rhs = product.sources
+    add = adapter.product_into(product, (shapes[lhs], shapes[rhs]), dtypes[lhs])
+    if add is None:
+        return None
+
+    def kernel(lhs: Array, rhs: Array, update: Update) -> None:
+        out = update.out
+        for view in undo:
+            out = adapter.transpose(out, view.axes) if isinstance(view, Transpose) else adapter.reshape(out, view.shape)
+        add(update.alpha, lhs, rhs, update.beta, out)
+
+    ops = program.ops[: program.ops.index(product)]
+    arguments = (*range(len(program.operands)), program.ops[-1].out + 1)
+    names = _globals({**_kernels(ops, adapter, shapes, dtypes), product.out: kernel})
+    calls = (*((op.out, op.sources) for op in ops), (product.out, (lhs, rhs, arguments[-1])))
+    return adapter.prepare(FunctionType(_code(arguments, calls, product.out, False), names), program)
+
+
+def _undone(
+    product: Matmul, views: Sequence[Op], shapes: Mapping[int, tuple[int, ...]], strides: Sequence[int]
+) -> list[Transpose | Reshape] | None:
+    """The views that turn ``out`` into an array for ``product`` itself, which ``views`` turn into the result.
+
+    None if there are none, or if BLAS cannot write to such matrices.
+    """
+    if [op.sources for op in views] != [(op.out,) for op in (product, *views)[: len(views)]]:
+        return None
+    undone: list[Transpose | Reshape] = []
+    for op in reversed(views):
+        if isinstance(op, Transpose):
+            axes = inverse(op.axes)
+            undone.append(Transpose(op.src, op.out, axes))
+            strides = [strides[axis] for axis in axes]
+        elif isinstance(op, Reshape) and (steps := reshaped(shapes[op.out], strides, shapes[op.src])) is not None:
+            undone.append(Reshape(op.src, op.out, shapes[op.src]))
+            strides = steps
+        else:
+            return None
+    return undone if 1 in strides[-2:] else None
+
+
+def _globals(kernels: Mapping[int, Callable[..., Any]]) -> dict[str, Any]:
+    """The names that a function's lines use, from the kernel of each slot."""
+    return {"__builtins__": builtins, **{f"k{slot}": kernel for slot, kernel in kernels.items()}}
+
+
+def _kernels(
+    ops: Sequence[Op], adapter: Adapter, shapes: Mapping[int, tuple[int, ...]], dtypes: Mapping[int, str]
+) -> dict[int, Callable[..., Array]]:
+    """The kernel of each op, by the slot that it writes."""
+    kernels = {}
+    for op in ops:
+        sources = op.sources
+        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtypes[sources[0]])
+    return kernels
 
 
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:

@@ -57,10 +57,17 @@ __all__ = [
 
 
 class Prepared(NamedTuple):
-    """A program, and the function that runs it on arrays of its shapes, dtypes and layouts."""
+    """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.
+
+    Attributes:
+        program: the program.
+        run: the function of the operands that are not constant.
+        is_fixed: whether it always runs this program, on all operands: none is constant, and no other is tried.
+    """
 
     program: Program
     run: Run
+    is_fixed: bool
 
 
 def arrays_of(
@@ -262,7 +269,8 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     run = None
     if contraction.options.effort == "measure":
         run = measured.trying(contraction, *setting_of(contraction), constants)
-    return Prepared(program, run or execute.executable(program, contraction.runner, constants))
+    is_fixed = run is None and not constants
+    return Prepared(program, run or execute.executable(program, contraction.runner, constants), is_fixed)
 
 
 _by_layout = cached("plans")(runnable)

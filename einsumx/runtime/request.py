@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
+from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, as_effort
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
+    from einsumx.runtime import factors
+else:
+    factors = LazyModule("einsumx.runtime.factors")
 
 __all__ = [
     "DEFAULT",
@@ -171,7 +175,7 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort: as for :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort, alpha, beta: as for :func:`einsumx.einsum`.
         precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
@@ -196,6 +200,8 @@ class Request:
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
     effort: Effort | None = None
+    alpha: Any = None
+    beta: Any = None
     precision: Any = None
     preferred_element_type: Any = None
     out_sharding: Any = None
@@ -208,6 +214,11 @@ class Request:
     def adapter(self) -> Adapter | None:
         """The adapter that ``backend`` names, None without a name; BackendError if there is none of that name."""
         return None if self.backend is None else get_backend(self.backend)
+
+    @property
+    def scale(self) -> factors.Factors | None:
+        """The factors of the result and of ``out``; None if there are none. :func:`factors.factors_of` raises."""
+        return None if self.alpha is None and self.beta is None else factors.factors_of(self.alpha, self.beta, self.out)
 
     def limit_bytes(self, free: Callable[[], int | None]) -> int:
         """The limit in bytes; see :func:`limit_bytes`."""

@@ -1,9 +1,10 @@
-"""Results: the memory order of a new one, and writing to ``out=``."""
+"""Results: the memory order of a new one, writing to ``out=``, and the factors ``alpha=`` and ``beta=``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, is_stored, owner
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -15,23 +16,50 @@ if TYPE_CHECKING:
     from einsumx.dtypes import Casting
     from einsumx.ir import cost
     from einsumx.ir.program import Program
+    from einsumx.runtime import execute, factors
+    from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Order
 else:
-    cost = LazyModule("einsumx.ir.cost")
+    cost, execute = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.runtime.execute")
+    factors = LazyModule("einsumx.runtime.factors")
 
-__all__ = ["check_out_dtype", "check_plain", "deliver", "delivery", "result_order"]
+__all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order"]
+
+
+class Delivery(NamedTuple):
+    """What becomes of a result, as far as it does not depend on the values of arrays and factors.
+
+    Attributes:
+        order: the memory order of a new result.
+        casting: NumPy's rule for casts to ``out``.
+        out: the signature of ``out``; None for a new result.
+        kinds: the kinds of ``alpha`` and ``beta``; None for a call without them.
+    """
+
+    order: Order = "K"
+    casting: Casting = "safe"
+    out: Signature | None = None
+    kinds: tuple[str, str] | None = None
 
 
 def deliver(
-    adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
+    adapter: Adapter,
+    prepared: Prepared,
+    arrays: Sequence[Array],
+    out: Array | None,
+    order: Order,
+    casting: Casting,
+    scale: Factors | None = None,
 ) -> Array:
-    """Run a program, and return the result in a memory order or write it to ``out``."""
+    """Run a program, and return the result in a memory order, write it to ``out``, or add it to ``out``."""
     result_order(order, out, adapter, ())
     if out is not None:
         _check_framework(adapter, out)
     target = None if out is None else adapter.signature(out)
-    run = delivery(adapter, prepared, order, adapter.signature(arrays[0]), target, casting)
+    wanted = Delivery(order, casting, target, None if scale is None else scale.kinds)
+    run = delivery(adapter, prepared, adapter.signature(arrays[0]), wanted)
+    run = run if scale is None else partial(run, scale)
     return run(*arrays) if out is None else run(out, *arrays)
 
 
@@ -42,27 +70,33 @@ def check_plain(adapter: Adapter, signatures: Sequence[Signature], out: Signatur
         raise Uncacheable
 
 
-def delivery(
-    adapter: Adapter, prepared: Prepared, order: Order, first: Signature, out: Signature | None, casting: Casting
-) -> Run:
-    """The function for operands, and ``out``, of fixed signatures: of ``out``, if there is one, and the operands.
+def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery) -> Run:
+    """The function for operands, and ``out``, of fixed signatures.
+
+    Its arguments are the factors, if there are kinds of them; ``out``, if there is one; and the operands.
 
     Args:
         adapter: the framework's.
         prepared: the program for the operands.
-        order: the memory order of a new result.
         first: the signature of the first operand.
-        out: the signature of ``out``; None for a new result.
-        casting: NumPy's rule.
+        wanted: what becomes of the result.
 
     Raises:
         SizeError, BackendError, ValueError: as :func:`deliver` does.
     """
+    out, kinds, program = wanted.out, wanted.kinds, prepared.program
     if out is None:
-        return _ordered(adapter, prepared, order)
-    result_order(order, out, adapter, ())
-    _check_fits(adapter, prepared.program, first, out, casting)
-    return _writing(adapter, prepared)
+        if kinds is None:
+            return _ordered(adapter, prepared, wanted.order)
+        factors.check_kinds(kinds, program.dtype)
+        return _scaling(adapter, prepared, wanted.order)
+    result_order(wanted.order, out, adapter, ())
+    _check_fits(adapter, program, first, out, wanted.casting)
+    if kinds is None:
+        return _writing(adapter, prepared)
+    dtype = factors.common_dtype(adapter, program.dtype, adapter.dtype_name(out[2]))
+    factors.check_kinds(kinds, dtype)
+    return _updating(adapter, prepared, out, dtype)
 
 
 def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
@@ -92,6 +126,56 @@ def _writing(adapter: Adapter, prepared: Prepared) -> Run:
         return out
 
     return run_into
+
+
+def _scaling(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
+    """A function of the factors and the operands that returns a multiple of the result, in a memory order."""
+    run, program = prepared.run, prepared.program
+    dtype, is_view = program.dtype, cost.returns_view(program)
+    _ordered(adapter, prepared, order)  # raises, if the framework has no memory order
+
+    def scaled(alpha: Any, *arrays: Array) -> Array:
+        result = adapter.boxed(run(*arrays), dtype)
+        if alpha != 1:
+            result = (adapter.scaled if is_view else adapter.scaled_new)(result, alpha, dtype)
+        return result if program.shape else adapter.element(result)
+
+    def run_scaled(scale: Factors, *arrays: Array) -> Array:
+        own = prepared._replace(run=partial(scaled, scale.within(dtype).alpha))
+        return _ordered(adapter, own, order)(*arrays)
+
+    return run_scaled
+
+
+def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) -> Run:
+    """A function of the factors, ``out`` and the operands that adds a multiple of the result to one of ``out``.
+
+    Args:
+        adapter: the framework's.
+        prepared: the program.
+        out: the signature of ``out``.
+        dtype: the dtype to multiply and add in.
+    """
+    run, program, check, may_overlap = prepared.run, prepared.program, adapter.check_out, adapter.may_overlap
+    is_view = cost.returns_view(program)
+    run_into = None
+    if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
+        run_into = execute.executable_into(program, adapter, adapter.operand(out).strides)
+
+    def run_update(scale: Factors, out: Array, *arrays: Array) -> Array:
+        check(out, arrays)
+        alpha, beta = scale.within(dtype)
+        if run_into is not None and not any(may_overlap(out, array) for array in arrays):
+            run_into(*arrays, execute.Update(alpha, beta, out))
+            return out
+        result = adapter.boxed(run(*arrays), program.dtype)
+        if alpha == 1 and beta == 0:
+            (adapter.write if is_view else adapter.write_new)(out, result)
+        else:
+            adapter.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
+        return out
+
+    return run_update
 
 
 def _check_framework(adapter: Adapter, out: Any) -> None:

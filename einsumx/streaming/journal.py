@@ -34,6 +34,7 @@ class Journal:
     Args:
         path: of the file; an existing one is resumed.
         program: the blocked contraction.
+        alpha: the factor of its result.
         operands: gives the operands' current fingerprints, from those in the file, if any.
         out: the name of the stored result for messages, if it has one.
 
@@ -50,13 +51,14 @@ class Journal:
         self,
         path: str | os.PathLike[str],
         program: BlockedProgram,
+        alpha: Any,
         operands: Callable[[list[Any]], list[Any]],
         out: str,
     ) -> None:
         self._path, self._name = Path(path), f"resume={shown(os.fspath(path))}"
         self.done: dict[int, str] = {}
         self.was = out
-        header = {"journal": VERSION, **_identity(program), "operands": [], "out": out}
+        header = {"journal": VERSION, **_identity(program), "alpha": repr(alpha), "operands": [], "out": out}
         self._blocks = program.blocks
         self._descriptor = self._open()
         try:
@@ -119,7 +121,7 @@ class Journal:
         size = os.fstat(self._descriptor).st_size
         longest = 4 * (len(json.dumps(header)) + 256 * len(header["shapes"]))
         first, newline, body = self._read(max(_FIRST_LINE, longest)).partition(b"\n")
-        recorded = _fields(first)
+        recorded = {"alpha": json.dumps("1"), **_fields(first)}  # journals without a factor name none
         before = json.loads(recorded.get("operands", "[]"))
         header["operands"] = operands(before if isinstance(before, list) else [])
         self._header = json.dumps(header).encode() + b"\n"

@@ -52,6 +52,7 @@ class Limited(Workload):
         pool: an executor or several devices; None if the caller computes the blocks.
         operands: the arrays, with the framework's own as plain arrays.
         passes: the backward passes; None if the framework records nothing.
+        alpha: the factor of the result, which the journal names.
     """
 
     within: Callable[[int], Limited] | None = None
@@ -59,6 +60,7 @@ class Limited(Workload):
     pool: WorkerPool | Devices | None = None
     operands: Sequence[Any] = ()
     passes: Passes | None = None
+    alpha: Any = 1
 
 
 # -- planning -----------------------------------------------------------------------------------------------------
@@ -173,12 +175,22 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     computed = compute_dtype(traits, dtype)
     order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
-    output = Output(adapter, request.operands, request.out, order)
+    factors = request.scale
+    output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
     limit = request.limit_bytes(opened.free_bytes)
     passes = opened.passes(sized, dtype, limit)
     if passes is not None and request.out is not None:
         raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
+    if passes is not None and factors is not None:
+        raise BackendError(
+            "under memory_limit= gradients do not flow through alpha=; multiply the result by it instead"
+        )
+    if request.resume is not None and factors is not None and factors.beta != 0:
+        raise ValueError(
+            "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
+            "out= already"
+        )
     least = 0 if passes is None else passes.smallest()
     try:
         program = opened.blocked(limit, footprint._replace(beside=beside), computed)
@@ -201,6 +213,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     return Limited(
         program, adapter, opened.sources, target, limit - footprint.cut,
         within, request.resume, opened.pool, opened.operands, passes,
+        1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
 
 
@@ -286,7 +299,7 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
             for source in limited.sources:
                 source.close()
 
-    with closing(Journal(limited.resume, limited.program, fingerprints, name_of(out))) as journal:
+    with closing(Journal(limited.resume, limited.program, limited.alpha, fingerprints, name_of(out))) as journal:
         yield journal
 
 
@@ -363,7 +376,7 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         RuntimeWarning,
         stacklevel=6,
     )
-    return replace(less, target=limited.target if ledger else less.target)
+    return replace(less, target=limited.target if ledger or limited.target.is_changed else less.target)
 
 
 def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:

@@ -15,7 +15,7 @@ from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
-__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute"]
+__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference"]
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
@@ -36,6 +36,24 @@ Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
 def box_size(box: Iterable[slice]) -> int:
     """The number of elements in a box."""
     return prod(axis.stop - axis.start for axis in box)
+
+
+def difference(box: Box, other: Box) -> Iterator[Box]:
+    """Boxes that make up the part of ``box`` that is outside of ``other``, a box of the same array.
+
+    >>> list(difference((slice(0, 4), slice(0, 4)), (slice(2, 9), slice(1, 9))))
+    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 1, None))]
+    """
+    if any(ours.stop <= theirs.start or theirs.stop <= ours.start for ours, theirs in zip(box, other)):
+        yield box
+        return
+    rest = list(box)
+    for axis, (ours, theirs) in enumerate(zip(box, other)):
+        start, stop = max(ours.start, theirs.start), min(ours.stop, theirs.stop)
+        for outside in (slice(ours.start, start), slice(stop, ours.stop)):
+            if outside.start < outside.stop:
+                yield (*rest[:axis], outside, *rest[axis + 1 :])
+        rest[axis] = slice(start, stop)
 
 
 class Blocks:

@@ -15,15 +15,17 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
+from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.maps import mapping, share_file
 from einsumx.runtime.results import check_out_dtype
+from einsumx.runtime.stored import host_array
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.fingerprints import PART, digest, parts_of_box
 from einsumx.streaming.opened import opened
 from einsumx.streaming.permits import ResultFiles, result_files
 from einsumx.streaming.readers import is_host, is_host_array
-from einsumx.streaming.walk import Box, box_size
+from einsumx.streaming.walk import Box, box_size, difference
 
 __all__ = ["Output", "Target", "write"]
 
@@ -34,10 +36,12 @@ class Target:
     Attributes:
         outlives: whether it is stored, and stays after this process has ended.
         out: the array passed as ``out=``, if it is stored or a NumPy array.
+        is_changed: whether blocks were added to it, so that no block may be added again.
     """
 
     outlives: bool = False
     out: Any = None
+    is_changed: bool = False
 
     def reserve(self) -> None:
         """Allocate disk space for all of it before any work.
@@ -53,6 +57,10 @@ class Target:
 
     def put(self, box: Box, block: Array) -> None:
         """Write a block, in the dtype of the result."""
+        raise NotImplementedError
+
+    def update(self, box: Box, block: Array, factors: Factors) -> None:
+        """Write a multiple of a block plus a multiple of what is there."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -92,6 +100,10 @@ class _Fresh(Target):
             box, block = box[::-1], self._transposed(block)
         self._result = adapter.put(self._result, box, block)
 
+    def update(self, box: Box, block: Array, factors: Factors) -> None:
+        dtype = self._program.compute_dtype
+        self.put(box, self._adapter.scaled(block, factors.within(dtype).alpha, dtype))
+
     def _transposed(self, array: Array) -> Array:
         return self._adapter.transpose(array, tuple(reversed(range(len(self._program.shape)))))
 
@@ -109,6 +121,10 @@ class _Array(Target):
 
     def put(self, box: Box, block: Array) -> None:
         self._owner.put(self._out, box, self._convert(block))
+
+    def update(self, box: Box, block: Array, factors: Factors) -> None:
+        adapter = self._owner
+        self.put(box, _updated(adapter, self._convert(block), adapter.part(self._out, box), self._out.dtype, factors))
 
     def done(self) -> Array:
         return self._out
@@ -132,6 +148,11 @@ class _Host(Target):
 
     def put(self, box: Box, block: Array) -> None:
         write(self.out, box, self._adapter.to_numpy(block))
+
+    def update(self, box: Box, block: Array, factors: Factors) -> None:
+        numpy = get_backend("numpy")
+        values = host_array(self.out[(*box, ...) if self._is_array else box])
+        write(self.out, box, _updated(numpy, self._adapter.to_numpy(block), values, self.out.dtype, factors))
 
     def flush(self) -> None:
         # The system already has the pages of a map.
@@ -172,6 +193,54 @@ class _Late(Target):
         return self._final.done()
 
 
+class _Updated(Target):
+    """Another target: a multiple of each block is added to a multiple of what is there, to each element once.
+
+    If memory runs out, a plan with other blocks may compute elements again that were added to before.
+    """
+
+    def __init__(self, target: Target, factors: Factors) -> None:
+        self._target, self._factors = target, factors
+        self._added: list[Box] = []
+        self.outlives, self.out = target.outlives, target.out
+
+    @property
+    def is_changed(self) -> bool:  # type: ignore[override]
+        return bool(self._added)
+
+    def reserve(self) -> None:
+        self._target.reserve()
+
+    def put(self, box: Box, block: Array) -> None:
+        left = [box]
+        for added in self._added:
+            left = [part for each in left for part in difference(each, added)]
+        for part in left:
+            inside = tuple(slice(ours.start - all_.start, ours.stop - all_.start) for ours, all_ in zip(part, box))
+            self._target.update(part, block if part == box else block[inside], self._factors)
+            if self._factors.beta != 0:
+                self._added.append(part)
+
+    def flush(self) -> None:
+        self._target.flush()
+
+    def sync(self) -> None:
+        self._target.sync()
+
+    def digest(self, box: Box) -> str:
+        return self._target.digest(box)
+
+    def done(self) -> Array:
+        return self._target.done()
+
+
+def _updated(adapter: Adapter, block: Array, values: Array, dtype: Any, factors: Factors) -> Array:
+    """A multiple of a block plus a multiple of the values in an array of ``dtype``, as a new array."""
+    common = common_dtype(adapter, adapter.dtype_name(block.dtype), adapter.dtype_name(dtype))
+    alpha, beta = factors.within(common)
+    return adapter.combined(alpha, block, beta, values, common)
+
+
 def write(out: Any, box: Box, values: Any) -> None:
     """Write a block to an array that is written by slices from NumPy arrays."""
     numpy = get_backend("numpy")
@@ -189,19 +258,38 @@ class Output:
         is_late: whether ``out`` is written only when all operands have been read, as it overlaps with one.
     """
 
-    def __init__(self, adapter: Adapter, operands: Sequence[Any], out: Any, order: str = "K") -> None:
+    def __init__(
+        self, adapter: Adapter, operands: Sequence[Any], out: Any, order: str = "K", factors: Factors | None = None
+    ) -> None:
         self._adapter, self._operands, self._out, self._order = adapter, operands, out, order
+        self._factors = factors
         self.is_late = out is not None and any(_overlap(out, operand) for operand in operands)
 
     def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str) -> ResultFootprint:
         """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``."""
         size, out = itemsize(dtype), self._out
         whole = prod(sized.shape) * size
+        updated = 0 if self._factors is None else self._update_bytes(compute_dtype)
         if out is None:
             is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
-            return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0)
+            return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0, updated)
         is_copied = not is_host_array(opened(out)) and owner(out) is not self._adapter
-        return ResultFootprint(whole if self.is_late else 0, 0, size if is_copied else 0)
+        copied = (size if is_copied else 0) + updated
+        if not self.is_late:
+            return ResultFootprint(copied=copied)
+        late = updated * prod(sized.shape)  # the result is added as a whole
+        return ResultFootprint(whole + late, late, copied)
+
+    def _update_bytes(self, dtype: str) -> int:
+        """Bytes an element of the copies that an update makes of a block and of the values in ``out``."""
+        if self._out is None:
+            return itemsize(dtype)
+        # The values are read, and cast if need be; both are multiplied; the block is cast if need be.
+        framework = owner(self._out) or get_backend("numpy")
+        target = framework.dtype_name(self._out.dtype)
+        common = itemsize(common_dtype(framework, dtype, target))
+        casts = (dtype != target) + (dtype != target)
+        return itemsize(target) + (2 + casts) * common
 
     def target(self, program: BlockedProgram, casting: Casting) -> Target:
         """The target for the result of a plan; ``out`` is not changed yet.
@@ -209,9 +297,19 @@ class Output:
         Raises:
             SizeError, BackendError: ``out`` cannot take the result.
         """
+        factors = self._factors
         if self._out is None:
-            return _Fresh(program, self._adapter, self._order)
+            fresh = _Fresh(program, self._adapter, self._order)
+            if factors is None:
+                return fresh
+            check_kinds(factors.kinds, program.dtype)
+            return _Updated(fresh, factors)
         final = self._checked(program, casting)
+        if factors is not None:
+            framework = owner(self._out) or get_backend("numpy")
+            dtype = common_dtype(framework, program.dtype, framework.dtype_name(self._out.dtype))
+            check_kinds(factors.kinds, dtype)
+            final = _Updated(final, factors)
         return (
             _Late(_Fresh(program, self._adapter, "K"), final, program.shape, self._adapter) if self.is_late else final
         )

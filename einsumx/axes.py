@@ -1,0 +1,189 @@
+"""Contractions and transposes that are written with the numbers of axes, as in NumPy: ``tensordot``, ``transpose``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from einsumx.adapters.operand_types import type_name
+from einsumx.adapters.registry import is_builtin
+from einsumx.api import einsum
+from einsumx.errors import AxisError, BackendError, SizeError, SublistError, shown
+from einsumx.ir.parse import symbol
+from einsumx.runtime.prepare import arrays_of
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Array
+
+__all__ = ["tensordot", "transpose"]
+
+Axes: TypeAlias = "int | tuple[int | Sequence[int], int | Sequence[int]]"
+
+
+def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
+    """The sum of products over axes of two arrays, as ``numpy.tensordot`` defines it, on their own framework.
+
+    It runs the plan of the corresponding :func:`einsumx.einsum`, with its dtypes, caches, gradients and tracing. Axes
+    of size 1 do not broadcast.
+
+    Args:
+        a, b: arrays of one framework, or Python numbers and lists.
+        axes: the number of axes to sum over, the last ones of ``a`` with the first ones of ``b`` in order; or the axes
+            of ``a`` and the axes of ``b``, each a number or a sequence, negative numbers counting from the end.
+
+    Returns:
+        An array with the other axes of ``a``, then the other axes of ``b``. Its memory order is free.
+
+    Raises:
+        AxisError: an axis that an array does not have.
+        SizeError: axes to sum over have different sizes, or one array has more of them.
+        EinsumxError: as :func:`einsumx.einsum` does.
+
+    >>> import numpy as np
+    >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
+    (2, 5)
+    """
+    try:
+        equation = _known_tensordot(axes, a.shape, b.shape)
+    except (AttributeError, TypeError):  # numbers, lists, or axes in lists
+        equation = ""
+    if not equation:
+        (a, b), shapes = _with_shapes(a, b)
+        equation = _known_tensordot(_in_tuples(axes), *shapes)
+    return einsum(equation, a, b)
+
+
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
+    """The array with its axes permuted: a view where the framework has views.
+
+    Args:
+        a: an array, or a Python number or list.
+        axes: the axis of ``a`` for each axis of the result, negative numbers counting from the end; by default, all
+            axes in reverse.
+
+    Raises:
+        AxisError: an axis that the array does not have.
+        SizeError: ``axes`` is not a permutation of the array's axes.
+        BackendError: no backend serves the array.
+
+    >>> import numpy as np
+    >>> transpose(np.ones((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
+    try:
+        equation = _known_transpose(axes, len(a.shape))
+    except (AttributeError, TypeError):  # a number, a list, or axes in a list
+        equation = ""
+    if not equation:
+        (a,), (shape,) = _with_shapes(a)
+        equation = _known_transpose(_in_tuples(axes), len(shape))
+    return einsum(equation, a)
+
+
+def _traced_tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
+    """The function that torch.compile traces instead of :func:`tensordot`, because it ignores caches."""
+    return einsum(_tensordot_equation(axes, a.shape, b.shape), a, b)
+
+
+def _traced_transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
+    """The function that torch.compile traces instead of :func:`transpose`."""
+    return einsum(_transpose_equation(axes, len(a.shape)), a)
+
+
+tensordot.__dict__["_torchdynamo_inline"] = _traced_tensordot
+transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
+
+
+def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
+    """The operands, with lists as arrays of their framework, and their shapes."""
+    arrays = list(operands)
+    if any(isinstance(operand, list | tuple) for operand in operands):
+        arrays = arrays_of(arrays, None)[1]
+    shapes = []
+    for number, array in enumerate(arrays):
+        if not hasattr(array, "shape") and not is_builtin(type(array)):
+            raise BackendError(f"operand {number} ({type_name(type(array))}) has no shape, so its axes have no numbers")
+        shapes.append(getattr(array, "shape", ()))
+    return arrays, shapes
+
+
+def _in_tuples(axes: Any) -> Any:
+    """The value of ``axes=`` as a key of a cache: its sequences as tuples."""
+    return tuple(map(_in_tuples, axes)) if isinstance(axes, Iterable) and not isinstance(axes, str) else axes
+
+
+def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequence[int]) -> str:
+    """The equation of a ``tensordot`` of arrays of these shapes."""
+    lhs_axes, rhs_axes = _contracted_axes(axes)
+    lhs_places = _positions(lhs_axes, len(lhs_shape), 0)
+    rhs_places = _positions(rhs_axes, len(rhs_shape), 1)
+    if len(lhs_places) != len(rhs_places):
+        raise SizeError(
+            f"axes={shown(axes)} has {len(lhs_places)} axes of operand 0 and {len(rhs_places)} of operand 1"
+        )
+    for lhs, rhs in zip(lhs_places, rhs_places):
+        if lhs_shape[lhs] != rhs_shape[rhs]:
+            raise SizeError(
+                f"axis {lhs} of operand 0 has size {lhs_shape[lhs]} but axis {rhs} of operand 1, which is summed with "
+                f"it, has size {rhs_shape[rhs]}"
+            )
+    rank = len(lhs_shape)
+    lhs_term = [symbol(axis) for axis in range(rank)]
+    rhs_term = [symbol(rank + axis) for axis in range(len(rhs_shape))]
+    for lhs, rhs in zip(lhs_places, rhs_places):
+        rhs_term[rhs] = lhs_term[lhs]
+    output = [label for axis, label in enumerate(lhs_term) if axis not in lhs_places]
+    output += [label for axis, label in enumerate(rhs_term) if axis not in rhs_places]
+    return f"{''.join(lhs_term)},{''.join(rhs_term)}->{''.join(output)}"
+
+
+def _contracted_axes(axes: Any) -> tuple[list[int], list[int]]:
+    """The axes of both arrays to sum over, as NumPy reads ``axes=``."""
+    if not isinstance(axes, Iterable):
+        count = _as_axis(axes)
+        return list(range(-count, 0)), list(range(count))
+    pair = list(axes)
+    if len(pair) != 2:
+        raise SizeError(
+            f"axes= has the axes of operand 0 and those of operand 1, such as ((1,), (0,)), not {shown(axes)}"
+        )
+    lhs, rhs = [list(part) if isinstance(part, Iterable) else [part] for part in pair]
+    return list(map(_as_axis, lhs)), list(map(_as_axis, rhs))
+
+
+def _transpose_equation(axes: Any, rank: int) -> str:
+    """The equation of a ``transpose`` of an array of that many axes."""
+    order = range(rank)[::-1] if axes is None else axes
+    places = _positions(list(map(_as_axis, order if isinstance(order, Iterable) else [order])), rank, 0)
+    if len(places) != rank:
+        raise SizeError(f"axes={shown(axes)} does not name each of the array's {rank} axes")
+    return f"{''.join(map(symbol, range(rank)))}->{''.join(map(symbol, places))}"
+
+
+def _as_axis(axis: Any) -> int:
+    try:
+        return index(axis)
+    except TypeError:
+        raise SublistError(f"axes are numbered by integers, not by {shown(axis)}") from None
+
+
+def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
+    """The axes of one of the operands, counted from 0.
+
+    Raises:
+        AxisError: the array has no such axis.
+        SizeError: an axis stands twice.
+    """
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise AxisError(f"axes= names axis {axis} of operand {operand}, which has {rank} axes")
+    places = [axis % rank for axis in axes]
+    if len(set(places)) != len(places):
+        raise SizeError(f"axes= names an axis of operand {operand} twice: {shown(list(axes))}")
+    return places
+
+
+_known_tensordot = lru_cache(maxsize=1024, typed=True)(_tensordot_equation)
+_known_transpose = lru_cache(maxsize=256, typed=True)(_transpose_equation)

@@ -1,0 +1,292 @@
+"""Replaces ``opt_einsum.contract`` and the calls of opt_einsum's expressions, for :func:`einsumx.patch`.
+
+``opt_einsum.contract_path`` stays: its callers (JAX, PyTorch, Pyro) run the path themselves, and einsumx uses the same
+optimizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
+from importlib import import_module
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.operand_types import lazy_module, top_package, type_name
+from einsumx.adapters.registry import backend_of, get_backend, lazy, owner
+from einsumx.adapters.replacement import Client, Function, Name, say_native
+from einsumx.api import einsum
+from einsumx.errors import BackendError, SizeError, shown
+from einsumx.expressions import Expression, expression
+from einsumx.runtime.caches import Uncacheable
+from einsumx.runtime.calls import cached_first
+from einsumx.runtime.request import split
+from einsumx.runtime.served import is_served, unserved
+
+__all__ = ["CLIENT"]
+
+_SHARED = ("dtype", "order", "casting")
+"""Keywords that mean the same in opt_einsum and einsumx."""
+
+
+def _names() -> Iterator[Name]:
+    module = import_module("opt_einsum.contract")
+    yield Name(module, "contract", _contracting, tell=_tell_contract, everywhere=True)
+    yield Name(module.ContractExpression, "__call__", _calling, tell=_tell_call)
+
+
+CLIENT = Client("opt_einsum", "pip install opt_einsum", _names)
+
+
+# -- torch.compile -------------------------------------------------------------------------------------------------
+
+
+def _traced_contract(*operands: Any, **options: Any) -> Any:
+    """The function that torch.compile traces instead of ``contract``: a node that calls it."""
+    from einsumx.backends.torch import compile as torch_compile
+
+    return torch_compile.contract(*operands, **options)
+
+
+def _traced_call(self: Any, *arrays: Any, **options: Any) -> Any:
+    """The function that torch.compile traces instead of an expression's call: the same node, with its constants."""
+    rest, constants = iter(arrays), self._constants_dict
+    operands = [constants[n] if n in constants else next(rest) for n in range(self._full_num_args)]
+    path = [step[0] for step in self._full_contraction_list]
+    return _traced_contract(_equation(self), *operands, optimize=path, **options, **self.kwargs)
+
+
+def _tell_contract(function: Function) -> None:
+    function.__dict__["_torchdynamo_inline"] = _traced_contract
+
+
+def _tell_call(function: Function) -> None:
+    function.__dict__["_torchdynamo_inline"] = _traced_call
+
+
+# -- contract ------------------------------------------------------------------------------------------------------
+
+
+def _contracting(native: Function) -> Function:
+    """The replacement of ``opt_einsum.contract``."""
+    is_sharing = import_module("opt_einsum.sharing").currently_sharing
+
+    def checked(*operands: Any, **options: Any) -> Any:
+        try:
+            accepted, reason = _accepted(_framework_of(split(operands)[1]), operands, options)
+            if not reason:
+                return einsum(*operands, **accepted)
+        except BackendError as error:
+            reason = _refusal(operands, error)
+        say_native("opt_einsum.contract", operands, reason, "opt_einsum")
+        return native(*operands, **options)
+
+    fast = cached_first(checked, _cacheable)
+
+    @wraps(native)
+    def contract(subscripts: Any, *operands: Any, **options: Any) -> Any:
+        if "_gen_expression" in options:  # contract_expression calls contract with shapes
+            return native(subscripts, *operands, **options)
+        if is_sharing():
+            options["backend"] = _sharing_backend(options.get("backend", "auto"), split((subscripts, *operands))[1])
+            return native(subscripts, *operands, **options)
+        return fast(subscripts, *operands, **options)
+
+    return contract
+
+
+class _Framework(NamedTuple):
+    """The library that computes with some arrays.
+
+    Attributes:
+        adapter: its backend; None for lazy arrays, which :func:`einsumx.einsum` alone takes.
+        names: the values of opt_einsum's ``backend=`` that mean it, and no module that computes otherwise.
+    """
+
+    adapter: Adapter | None
+    names: tuple[Any, ...]
+
+
+_ANY = (None, "auto", "einsumx")
+
+
+def _framework_of(arrays: Sequence[Any]) -> _Framework:
+    """The framework of the arrays; NumPy for numbers and lists.
+
+    Raises:
+        BackendError: no framework that einsumx knows, or two of them.
+    """
+    kinds = tuple(map(type, arrays))
+    if lazy(arrays) is not None:
+        packages = [top_package(kind.__module__) for kind in kinds if lazy_module(kind) is not None]
+        return _Framework(None, (*_ANY, *packages))
+    return _served_by(backend_of(kinds)[0] or get_backend("numpy"))
+
+
+@lru_cache(maxsize=64)
+def _served_by(adapter: Adapter) -> _Framework:
+    jaxlib = ("jaxlib",) if adapter.name == "jax" else ()
+    return _Framework(adapter, (*_ANY, adapter.name, adapter.module, top_package(adapter.module), *jaxlib))
+
+
+def _refusal(operands: Sequence[Any], error: BackendError) -> str:
+    """Why einsumx does not serve the operands; raises the error if it does."""
+    try:
+        adapter = _framework_of(split(operands)[1]).adapter
+    except BackendError as unknown:
+        return str(unknown).partition("\n")[0]
+    reason = "" if adapter is None else unserved(adapter, operands)
+    if not reason:
+        raise error
+    return reason
+
+
+def _sharing_backend(name: Any, arrays: Sequence[Any]) -> Any:
+    """The backend for steps that opt_einsum shares: einsumx, unless it does not serve the arrays."""
+    try:
+        return "einsumx" if name in _framework_of(arrays).names else name
+    except BackendError:
+        return name
+
+
+def _cacheable(adapter: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
+    """The keywords of einsumx for a call of ``contract`` without ``out``, if they do not depend on the operands."""
+    accepted, reason = _accepted(_served_by(adapter), (), options)
+    if reason or _limit(options) is not None:
+        raise Uncacheable
+    return accepted
+
+
+def _limit(options: Mapping[str, Any]) -> Any:
+    """opt_einsum's ``memory_limit=``, or None if it limits nothing."""
+    limit = options.get("memory_limit")
+    return None if limit is None or limit == -1 or options.get("optimize") is False else limit
+
+
+def _accepted(framework: _Framework, operands: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The keywords of einsumx for those of ``contract``; or why the call is left to opt_einsum."""
+    accepted = {name: options[name] for name in _SHARED if name in options}
+    for name in options:
+        if name not in (*_SHARED, "backend", "memory_limit", "optimize", "out", "use_blas"):
+            return {}, f"einsumx has no keyword {name}="
+    backend, out, optimize = options.get("backend"), options.get("out"), options.get("optimize")
+    if backend not in framework.names:
+        return {}, f"backend={shown(backend)} is not the library of the operands"
+    if out is not None:
+        if framework.adapter is None or not is_served(framework.adapter, type(out)):
+            return {}, f"out= is of type {type_name(type(out))}"
+        accepted["out"] = out
+    if optimize is not None and not isinstance(optimize, bool):
+        accepted["optimize"] = optimize
+    if operands and _limit(options) is not None:
+        path = import_module("opt_einsum").contract_path(
+            *operands, optimize=accepted.get("optimize", "auto"), memory_limit=_limit(options)
+        )[0]
+        if any(len(step) > 2 for step in path):
+            return {}, "no path of pairs keeps memory_limit="
+        accepted["optimize"] = path
+    return accepted, ""
+
+
+# -- expressions ---------------------------------------------------------------------------------------------------
+
+
+def _equation(theirs: Any) -> str:
+    """The equation of one of opt_einsum's expressions, which prints constants in brackets."""
+    equation: str = theirs.contraction.replace("[", "").replace("]", "")
+    return equation
+
+
+def _needs_gradient(array: Any) -> bool:
+    try:
+        adapter = owner(array)
+    except BackendError:
+        return False
+    return adapter is not None and adapter.needs_gradient(array)
+
+
+class _Compiled:
+    """The expressions of einsumx for one of opt_einsum's, which takes operands of any sizes.
+
+    Args:
+        theirs: opt_einsum's ``ContractExpression``.
+    """
+
+    def __init__(self, theirs: Any) -> None:
+        self.equation = _equation(theirs)
+        self._name = repr(theirs)
+        self._path = [step[0] for step in theirs._full_contraction_list]
+        self._constants = dict(theirs._constants_dict)
+        self._count = theirs._full_num_args
+        self._options = {name: value for name, value in theirs.kwargs.items() if name in ("dtype", "casting")}
+        self._order = theirs.kwargs.get("order", "K")
+        self.constants = list(self._constants.values())
+        self.reason = self._refusal(theirs.kwargs)
+        self._for = lru_cache(maxsize=64)(self._expression)
+
+    def _refusal(self, options: Mapping[str, Any]) -> str:
+        """Why calls are left to opt_einsum, or ""."""
+        for name in options:
+            if name not in _SHARED:
+                return f"einsumx has no keyword {name}="
+        if any(len(step) > 2 for step in self._path):
+            return "its path contracts three or more operands in one step"
+        if any(map(_needs_gradient, self.constants)):
+            return "a constant asks for a gradient"
+        return "all its operands are constants" if len(self._constants) == self._count else ""
+
+    def _expression(self, *shapes: Any) -> Expression:
+        rest = iter(shapes)
+        operands = [self._constants[n] if n in self._constants else tuple(next(rest)) for n in range(self._count)]
+        return expression(self.equation, *operands, optimize=self._path, **self._options)
+
+    def __call__(self, arrays: Sequence[Array], out: Array | None) -> Array:
+        count = self._count - len(self._constants)
+        if len(arrays) != count:
+            raise SizeError(f"{self._name} takes {count} operands, not {len(arrays)}")
+        run = self._for(*[array.shape for array in arrays])
+        return run(*arrays, out=out, order=self._order)
+
+
+def _calling(native: Function) -> Function:
+    """The replacement of the calls of opt_einsum's expressions."""
+    is_sharing = import_module("opt_einsum.sharing").currently_sharing
+    known: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
+
+    def served(theirs: Any, arrays: Sequence[Array], out: Array | None, backend: Any) -> tuple[Any, str]:
+        """The result; or why the call is left to opt_einsum."""
+        compiled = known.get(theirs)
+        if compiled is None:
+            compiled = known[theirs] = _Compiled(theirs)
+        if compiled.reason:
+            return None, compiled.reason
+        try:
+            framework = _framework_of(arrays)
+            if backend not in framework.names:
+                return None, f"backend={shown(backend)} is not the library of the operands"
+            if framework.adapter is None:
+                return None, "its operands are lazy"
+            if out is not None and not is_served(framework.adapter, type(out)):
+                return None, f"out= is of type {type_name(type(out))}"
+            return compiled(arrays, out), ""
+        except AttributeError:
+            if all(hasattr(array, "shape") for array in arrays):
+                raise
+            return None, "an operand has no shape"
+        except BackendError as error:
+            return None, _refusal((compiled.equation, *arrays, *compiled.constants), error)
+
+    @wraps(native)
+    def call(self: Any, *arrays: Any, out: Any = None, backend: Any = "auto", evaluate_constants: bool = False) -> Any:
+        if not evaluate_constants:
+            if is_sharing():
+                backend = _sharing_backend(backend, [*arrays, *self._constants_dict.values()])
+            else:
+                result, reason = served(self, arrays, out, backend)
+                if not reason:
+                    return result
+                say_native("opt_einsum.ContractExpression", [self.contraction], reason, "opt_einsum")
+        return native(self, *arrays, out=out, backend=backend, evaluate_constants=evaluate_constants)
+
+    return call

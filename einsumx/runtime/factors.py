@@ -1,0 +1,127 @@
+"""``alpha=`` and ``beta=``: the factors of ``out = alpha * einsum(...) + beta * out``.
+
+Caches see the kinds of the factors, never their values, so calls with other values share a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from einsumx.adapters.operand_types import type_name
+from einsumx.adapters.registry import owner
+from einsumx.dtypes import kind, wrapped
+from einsumx.errors import BackendError, shown
+from einsumx.scalars import as_python
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter
+
+__all__ = ["Factors", "check_kinds", "common_dtype", "factors_of"]
+
+_WIDTH = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3, "O": 4}
+_WORDS = {"i": "an integer", "f": "a float", "c": "complex", "O": "no number that an array holds"}
+
+_PYTHONS: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+"""For each kind of dtype, Python's type of such a number."""
+
+
+class Factors(NamedTuple):
+    """The factor of a contraction, and that of the values that ``out`` has already."""
+
+    alpha: Any = 1
+    beta: Any = 0
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The kinds of both, as :func:`einsumx.dtypes.kind` names them; 0 and 1 are bools."""
+        return _kind_of(self.alpha), _kind_of(self.beta)
+
+    def within(self, dtype: str) -> Factors:
+        """Both as Python numbers of the kind of ``dtype``; integers wrap."""
+        return Factors(_within(self.alpha, dtype), _within(self.beta, dtype))
+
+
+def factors_of(alpha: Any, beta: Any, out: Any) -> Factors | None:
+    """The factors of a call; None if it only computes the contraction.
+
+    Raises:
+        TypeError: one is no number.
+        BackendError: one is an array without a value, or asks for a gradient.
+        ValueError: there is a ``beta``, but no ``out``.
+    """
+    alpha, beta = _as_factor("alpha", alpha), _as_factor("beta", beta)
+    scale = Factors(1 if alpha is None else alpha, 0 if beta is None else beta)
+    if out is None and scale.beta != 0:
+        raise ValueError(f"beta={shown(beta)} multiplies the values in out=, and there is no out=; pass out=")
+    return None if scale == Factors() and scale.kinds == ("b", "b") else scale
+
+
+def _as_factor(name: str, value: Any) -> Any:
+    """The value of ``alpha=`` or ``beta=``: a number, a NumPy scalar, or an array without axes; None stays None."""
+    if value is None or type(value) in _PYTHONS.values():
+        return value
+    value = as_python(value)
+    if isinstance(value, Number):
+        return value
+    if getattr(value, "shape", None) != ():
+        raise TypeError(f"{name}= is a number, not {shown(value)}")
+    adapter = owner(value)
+    if adapter is not None and adapter.needs_gradient(value):
+        raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
+    try:
+        return _value(adapter, value)
+    except Exception as error:
+        raise BackendError(
+            f"{name}= is a number, and this {type_name(type(value))} has no value yet; multiply the result by it "
+            "instead"
+        ) from error
+
+
+def _value(adapter: Adapter | None, array: Any) -> Any:
+    """The value of an array without axes."""
+    if adapter is None or hasattr(array, "item"):
+        return array.item()
+    if hasattr(array, "__float__"):  # the array API standard
+        return _PYTHONS[kind(adapter.dtype_name(array.dtype))](array)
+    return adapter.to_numpy(array).item()
+
+
+def common_dtype(adapter: Adapter, dtype: str, target: str) -> str:
+    """The dtype in which results of ``dtype`` are added to an ``out`` of dtype ``target``."""
+    return dtype if dtype == target else adapter.promote([dtype, target])
+
+
+def check_kinds(kinds: tuple[str, str], dtype: str) -> None:
+    """Raise BackendError if a factor has a wider kind than ``dtype``, in which it multiplies."""
+    for name, own in zip(Factors._fields, kinds):
+        if _WIDTH[own] <= _WIDTH[kind(dtype)]:
+            continue
+        if kind(dtype) == "b":
+            raise BackendError(f"{name}= is 0 or 1 for a result of dtype bool; pass dtype= for numbers")
+        raise BackendError(
+            f"{name}= is {_WORDS[own]}, and the result has dtype {dtype}; pass a dtype= that holds the product"
+        )
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, int):
+        return "b" if value in (0, 1) else "i"
+    if isinstance(value, float | complex):
+        return "f" if isinstance(value, float) else "c"
+    return str(getattr(getattr(value, "dtype", None), "kind", "O"))  # NumPy's long double is no Python number
+
+
+def _within(value: Any, dtype: str) -> Any:
+    match kind(dtype):
+        case "b":
+            return bool(value)
+        case "i" | "u":
+            return wrapped(int(value), dtype)
+        case "f" if isinstance(value, int):
+            return float(value)
+        case "c" if isinstance(value, int | float):
+            return complex(value)
+        case _:
+            return value

@@ -1,0 +1,92 @@
+"""The kind of a result on NumPy: an array, a scalar or an object, writeable or not, as ``numpy.einsum`` returns it."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import einsumx
+
+MATRIX, VECTOR, NUMBER = np.arange(9.0).reshape(3, 3), np.arange(3.0), np.array(2.0)
+
+READ_ONLY = MATRIX.copy()
+READ_ONLY.flags.writeable = False
+
+
+class Named(np.ndarray):
+    """A subclass that overrides nothing."""
+
+
+def objects(array):
+    found = np.empty(array.shape, object)
+    for place in np.ndindex(array.shape):
+        found[place] = Fraction(int(array[place]), 3)
+    return found
+
+
+KINDS = {
+    "float64": lambda array: array,
+    "int8": lambda array: array.astype("int8"),
+    "bool": lambda array: array.astype("bool"),
+    "complex64": lambda array: array.astype("complex64"),
+    "object": objects,
+    "subclass": lambda array: array.view(Named),
+    "matrix": lambda array: np.matrix(array) if array.ndim == 2 else array,
+    "read-only": lambda array: READ_ONLY if array.ndim == 2 else array,
+    "list": lambda array: array.tolist(),
+    "scalar": lambda array: array if array.ndim else np.float32(array),
+    "python number": lambda array: array if array.ndim else float(array),
+}
+
+EQUATIONS = {
+    "i,i": "vv", "i,i->": "vv", "ii": "m", "ii->": "m", "ij->": "m", "->": "n", "": "n", ",->": "nn", ",": "nn",
+    "i,->i": "vn", "ij->ji": "m", "ii->i": "m", "ij->ij": "m", "i->i": "v", "ij->i": "m", "ij,jk": "mm",
+    "ij,jk,kl->": "mmm", "...->...": "n", "...": "m",
+}  # fmt: skip
+
+
+def of(kind, equation):
+    arrays = {"m": MATRIX, "v": VECTOR, "n": NUMBER}
+    return [KINDS[kind](arrays[name]) for name in EQUATIONS[equation]]
+
+
+def described(result, arrays):
+    """The type, the flags and the memory of a result."""
+    if not isinstance(result, np.ndarray):
+        return type(result), getattr(result, "dtype", None)
+    shares = [np.shares_memory(result, np.asanyarray(array)) for array in arrays]
+    return type(result), result.dtype, result.shape, result.flags.writeable, shares
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("patched", [False, True], ids=["einsumx", "patched"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_a_result_is_of_the_kind_that_numpys_einsum_returns(equation, kind, patched):
+    arrays = of(kind, equation)
+    try:
+        expected = np.einsum(equation, *arrays)
+    except TypeError:  # before NumPy 1.25, of objects
+        pytest.skip("this NumPy has no einsum of objects")
+    if patched:
+        with einsumx.patch("numpy"):
+            result = np.einsum(equation, *arrays)
+    else:
+        result = einsumx.einsum(equation, *arrays)
+    assert described(result, arrays) == described(expected, arrays)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_out_is_returned_also_without_axes(equation):
+    arrays = of("float64", equation)
+    expected = np.einsum(equation, *arrays)
+    out = np.empty(np.shape(expected))
+    assert einsumx.einsum(equation, *arrays, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("optimize", [True, False, "greedy"])
+@pytest.mark.parametrize("equation", ["i,i", "ii", "ij,jk,kl->"])
+def test_a_result_without_axes_is_a_scalar_whatever_the_path(equation, optimize):
+    assert type(einsumx.einsum(equation, *of("float64", equation), optimize=optimize)) is np.float64

@@ -1,0 +1,519 @@
+"""opt_einsum with einsumx behind it: ``backend="einsumx"``, and ``einsumx.patch("opt_einsum")``."""
+
+import copy
+import logging
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+import opt_einsum
+import pytest
+from opt_einsum import get_symbol, shared_intermediates
+
+import einsumx
+from einsumx import patching
+from einsumx.conformance.deviations import deviations_of
+from einsumx.conformance.subject import backend_subject, callable_subject
+from einsumx.conformance.suite import cases
+from einsumx.conformance.suite import run as judged
+from einsumx.interop import opt_einsum as hook
+from tests.backends_under_test import INSTALLED
+
+MODULE = import_module("opt_einsum.contract")
+EXPRESSION = MODULE.ContractExpression
+NATIVE = {"contract": MODULE.contract, "call": EXPRESSION.__call__, "contract_path": opt_einsum.contract_path}
+
+random = np.random.default_rng(0)
+A, B, C = random.random((3, 4)), random.random((4, 5)), random.random((5, 6))
+CHAIN = "ij,jk,kl->il"
+
+
+def contract(*operands, **options):
+    return opt_einsum.contract(*operands, **options)
+
+
+@pytest.fixture(autouse=True)
+def undone():
+    """opt_einsum has its own functions before and after each test, also after one that fails."""
+    assert is_native()
+    yield
+    was_native = is_native()
+    names = patching.names_of(hook.CLIENT)
+    for where, count in list(names._counts.items()):
+        for _ in range(count):
+            names.release(where)
+    assert was_native
+
+
+@pytest.fixture
+def patched():
+    with einsumx.patch("opt_einsum") as replacement:
+        yield replacement
+
+
+@pytest.fixture
+def left(caplog):
+    """Why calls went on to opt_einsum, in turn."""
+    caplog.set_level(logging.INFO, "einsumx")
+    return lambda: [text.partition("opt_einsum: ")[2] for text in caplog.messages if "is left to opt_einsum" in text]
+
+
+@pytest.fixture
+def no_steps(monkeypatch):
+    """opt_einsum computes nothing by itself."""
+
+    def refuse(*_, **__):
+        raise AssertionError("opt_einsum computes")
+
+    monkeypatch.setattr(MODULE, "_core_contract", refuse)
+    monkeypatch.setattr(MODULE, "_einsum", refuse)
+
+
+def is_native():
+    names = (opt_einsum.contract, MODULE.contract)
+    return all(each is NATIVE["contract"] for each in names) and EXPRESSION.__call__ is NATIVE["call"]
+
+
+def in_a_thread(work):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def close(result, expected=A @ B @ C):
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5)
+
+
+# -- backend="einsumx" ----------------------------------------------------------------------------------------------
+
+EQUATIONS = {
+    CHAIN: [(3, 4), (4, 5), (5, 6)],
+    "bij,bjk->bik": [(2, 3, 4), (2, 4, 5)],
+    "ij,jk": [(3, 4), (4, 5)],
+    "ij->ji": [(3, 4)],
+    "i,i->": [(4,), (4,)],
+    "i,j->ji": [(3,), (4,)],
+    "ij,jk,k->i": [(3, 1), (4, 5), (5,)],
+    "ii,ij->j": [(3, 3), (3, 4)],
+    "ab,cab,bd->dc": [(3, 4), (2, 3, 4), (4, 5)],
+}
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_the_backend_einsumx_computes_the_steps_on_every_framework(backend, equation):
+    values = [random.integers(-3, 4, shape).astype("float64") for shape in EQUATIONS[equation]]
+    arrays = [backend.array(each, backend.float) for each in values]
+    expected = np.einsum(equation, *values)
+    result = contract(equation, *arrays, backend="einsumx")
+    np.testing.assert_array_equal(np.asarray(backend.values(result)), expected)
+    expression = opt_einsum.contract_expression(equation, *[each.shape for each in values])
+    np.testing.assert_array_equal(np.asarray(backend.values(expression(*arrays, backend="einsumx"))), expected)
+
+
+def test_the_backend_einsumx_takes_opt_einsums_keywords():
+    out = np.empty((2, 3, 5))
+    lhs, rhs = random.random((2, 3, 4)), random.random((2, 4, 5))
+    assert contract("bij,bjk->bik", lhs, rhs, backend="einsumx", out=out) is out
+    close(out, lhs @ rhs)
+    result = contract("bij,bjk->bik", lhs, rhs, backend="einsumx", dtype="float32", casting="same_kind", order="F")
+    assert result.dtype == "float32"
+    assert result.flags.f_contiguous
+    for options in ({"use_blas": False}, {"optimize": "dp"}, {"memory_limit": "max_input"}, {"memory_limit": 4}):
+        close(contract(CHAIN, A, B, C, backend="einsumx", **options))
+
+
+def test_the_backend_einsumx_takes_constants():
+    expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), C, constants=[0, 2])
+    close(expression(B, backend="einsumx"))
+    close(expression(B, backend="einsumx"))
+
+
+def test_the_backend_einsumx_shares_intermediates():
+    path = [(0, 1), (0, 1)]
+    with shared_intermediates() as cache:
+        close(contract(CHAIN, A, B, C, backend="einsumx", optimize=path))
+        close(contract(CHAIN, A, B, 2 * C, backend="einsumx", optimize=path), 2 * A @ B @ C)
+    assert sum(key[0] == "tensordot" for key in cache) == 3
+
+
+def test_the_backend_einsumx_takes_more_labels_than_letters():
+    labels = "".join(map(get_symbol, range(40, 70)))
+    shape = (1,) * 28 + (2, 3)
+    equation = f"{labels},{labels[-1]}->{labels[::-1][:2]}"
+    lhs, rhs = random.random(shape), random.random(3)
+    close(contract(equation, lhs, rhs, backend="einsumx"), (lhs.reshape(2, 3) * rhs).T)
+
+
+def test_patched_torch_takes_the_lists_that_opt_einsum_passes():
+    torch = pytest.importorskip("torch")
+    lhs, rhs = torch.rand(2, 3, 4), torch.rand(2, 4, 5)
+    with einsumx.patch("torch"):
+        close(contract("bij,bjk->bik", lhs, rhs, backend="torch"), (lhs @ rhs).numpy())
+
+
+# -- where the replacement holds ------------------------------------------------------------------------------------
+
+
+def test_contract_is_einsumx_until_undo(no_steps):
+    replacement = einsumx.patch("opt_einsum")
+    close(contract(CHAIN, A, B, C))
+    assert opt_einsum.contract is MODULE.contract
+    assert opt_einsum.contract.__wrapped__ is NATIVE["contract"]
+    replacement.undo()
+    assert is_native()
+    with pytest.raises(AssertionError, match="opt_einsum computes"):
+        contract(CHAIN, A, B, C)
+
+
+def test_modules_that_imported_contract_get_einsumx_and_their_own_back(monkeypatch):
+    before, after = ModuleType("imports_before"), ModuleType("imports_after")
+    monkeypatch.setitem(sys.modules, "imports_before", before)
+    exec("from opt_einsum import contract, contract as renamed", vars(before))
+    with einsumx.patch("opt_einsum"):
+        assert before.contract is before.renamed is opt_einsum.contract is not NATIVE["contract"]
+        monkeypatch.setitem(sys.modules, "imports_after", after)
+        exec("from opt_einsum import contract", vars(after))
+        assert after.contract is opt_einsum.contract
+    for module in (before, after):
+        assert module.contract is NATIVE["contract"]
+    before.contract = len
+    with einsumx.patch("opt_einsum"):  # names that mean another function since then stay
+        assert before.contract is len
+        assert before.renamed is opt_einsum.contract
+    assert before.contract is len
+
+
+def test_modules_that_load_lazily_are_not_loaded(monkeypatch):
+    class Lazy(ModuleType):
+        def __getattribute__(self, name):
+            raise AssertionError(f"{name} was looked up")
+
+    monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
+    with einsumx.patch("opt_einsum"):
+        close(contract(CHAIN, A, B, C))
+
+
+def test_a_block_holds_for_its_thread_alone(no_steps):
+    def is_einsumx():
+        try:
+            contract(CHAIN, A, B, C)
+            expression(A, B, C)
+        except AssertionError:
+            return False
+        return True
+
+    expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
+    with einsumx.patch("opt_einsum"):
+        assert is_einsumx()
+        assert not in_a_thread(is_einsumx)
+    everywhere = einsumx.patch("opt_einsum")
+    assert in_a_thread(is_einsumx)
+    everywhere.undo()
+    assert not is_einsumx()
+
+
+def test_replacements_nest_in_any_order():
+    first, second = einsumx.patch("opt_einsum"), einsumx.patch("opt_einsum")
+    first.undo()
+    assert not is_native()
+    second.undo()
+    assert is_native()
+
+
+def test_paths_stay_opt_einsums(patched):
+    assert opt_einsum.contract_path is NATIVE["contract_path"]
+    path, info = opt_einsum.contract_path(CHAIN, A, B, C)
+    assert path == [(0, 1), (0, 1)]
+    assert info.opt_cost == 300
+
+
+def test_opt_einsum_that_is_not_installed_is_an_error_that_says_how(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opt_einsum.contract", None)
+    monkeypatch.setattr(patching, "_known", type(patching._known)())
+    with pytest.raises(einsumx.BackendError, match=r"opt_einsum cannot be imported: .*; pip install opt_einsum"):
+        einsumx.patch("opt_einsum")
+
+
+# -- contract -------------------------------------------------------------------------------------------------------
+
+
+def _shown(value):
+    """A value as text, without the address of an object, which differs between processes that run the tests."""
+    return repr(value) if isinstance(value, str | int | list | None) else type(value).__name__
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimize": True}, {"optimize": False}, {"optimize": None}, {"optimize": "random-greedy"},
+        {"optimize": "branch-2"}, {"optimize": [(1, 2), (0, 1)]}, {"optimize": [(0, 1, 2)]},
+        {"optimize": opt_einsum.RandomGreedy(max_repeats=4)}, {"optimize": opt_einsum.DynamicProgramming()},
+        {"use_blas": False}, {"backend": "auto"}, {"backend": None}, {"backend": "numpy"}, {"backend": "einsumx"},
+        {"memory_limit": None}, {"memory_limit": -1}, {"memory_limit": 100}, {"memory_limit": "max_input"},
+        {"memory_limit": 1, "optimize": False}, {"order": "F"}, {"casting": "safe"}, {"out": np.empty((3, 6))},
+    ],
+    ids=lambda options: ", ".join(f"{name}={_shown(value)}" for name, value in options.items()),
+)  # fmt: skip
+def test_it_takes_opt_einsums_keywords(patched, no_steps, options):
+    for _ in range(2):
+        result = contract(CHAIN, A, B, C, **options)
+        close(result)
+        assert options.get("out", result) is result
+
+
+def test_dtypes_are_honoured(patched, no_steps):
+    result = contract(CHAIN, A, B, C, dtype="float32", casting="same_kind")
+    assert result.dtype == "float32"
+    close(result)
+
+
+@pytest.mark.parametrize("backend", INSTALLED, ids=str)
+def test_every_frameworks_arrays_are_served(patched, no_steps, backend):
+    arrays = [backend.array(each, "float32") for each in (A, B, C)]
+    close(backend.values(contract(CHAIN, *arrays)))
+    close(backend.values(contract(CHAIN, *arrays, backend=backend.name)))
+
+
+def test_sublists_numbers_and_many_labels_are_served(patched, no_steps):
+    close(contract(A, [0, 1], B, [1, 2], C, [2, 3], [0, 3]))
+    close(contract(A, ["x", "y"], B, ["y", "z"]), A @ B)
+    close(contract("ij,->ij", A, 2.0), 2 * A)
+    labels = [get_symbol(number) for number in range(60, 63)]
+    close(contract("{0}{1},{1}{2}->{2}{0}".format(*labels), A, B), (A @ B).T)
+
+
+def test_the_limit_is_opt_einsums_number_of_elements(patched, left):
+    with einsumx.patch("numpy"):  # opt_einsum then contracts by the original np.einsum all the same
+        close(contract(CHAIN, A, B, C, memory_limit=4))
+    assert left() == ["no path of pairs keeps memory_limit="]
+    close(contract(CHAIN, A, B, C, memory_limit=15))
+    assert len(left()) == 1
+    with pytest.raises(ValueError, match="memory_limit"):
+        contract(CHAIN, A, B, C, memory_limit="1 GB")
+
+
+def test_backends_that_compute_otherwise_are_left_alone(patched, left, monkeypatch):
+    semiring = ModuleType("maxplus")
+    semiring.einsum = semiring.tensordot = semiring.transpose = lambda *_, **__: "maxplus"
+    monkeypatch.setitem(sys.modules, "maxplus", semiring)
+    assert contract("ij,jk->ik", A, B, backend="maxplus") == "maxplus"
+    expression = opt_einsum.contract_expression("ij,jk->ik", A.shape, B.shape)
+    assert expression(A, B, backend="maxplus") == "maxplus"
+    with shared_intermediates():
+        assert contract("ij,jk->ik", A, B, backend="maxplus") == "maxplus"
+    assert left() == ["backend='maxplus' is not the library of the operands"] * 2
+
+
+def test_operands_that_einsumx_does_not_serve_are_left_to_opt_einsum(patched, left):
+    close(contract("ij,jk->ik", np.ma.array(A), np.ma.array(B)), A @ B)
+    words = np.array([["a", "b"]], object)
+    close(contract("ij->ji", words) == words.T, True)
+    assert len(left()) == 1
+    assert "MaskedArray" in left()[0]
+
+
+def test_arrays_of_two_frameworks_are_left_to_opt_einsum(patched, left):
+    torch = pytest.importorskip("torch")
+    close(contract("ij,jk->ik", A, torch.tensor(B)), A @ B)
+    assert "two frameworks" in left()[0]
+
+
+def test_errors_are_einsumxs(patched):
+    with pytest.raises(einsumx.SizeError, match="label 'j' has size 4 in operand 0"):
+        contract("ij,jk->ik", A, C)
+    with pytest.raises(einsumx.EquationError):
+        contract("ij,jk->ix", A, B)
+    with pytest.raises(einsumx.BackendError, match="casting='safe' does not allow"):
+        contract("ij,jk->ik", A, B, out=np.empty((3, 5), "int32"))
+    with pytest.raises(einsumx.PathError):
+        contract(CHAIN, A, B, C, optimize="best")
+
+
+def test_unknown_keywords_get_opt_einsums_error(patched):
+    with pytest.raises(TypeError, match="precision"):
+        contract("ij,jk->ik", A, B, precision="high")
+
+
+def test_intermediates_are_shared_as_before(patched):
+    path = [(0, 1), (0, 1)]
+    with shared_intermediates() as cache:
+        close(contract(CHAIN, A, B, C, optimize=path))
+        close(contract(CHAIN, A, B, 2 * C, optimize=path), 2 * A @ B @ C)
+        close(opt_einsum.contract_expression("ij,jk->ik", A.shape, B.shape)(A, B), A @ B)
+    steps = [key for key in cache if key[0] == "tensordot"]
+    assert len(steps) == 3
+    assert {key[1] for key in steps} == {"einsumx"}
+
+
+def test_lazy_arrays_stay_lazy(patched, no_steps):
+    da = pytest.importorskip("dask.array")
+    result = contract(CHAIN, *[da.from_array(each, chunks=2) for each in (A, B, C)])
+    assert isinstance(result, da.Array)
+    close(result.compute())
+
+
+# -- expressions ----------------------------------------------------------------------------------------------------
+
+
+def test_expressions_made_before_and_in_a_block_run_einsumx(no_steps):
+    before = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
+    with einsumx.patch("opt_einsum"):
+        inside = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
+        for expression in (before, inside):
+            close(expression(A, B, C))
+    with pytest.raises(AssertionError, match="opt_einsum computes"):
+        inside(A, B, C)
+
+
+def test_an_expression_is_opt_einsums_own_object(patched):
+    expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), (5, 6), constants=[0])
+    assert isinstance(expression, EXPRESSION)
+    assert expression.contraction == "[ij],jk,kl->il"
+    assert repr(expression) == "<ContractExpression('[ij],jk,kl->il', constants=[0])>"
+    assert "GEMM" in str(expression)
+    for each in (expression, copy.deepcopy(expression), pickle.loads(pickle.dumps(expression))):
+        close(each(B, C))
+
+
+def test_expressions_take_out_and_other_sizes(patched, no_steps):
+    expression = opt_einsum.contract_expression("ij,jk->ik", (3, 4), (4, 5))
+    out = np.empty((3, 5))
+    assert expression(A, B, out=out) is out
+    close(out, A @ B)
+    close(expression(A.T, A), A.T @ A)
+
+
+@pytest.mark.parametrize("constants", [[0], [1], [0, 1], [0, 2]])
+def test_constants_are_held_and_their_products_computed_once(patched, no_steps, constants):
+    operands = [each if number in constants else each.shape for number, each in enumerate((A, B, C))]
+    expression = opt_einsum.contract_expression(CHAIN, *operands, constants=constants)
+    rest = [each for number, each in enumerate((A, B, C)) if number not in constants]
+    for _ in range(2):
+        close(expression(*rest))
+
+
+def test_constants_are_evaluated_by_opt_einsum_if_it_is_told_to(patched):
+    expression = opt_einsum.contract_expression(CHAIN, A, B, (5, 6), constants=[0, 1])
+    expression.evaluate_constants()
+    close(expression(C))
+
+
+def test_constants_of_another_framework_are_converted_by_opt_einsum(patched, left):
+    torch = pytest.importorskip("torch")
+    expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), (5, 6), constants=[0])
+    result = expression(torch.tensor(B), torch.tensor(C))
+    assert isinstance(result, torch.Tensor)
+    close(result)
+    assert "two frameworks" in left()[0]
+
+
+def test_constants_that_ask_for_gradients_get_them_from_opt_einsum(patched, left):
+    torch = pytest.importorskip("torch")
+    weights = torch.tensor(A, requires_grad=True)
+    expression = opt_einsum.contract_expression("ij,jk->ik", weights, (4, 5), constants=[0])
+    expression(torch.tensor(B)).sum().backward()
+    close(weights.grad[0], B.sum(1))
+    assert left() == ["a constant asks for a gradient"]
+
+
+def test_arrays_are_converted_to_another_backend_by_opt_einsum(patched, left):
+    pytest.importorskip("torch")
+    expression = opt_einsum.contract_expression("ij,jk->ik", (3, 4), (4, 5))
+    result = expression(A, B, backend="torch")
+    assert isinstance(result, np.ndarray)
+    close(result, A @ B)
+    assert left() == ["backend='torch' is not the library of the operands"]
+
+
+def test_a_path_with_a_step_of_three_is_left_to_opt_einsum(patched, left):
+    expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN], memory_limit=4)
+    close(expression(A, B, C))
+    assert left() == ["its path contracts three or more operands in one step"]
+
+
+def test_wrong_operands_of_an_expression_are_errors(patched):
+    expression = opt_einsum.contract_expression("ij,jk->ik", (3, 4), (4, 5))
+    with pytest.raises(einsumx.SizeError, match=r"<ContractExpression.* takes 2 operands, not 1"):
+        expression(A)
+    with pytest.raises(einsumx.SizeError):
+        expression(A, A)
+
+
+# -- tracing --------------------------------------------------------------------------------------------------------
+
+
+def test_torch_compile_and_gradients_go_through_without_graph_breaks():
+    torch = pytest.importorskip("torch")
+    arrays = [torch.tensor(each, requires_grad=True) for each in (A, B, C)]
+    expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
+    expected = torch.autograd.grad((arrays[0] @ arrays[1] @ arrays[2]).sum(), arrays)
+    replacement = einsumx.patch("opt_einsum")
+    for function in (lambda *each: opt_einsum.contract(CHAIN, *each, optimize=[(0, 1), (0, 1)]), expression.__call__):
+        for call in (function, torch.compile(lambda *each, f=function: f(*each), fullgraph=True, backend="aot_eager")):
+            gradients = torch.autograd.grad(call(*arrays).sum(), arrays)
+            torch.testing.assert_close(gradients, expected)
+    replacement.undo()
+
+
+def test_jax_traces_it(patched, no_steps):
+    jax = pytest.importorskip("jax")
+    arrays = [jax.numpy.asarray(each, "float32") for each in (A, B, C)]
+    expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
+    for function in (lambda *each: opt_einsum.contract(CHAIN, *each), expression):
+        close(jax.jit(function)(*arrays))
+        close(jax.grad(lambda a, f=function: f(a, *arrays[1:]).sum())(arrays[0])[0], (B @ C).sum(1))
+
+
+# -- libraries that call opt_einsum -----------------------------------------------------------------------------------
+
+
+def test_xarrays_dot_is_einsumx(patched, no_steps):
+    xr = pytest.importorskip("xarray")
+    lhs, rhs = xr.DataArray(A, dims=("i", "j")), xr.DataArray(B, dims=("j", "k"))
+    close(xr.dot(lhs, rhs).values, A @ B)
+
+
+def test_pyros_sums_are_einsumx_and_its_semirings_its_own(left):
+    pytest.importorskip("pyro")
+    from pyro.ops.einsum import contract as pyro_contract
+
+    torch = import_module("torch")
+    lhs, rhs = torch.tensor(A), torch.tensor(B)
+    with einsumx.patch("opt_einsum"):
+        close(pyro_contract("ij,jk->ik", lhs, rhs, backend="torch"), A @ B)
+        close(pyro_contract("ij,jk->ik", lhs, rhs, backend="pyro.ops.einsum.torch_log"), np.log(np.exp(A) @ np.exp(B)))
+    assert left() == ["backend='pyro.ops.einsum.torch_log' is not the library of the operands"]
+
+
+def test_jnp_einsum_still_finds_its_paths(patched):
+    jax = pytest.importorskip("jax")
+    close(jax.numpy.einsum(CHAIN, A, B, C, optimize="optimal"))
+
+
+# -- einsumx's promises -----------------------------------------------------------------------------------------------
+
+LEFT_TO_OPT_EINSUM = [
+    "wrong operands/*",
+    "two frameworks/*",
+    "lists and scalars/* alone",
+    "* no_such_keyword=1*",
+    "* an array of no library is taken for NumPy's",
+]
+"""Cases that want an error, or an array of the framework, where opt_einsum computes by itself or with NumPy."""
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_contract_keeps_einsumxs_promises(framework):
+    pytest.importorskip(framework)
+    subject = callable_subject("opt_einsum:contract", framework)
+    chosen = [case for case in cases("quick") if not any(fnmatchcase(case.id, each) for each in LEFT_TO_OPT_EINSUM)]
+    with einsumx.patch("opt_einsum"):
+        patched = replace(subject, function=opt_einsum.contract)
+        outcomes = list(judged(patched, chosen, deviations_of(backend_subject(framework))))
+    assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 500
