@@ -107,6 +107,21 @@ CLIENTS = (
         needs=(TORCH, JAX, "dask[array]", "sparse"),
     ),
     Client(
+        name="opt_einsum-contract",
+        package="opt_einsum",
+        version="3.4.0",
+        source=Installed("opt_einsum"),
+        tests=("tests",),
+        frameworks=("opt_einsum",),
+        needs=(TORCH, JAX, "dask[array]", "sparse"),
+        title="opt_einsum's own `contract`",
+        reasons={
+            "with_constants": "it reads a private attribute of opt_einsum's expressions",
+            "test_contract_expression_checks": "it expects opt_einsum's words in an error message",
+            "test_sharing_value": EXACT,
+        },
+    ),
+    Client(
         name="einops",
         package="einops",
         version="0.8.2",

@@ -76,6 +76,7 @@ def counted(ours: Function) -> Function:
         Counts.served += Counts.left == left
         return result
 
+    function.__dict__["is_counted"] = True  # a function around this one inherits it
     return function
 
 
@@ -83,6 +84,16 @@ def count_calls() -> None:
     """Count the calls of every replacement that starts after this."""
     behind = patching.behind
     patching.behind = lambda adapter, native: counted(behind(adapter, native))
+    places = patching.Names._current_places
+
+    def counted_places(names: patching.Names) -> list[Any]:
+        """The places; some have replacements of their own, which ``behind`` does not make."""
+        return [
+            place if hasattr(place.ours, "is_counted") else place._replace(ours=counted(place.ours))
+            for place in places(names)
+        ]
+
+    patching.Names._current_places = counted_places  # type: ignore[method-assign]
     replacement._logged = Forgetful()
     log.setLevel(logging.INFO)
     log.propagate = False
