@@ -253,3 +253,16 @@ def bench(session: nox.Session) -> None:
     """Times beside the peers', on an idle machine: ``nox -s bench -- --backend numpy --json numpy.json``."""
     install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
     session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def clients(session: nox.Session) -> None:
+    """Other projects' tests, as they are and with einsumx patched in: ``nox -s clients -- einops quimb``.
+
+    It takes half an hour, downloads the clients' tests once, and writes docs/clients.md. Without names, all run.
+    """
+    install(session, *TESTING)
+    command = ("python", "tests/clients/run.py", "--cache", str(Path(session.cache_dir) / "clients"))
+    wanted = session.run(*command, "--requirements", *session.posargs, silent=True)
+    session.install(*wanted.split())
+    session.run(*command, *session.posargs)

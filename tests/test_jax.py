@@ -229,6 +229,15 @@ def test_bool_is_an_or_of_ands():
     assert einsumx.einsum("ij,ij->ij", lhs, rhs).tolist() == [[True, False], [False, False]]
 
 
+@pytest.mark.parametrize(("equation", "shapes"), [("a,b", [(2,), (3,)]), ("abc,c->abc", [(2, 3, 4), (4,)])])
+def test_products_do_not_rely_on_the_promotion_of_ranks(equation, shapes):
+    arrays = [jnp.ones(shape, bool) for shape in shapes]
+    with jax.numpy_rank_promotion("raise"):
+        result = einsumx.einsum(equation, *arrays)
+    assert result.dtype == bool
+    assert result.all()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("equation", ["ij,jk->ik", "i,i->", "ij,j->i", "bij,bj->bi", "ij->i", "i,i,i->"])
 def test_half_precision_accumulates_wide_and_rounds_once(equation, dtype):

@@ -133,6 +133,13 @@ class JaxAdapter(Adapter):
         # By default a sum of half precision returns the same dtype; with dtype= it would also accumulate in it.
         return self.xp.sum(array, axis=axes, dtype=None if array.dtype.name in HALVES else array.dtype)
 
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        """The product, also where the setting ``jax_numpy_rank_promotion`` forbids operands of two ranks."""
+        rank = max(lhs.ndim, rhs.ndim)
+        if lhs.ndim != rhs.ndim:
+            lhs, rhs = (self.xp.expand_dims(each, range(rank - each.ndim)) for each in (lhs, rhs))
+        return self.xp.multiply(lhs, rhs)
+
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         if self._is_alone:
             return super().diagonal(array, axis1, axis2)

@@ -1,0 +1,189 @@
+"""A pytest plugin for another project's tests: patches frameworks with einsumx, and writes down what each test did.
+
+The environment has the settings: ``EINSUMX_CLIENT_PATCH``, the frameworks with commas between them, or nothing to
+leave all as they are; ``EINSUMX_CLIENT_REPLACE``, functions of other libraries, as ``module:name``, that become
+``einsumx.einsum``; ``EINSUMX_CLIENT_REPORT``, the JSON file to write. All is patched when pytest loads the plugin,
+before the tests import anything. Every test starts from the same random numbers, so that two runs are comparable.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import time
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import einsumx
+from einsumx import patching
+from einsumx.adapters import replacement
+from einsumx.adapters.replacement import Function
+from einsumx.log import log
+
+SEVERITY = ("passed", "skipped", "xfailed", "xpassed", "failed")
+"""Outcomes; a test has the last one that its phases or subtests have."""
+
+frameworks = [name for name in os.environ.get("EINSUMX_CLIENT_PATCH", "").split(",") if name]
+functions = [name for name in os.environ.get("EINSUMX_CLIENT_REPLACE", "").split(",") if name]
+tests: dict[str, dict[str, Any]] = {}
+reasons: dict[str, int] = {}
+"""Why calls went to the framework, and how many."""
+missing: list[str] = []
+"""Frameworks that this einsumx cannot patch."""
+
+
+class Counts:
+    """Calls of the replaced functions that einsumx served, and that it left to the framework."""
+
+    served = 0
+    left = 0
+
+
+class Fallbacks(logging.Handler):
+    """Counts the calls that are left to the framework."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message, _, reason = record.getMessage().rpartition(" is left to the framework: ")
+        if message:
+            Counts.left += 1
+            reasons[reason] = reasons.get(reason, 0) + 1
+
+
+class Forgetful(set[Any]):
+    """A set that holds nothing, with which einsumx logs every call, and not only the first of each kind."""
+
+    def __contains__(self, item: object) -> bool:
+        return False
+
+    def add(self, item: object) -> None:
+        pass
+
+
+def counted(ours: Function) -> Function:
+    """The same function, with a count of the calls that it does not leave to the framework."""
+
+    @wraps(ours)
+    def function(*operands: Any, **options: Any) -> Any:
+        left = Counts.left
+        result = ours(*operands, **options)
+        Counts.served += Counts.left == left
+        return result
+
+    function.__dict__["is_counted"] = True  # a function around this one inherits it
+    return function
+
+
+def count_calls() -> None:
+    """Count the calls of every replacement that starts after this."""
+    behind = patching.behind
+    patching.behind = lambda adapter, native: counted(behind(adapter, native))
+    places = patching.Names._current_places
+
+    def counted_places(names: patching.Names) -> list[Any]:
+        """The places; some have replacements of their own, which ``behind`` does not make."""
+        return [
+            place if hasattr(place.ours, "is_counted") else place._replace(ours=counted(place.ours))
+            for place in places(names)
+        ]
+
+    patching.Names._current_places = counted_places  # type: ignore[method-assign]
+    replacement._logged = Forgetful()
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(Fallbacks())
+
+
+def patch() -> None:
+    """Patch the frameworks, and replace the functions under every name that they have."""
+    count_calls()
+    for name in frameworks:
+        try:
+            einsumx.patch(name)
+        except einsumx.BackendError as error:
+            missing.append(f"{name}: {error}")
+    for place in functions:
+        module, _, name = place.partition(":")
+        own, ours = getattr(import_module(module), name), counted(einsumx.einsum)
+        for each in list(sys.modules.values()):
+            for key in [key for key, value in vars(each).items() if value is own]:
+                setattr(each, key, ours)
+
+
+if frameworks:
+    patch()
+
+
+def new() -> dict[str, Any]:
+    """The record of a test that did nothing yet."""
+    return {"outcome": "passed", "seconds": 0.0, "cpu": 0.0, "served": 0, "left": 0}
+
+
+def seed() -> None:
+    """Start the frameworks' generators of random numbers anew."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Seed before each module is imported too, because some make random parameters for their tests."""
+    seed()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Take the processor time of a test, without its fixtures; other programs disturb it less than the time."""
+    begin = time.process_time()
+    try:
+        return (yield)
+    finally:
+        test = tests.setdefault(item.nodeid, new())
+        test["cpu"] += time.process_time() - begin
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+    """Count a test's calls."""
+    seed()
+    served, left = Counts.served, Counts.left
+    try:
+        return (yield)
+    finally:
+        test = tests.setdefault(item.nodeid, new())
+        test["served"], test["left"] = Counts.served - served, Counts.left - left
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the outcome of a test's phase, its time, and the end of an error's message."""
+    test = tests.setdefault(report.nodeid, new())
+    outcome: str = report.outcome
+    if hasattr(report, "wasxfail"):
+        outcome = "xpassed" if outcome == "passed" else "xfailed"
+    if SEVERITY.index(outcome) > SEVERITY.index(test["outcome"]):
+        test["outcome"] = outcome
+    if report.when == "call":
+        test["seconds"] += report.duration
+    if outcome == "failed":
+        crash = getattr(report.longrepr, "reprcrash", None)
+        test["message"] = (crash.message if crash else str(report.longrepr))[-1500:]
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A module that cannot be imported is one failed test."""
+    if report.failed:
+        tests[report.nodeid] = {**new(), "outcome": "failed", "message": str(report.longrepr)[-1500:]}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report."""
+    result = {"tests": tests, "reasons": reasons, "missing": missing, "served": Counts.served, "left": Counts.left}
+    Path(os.environ["EINSUMX_CLIENT_REPORT"]).write_text(json.dumps(result, indent=1))
