@@ -47,7 +47,19 @@ MXNET_TESTS = (
 
 LIBRARIES = (
     *("autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*"),
-    *("moto[server]", "opt_einsum_fx", "pandas", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly", "xarray", "zarr"),
+    *(
+        "moto[server]",
+        "opt_einsum_fx",
+        "pandas",
+        "pyro-ppl",
+        "pyscf",
+        "quimb",
+        "ray",
+        "s3fs",
+        "tensorly",
+        "xarray",
+        "zarr",
+    ),
 )
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
 
