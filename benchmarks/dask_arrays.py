@@ -32,9 +32,6 @@ da: Any = import_module("dask.array")
 distributed: Any = import_module("distributed")
 psutil: Any = import_module("psutil")
 
-_MOST_SECONDS = 900
-"""After so many seconds, a contender has failed."""
-
 Contender = Callable[..., Any]
 
 
@@ -103,6 +100,7 @@ def main() -> None:
     parser.add_argument("--memory", default="500 MB", help="of each worker (default: 500 MB)")
     parser.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
     parser.add_argument("--kill", type=float, metavar="SECONDS", help="kill a worker after so many seconds")
+    parser.add_argument("--timeout", type=float, default=900, help="a contender fails after so many seconds (900)")
     options = parser.parse_args()
     table = Table("problem", "contender", "time", "tasks", "peak", "out of memory", box=SIMPLE, pad_edge=False)
     for name in options.problem or PROBLEMS:
@@ -169,7 +167,7 @@ def measured(problem: Problem, function: Contender, options: Any) -> Run:
         start = perf_counter()
         lazy = problem.outcome(function(*problem.operands(options.gigabytes)))
         try:
-            checksum = float(client.compute(lazy).result(timeout=_MOST_SECONDS).sum())
+            checksum = float(client.compute(lazy).result(timeout=options.timeout).sum())
         except (KilledWorker, TimeoutError, MemoryError):
             checksum = None
         seconds = perf_counter() - start
