@@ -107,6 +107,20 @@ def test_an_object_that_fails_leaves_out_as_it_was():
     assert out.tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 2}, {"alpha": 2, "beta": 3}], ids=str)
+def test_an_object_that_no_float_can_hold_leaves_out_as_it_was(options):
+    out = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(TypeError):
+        einsum("i,i->i", np.array([1, 2, 1j], object), np.ones(3), out=out, casting="unsafe", **options)
+    assert out.tolist() == [1, 2, 3]
+
+
+def test_a_scalar_is_added_to_an_object():
+    out = np.array(Fraction(1, 2), object)
+    einsum("i,i->", np.ones(3), np.ones(3), alpha=2, beta=3, out=out)
+    assert out[()] == 7.5
+
+
 def test_a_scalar_result_is_a_scalar():
     assert einsum("i,i->", a[0], a[1], alpha=2) == 2 * a[0] @ a[1]
     assert type(einsum("i,i->", a[0], a[1], alpha=2)) is np.float64
