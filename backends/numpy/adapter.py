@@ -353,7 +353,7 @@ class NumpyAdapter(Adapter):
             self._assign(out, ..., result)
             return
         with self.xp.errstate(all="ignore"):  # an error would leave out= partly written, also one of an object's
-            if getattr(result, "dtype", None) == object:
+            if getattr(result, "dtype", None) == self.xp.object_:
                 result = result.astype(out.dtype)
             self.xp.copyto(out, result, casting="unsafe")
 
