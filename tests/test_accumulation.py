@@ -282,6 +282,16 @@ def test_alpha_multiplies_gradients_of_tensors():
         assert einsum(EQUATION, lhs, rhs, alpha=torch.tensor(2.0, requires_grad=True)).shape == (3, 5)
 
 
+def test_a_tensor_that_asks_for_a_gradient_is_written_where_nothing_is_recorded():
+    torch, lhs, rhs, out = torch_arrays()
+    out.requires_grad_()
+    with pytest.raises(BackendError, match="torch does not differentiate through out="):
+        einsum(EQUATION, lhs, rhs, out=out, alpha=2, beta=3)
+    with torch.no_grad():  # the advice
+        einsum(EQUATION, lhs, rhs, out=out, alpha=2, beta=3)
+    np.testing.assert_array_equal(out.detach(), updated(2, 3))
+
+
 def test_torch_compile_records_a_call_with_factors():
     torch, lhs, rhs, _ = torch_arrays()
     compiled = torch.compile(

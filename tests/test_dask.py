@@ -577,6 +577,7 @@ def test_patch_replaces_both_names_of_dasks_einsum():
     with einsumx.patch("dask"):
         assert da.einsum is da.einsumfuncs.einsum is not own
         result = da.einsum("ij,jk->k", X, Y, optimize=True)
+        assert da.einsum("ij->", X[:2, :3], alpha=2).compute(scheduler="sync") == 12
         assert result.name == einsumx.einsum("ij,jk->k", X, Y).name == np.einsum("ij,jk->k", X, Y).name
     assert da.einsum is da.einsumfuncs.einsum is own
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.runtime.factors import Factors
 
-__all__ = ["Call", "Operands", "read", "read_operands"]
+__all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-_HONOURED = frozenset({"dtype", "casting", "optimize", "alpha"})
+KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -83,7 +83,7 @@ def read(request: Request) -> Call:
         SizeError: sizes that do not fit, or are not known.
     """
     for name in request.keywords():
-        if name not in _HONOURED:
+        if name not in KEYWORDS:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
     operands = read_operands(request.operands)
     adapter = operands.adapter
