@@ -268,7 +268,8 @@ def plan(
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
-        stored and called. For Dask arrays a :class:`~einsumx.plans.ChunkedPlan`, which can be printed and called.
+        stored and called. For Dask arrays a :class:`~einsumx.plans.ChunkedPlan`, which can be printed and called; type
+        checkers, which cannot tell, see a :class:`~einsumx.Plan`, so cast it.
 
     Raises:
         EinsumxError: as :func:`einsum` does.

@@ -29,7 +29,7 @@ from einsumx.runtime.shapes import as_shapes
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
-    from einsumx.plans import ChunkedPlan, Plan
+    from einsumx.plans import Plan
 
 __all__ = ["Expression", "expression"]
 
@@ -159,13 +159,13 @@ class Expression:
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
 
-    def plan(self, *operands: Any) -> Plan | ChunkedPlan:
-        """The plan that a call with these operands runs, constants included."""
+    def plan(self, *operands: Any) -> Plan:
+        """The plan that a call with these operands runs, constants included; see :func:`einsumx.plan`."""
         from einsumx.plans import as_chunked_plan, as_plan
 
         lazy_module = lazy_planner((*operands, *self._constants.values()))
         if lazy_module is not None:
-            return as_chunked_plan(lazy_module.planned(self._lazy_request(operands)))
+            return cast("Plan", as_chunked_plan(lazy_module.planned(self._lazy_request(operands))))
         adapter, arrays = self._arrays(operands)
         return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
 

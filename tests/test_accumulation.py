@@ -107,6 +107,20 @@ def test_an_object_that_fails_leaves_out_as_it_was():
     assert out.tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 2}, {"alpha": 2, "beta": 3}], ids=str)
+def test_an_object_that_no_float_can_hold_leaves_out_as_it_was(options):
+    out = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(TypeError):
+        einsum("i,i->i", np.array([1, 2, 1j], object), np.ones(3), out=out, casting="unsafe", **options)
+    assert out.tolist() == [1, 2, 3]
+
+
+def test_a_scalar_is_added_to_an_object():
+    out = np.array(Fraction(1, 2), object)
+    einsum("i,i->", np.ones(3), np.ones(3), alpha=2, beta=3, out=out)
+    assert out[()] == 7.5
+
+
 def test_a_scalar_result_is_a_scalar():
     assert einsum("i,i->", a[0], a[1], alpha=2) == 2 * a[0] @ a[1]
     assert type(einsum("i,i->", a[0], a[1], alpha=2)) is np.float64
@@ -266,6 +280,16 @@ def test_alpha_multiplies_gradients_of_tensors():
         einsum(EQUATION, lhs.detach(), rhs, alpha=torch.tensor(2.0, requires_grad=True))
     with torch.no_grad():
         assert einsum(EQUATION, lhs, rhs, alpha=torch.tensor(2.0, requires_grad=True)).shape == (3, 5)
+
+
+def test_a_tensor_that_asks_for_a_gradient_is_written_where_nothing_is_recorded():
+    torch, lhs, rhs, out = torch_arrays()
+    out.requires_grad_()
+    with pytest.raises(BackendError, match="torch does not differentiate through out="):
+        einsum(EQUATION, lhs, rhs, out=out, alpha=2, beta=3)
+    with torch.no_grad():  # the advice
+        einsum(EQUATION, lhs, rhs, out=out, alpha=2, beta=3)
+    np.testing.assert_array_equal(out.detach(), updated(2, 3))
 
 
 def test_torch_compile_records_a_call_with_factors():

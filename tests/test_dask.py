@@ -199,6 +199,14 @@ def test_empty_chunks_and_axes_that_broadcast_are_summed_as_others_are(equation,
     assert agree(einsumx.einsum(equation, *arrays), equation, *values)
 
 
+@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ij,jk->ik"])
+def test_an_array_that_is_used_twice_may_broadcast_in_one_place_only(equation):
+    (column, x), (row, y) = in_chunks((4, 1), (3, 1)), in_chunks((1, 5), (1, 4))
+    count = equation.count(",") + 1
+    lazy, values = [x, x, y][:count], [column, column, row][:count]
+    assert agree(einsumx.einsum(equation, *lazy), equation, *values)
+
+
 @pytest.mark.parametrize("equation", ["ij->", "ij->i", "ij->ji", "ii", "ij,jk->ik", "ij,ij->"])
 def test_chunks_of_objects_are_summed_by_their_own_arithmetic(equation):
     values = np.array([[Fraction(1, 2), 2], [3, Fraction(4, 3)]], object)
@@ -288,6 +296,13 @@ def test_a_size_that_is_not_known_and_has_to_fit_is_an_error_that_says_what_to_c
             einsumx.einsum(equation, arrays["u"], second)
 
 
+def test_a_sum_over_nothing_needs_the_sizes_of_its_result(operands_by_letter):
+    empty = operands_by_letter[1]["u"][:, :0]
+    with pytest.raises(einsumx.SizeError, match="a sum over nothing needs all sizes of its result"):
+        einsumx.einsum("ij,jk->ik", empty, da.ones((0, 3)))
+    assert agree(einsumx.einsum("ij,jk->k", empty, da.ones((0, 3))), "ij,jk->k", np.ones((6, 0)), np.ones((0, 3)))
+
+
 def test_rows_of_two_selections_are_not_taken_to_be_as_many(operands_by_letter):
     _, arrays = operands_by_letter
     with pytest.raises(einsumx.SizeError, match="compute_chunk_sizes"):
@@ -337,6 +352,13 @@ def test_chunks_that_are_split_have_the_plain_sum(limit):
         result = einsumx.einsum("i,kj->ikj", x, y)
     assert largest_chunk(result) * 8 <= max(dask.utils.parse_bytes(limit), 26 * 8)
     assert agree(result, "i,kj->ikj", one, other)
+
+
+def test_a_result_of_no_elements_has_one_chunk_whatever_its_size():
+    x, y = da.ones((0, 7, 2)), da.ones((0, 2, 3))
+    with dask.config.set({"array.chunk-size": "100 B"}):  # of which Dask chooses no chunks
+        result = einsumx.einsum("bij,bjk->bik", x, y)
+    assert (result.chunks, result.compute(scheduler="sync").shape) == (((0,), (7,), (3,)), (0, 7, 3))
 
 
 def test_chunks_that_do_not_grow_stay_as_they_are():
@@ -445,6 +467,13 @@ def test_the_tasks_of_a_plan_are_those_of_the_graph(equation, shapes, chunks):
     assert agree(result, equation, *values)
 
 
+def test_a_change_of_chunks_that_two_steps_need_is_made_and_counted_once():
+    _, array = in_chunks((3, 3), ((2, 1), (1, 2)))
+    plan = einsumx.plan("ii,jj->ij", array, array)
+    assert [len(step.rechunks) for step in plan.steps] == [1, 0, 0]
+    assert plan.tasks == added_tasks(einsumx.einsum("ii,jj->ij", array, array), array)
+
+
 def test_no_task_takes_more_than_sixteen_chunks():
     x, y = da.ones((64, 3000), chunks=(64, 10)), da.ones((3000, 64), chunks=(10, 64))
     for result in (einsumx.einsum("ij,jk->ik", x, y), einsumx.einsum("ij->i", x), einsumx.einsum("ij,jk->", x, y)):
@@ -548,6 +577,7 @@ def test_patch_replaces_both_names_of_dasks_einsum():
     with einsumx.patch("dask"):
         assert da.einsum is da.einsumfuncs.einsum is not own
         result = da.einsum("ij,jk->k", X, Y, optimize=True)
+        assert da.einsum("ij->", X[:2, :3], alpha=2).compute(scheduler="sync") == 12
         assert result.name == einsumx.einsum("ij,jk->k", X, Y).name == np.einsum("ij,jk->k", X, Y).name
     assert da.einsum is da.einsumfuncs.einsum is own
 
@@ -611,12 +641,14 @@ def standin(monkeypatch):
     einsumx.register(StandinAdapter())
     import cupy_standin
 
+    # Rechunking joins chunks by a function that Dask has for CuPy.
+    da.dispatch.concatenate_lookup.register(cupy_standin.StandinArray, cupy_standin.concatenate)
     yield cupy_standin
     monkeypatch.undo()
     registry.forget()
 
 
-@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk->k", "ij,ij->j", "ii->i", "ij->"])
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk->k", "ij,ij->j", "ij,ij->", "ii->i", "ij->"])
 def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
     values = np.arange(36.0).reshape(6, 6)
     count = equation.count(",") + 1
@@ -624,7 +656,7 @@ def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
     result = einsumx.einsum(equation, *[array] * count)
     assert type(result._meta) is standin.StandinArray
     expected = np.einsum(equation, *[values] * count)
-    for place in np.ndindex(result.numblocks):  # Dask itself cannot join chunks of the stand-in
+    for place in np.ndindex(result.numblocks):
         computed = result.to_delayed()[place].compute(scheduler="sync")
         assert type(computed) is standin.StandinArray
         part = tuple(slice(2 * number, 2 * number + 2) for number in place)

@@ -194,6 +194,15 @@ def test_a_function_that_opens_no_array_is_an_error(function, kind):
         einsumx.opened_by(function)
 
 
+def test_dask_makes_chunks_of_it(folder):
+    da = pytest.importorskip("dask.array")
+    a = einsumx.opened_by(load, folder / "a.npy")
+    with pytest.raises(einsumx.BackendError, match=r"dask\.array\.from_array makes a Dask array"):
+        einsumx.einsum(EQUATION, a, da.from_array(arrays()[1]))
+    result = einsumx.einsum(EQUATION, da.from_array(a, chunks=50), arrays()[1])
+    assert is_right(result.compute(scheduler="sync"))
+
+
 def test_what_is_no_function_is_an_error():
     with pytest.raises(TypeError, match="callable"):
         einsumx.opened_by("a.npy")

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.runtime.factors import Factors
 
-__all__ = ["Call", "Operands", "read", "read_operands"]
+__all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-_HONOURED = frozenset({"dtype", "casting", "optimize", "alpha"})
+KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -83,7 +83,7 @@ def read(request: Request) -> Call:
         SizeError: sizes that do not fit, or are not known.
     """
     for name in request.keywords():
-        if name not in _HONOURED:
+        if name not in KEYWORDS:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
     operands = read_operands(request.operands)
     adapter = operands.adapter
@@ -132,9 +132,10 @@ def _chunked(arrays: Sequence[Any], dtypes: Sequence[str]) -> tuple[ChunkedOpera
 def _without_terms(call: Call) -> ChunkedProgram:
     """The program of sums over nothing: zeros, without a step."""
     dtype, compute = call.dtypes
-    # Dask cannot choose chunks for objects; their arrays contain pointers.
+    shape = call.equation.shape
+    # Dask cannot choose chunks of no elements, or for objects; their arrays contain pointers.
     chunk_dtype = "uint64" if dtype == "object" else dtype
-    chunks = da.core.normalize_chunks("auto", call.equation.shape, dtype=chunk_dtype)
+    chunks = da.core.normalize_chunks(-1 if 0 in shape else "auto", shape, dtype=chunk_dtype)
     return ChunkedProgram(call.equation, call.operands.chunked, dtype, compute, (), (), chunks)
 
 
@@ -162,7 +163,15 @@ def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
         tuple([_ASSUMED * len(parts) if isnan(size) else size for size, parts in zip(shape, array.chunks)])
         for shape, array in zip(shapes, arrays)
     ]
-    return sized_equation(written, assumed)
+    sized = sized_equation(written, assumed)
+    if 0 in sized.sizes:  # the result is made from its shape alone
+        for number, (shape, term) in enumerate(zip(shapes, sized.inputs)):
+            if any(isnan(size) and label in sized.output for size, label in zip(shape, term)):
+                raise SizeError(
+                    f"operand {number} has shape {shape}, and a sum over nothing needs all sizes of its result; call "
+                    "compute_chunk_sizes() of it"
+                )
+    return sized
 
 
 def _axes_of(label: int, arrays: Sequence[Any], sized: SizedEquation) -> set[tuple[str, int]]:

@@ -10,11 +10,9 @@ from typing import Any
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import lazy_module
 from einsumx.adapters.replacement import Function, Name, say_native
+from einsumx.backends.dask.operands import KEYWORDS
 
 __all__ = ["names"]
-
-_ACCEPTED = frozenset({"dtype", "casting", "optimize"})
-"""The keywords that einsumx has for Dask arrays."""
 
 
 def names() -> Iterator[Name]:
@@ -43,7 +41,7 @@ def _replacing(native: Function) -> Function:
 
 def _reason(operands: Sequence[Any], options: dict[str, Any]) -> str:
     """Why a call is left to Dask; empty if einsumx takes it."""
-    others = [name for name in options if name not in _ACCEPTED]
+    others = [name for name in options if name not in KEYWORDS]
     if others:
         return f"einsumx has no keyword {others[0]}= for Dask arrays"
     kinds: list[type] = list(map(type, operands))

@@ -8,8 +8,10 @@ cost: bytes that may move between workers, and tasks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import TypeAlias
 
 from einsumx.backends.dask.chunks import Chunks, is_split_of, largest, merged, of_size, pieces, refined, split
 from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram, Labels, Rechunk, Step
@@ -34,6 +36,10 @@ _PART = 4
 
 _FUSED = 4
 """A task counts as one of so many parts of a task if Dask may fuse it with those that make its chunks."""
+
+
+_Rechunked: TypeAlias = tuple[int, tuple[Chunks, ...]]
+"""The number of a value, and the chunks that it has in a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +155,20 @@ def program_of_sizes(
 
 
 def _terms(equation: SizedEquation, operands: Sequence[ChunkedOperand]) -> Iterator[_Term]:
-    """The operands without axes that broadcast."""
+    """The operands without axes that broadcast. Two are one value if they are the same array without the same axes."""
+    values: dict[tuple[int, Labels], int] = {}
     for number, operand in enumerate(operands):
-        axes = zip(equation.inputs[number], equation.shapes[number], operand.chunks)
-        carried = [(label, chunks) for label, size, chunks in axes if size == equation.sizes[label]]
-        source = number if operand.same_as is None else operand.same_as
-        labels, chunks = tuple([label for label, _ in carried]), tuple([each for _, each in carried])
-        yield _Term(source, labels, chunks, itemsize(operand.dtype))
+        labels = equation.inputs[number]
+        carried = tuple([
+            axis for axis, size in enumerate(equation.shapes[number]) if size == equation.sizes[labels[axis]]
+        ])  # fmt: skip
+        array = number if operand.same_as is None else operand.same_as
+        yield _Term(
+            source=values.setdefault((array, carried), number),
+            labels=tuple([labels[axis] for axis in carried]),
+            chunks=tuple([operand.chunks[axis] for axis in carried]),
+            itemsize=itemsize(operand.dtype),
+        )
 
 
 def _unknown(equation: SizedEquation, operands: Sequence[ChunkedOperand]) -> frozenset[int]:
@@ -176,6 +189,7 @@ class _Planner:
     def __init__(self, itemsize: int, limit: int, unknown: frozenset[int], count: int) -> None:
         self.steps: list[Step] = []
         self._itemsize, self._limit, self._unknown, self._count = itemsize, limit, unknown, count
+        self._rechunked: set[_Rechunked] = set()
 
     def summed(self, term: _Term, needed: frozenset[int]) -> _Term:
         """The term, after the labels that nothing else needs are summed, and diagonals taken."""
@@ -198,6 +212,7 @@ class _Planner:
             moved=work.moved,
         )
         self.steps.append(step)
+        self._rechunked |= {(term.source, tuple([work.chunks[label] for label in term.labels])) for term in terms}
         source = self._count + len(self.steps) - 1
         return _Term(source, output, tuple([work.chunks[label] for label in output]), self._itemsize)
 
@@ -251,7 +266,7 @@ class _Planner:
 
     def _work(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> _Work:
         """The cheapest work with these chunks."""
-        rechunks = tuple(_rechunks(terms, chunks))
+        rechunks = tuple(_rechunks(terms, chunks, self._rechunked))
         count = prod([len(each) for label, each in chunks.items() if label not in output])
         groups = [1]
         together = sum(term.block(chunks) for term in terms)
@@ -296,9 +311,11 @@ class _Planner:
         )
 
 
-def _rechunks(terms: Sequence[_Term], chunks: Mapping[int, Chunks]) -> Iterator[Rechunk]:
+def _rechunks(
+    terms: Sequence[_Term], chunks: Mapping[int, Chunks], done: AbstractSet[_Rechunked] = frozenset()
+) -> Iterator[Rechunk]:
     """The terms whose chunks change, and the cost of that. A value that is used twice is rechunked once."""
-    seen = set()
+    seen = set(done)
     for place, term in enumerate(terms):
         new = tuple([chunks[label] for label in term.labels])
         labels = [label for label, old in zip(term.labels, term.chunks) if old != chunks[label]]

@@ -140,7 +140,7 @@ class NumpyAdapter(Adapter):
 
     def cast(self, array: Array, dtype: str) -> Array:
         with self._mode(array):
-            return array.astype(dtype)
+            return self.boxed(array.astype(dtype), dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         total = self._add(array, axes, array.dtype.type)  # a type has native byte order, which a reduction needs
@@ -352,7 +352,9 @@ class NumpyAdapter(Adapter):
         if out.dtype == getattr(result, "dtype", None):
             self._assign(out, ..., result)
             return
-        with self.xp.errstate(all="ignore"):  # an error would leave out= partly written
+        with self.xp.errstate(all="ignore"):  # an error would leave out= partly written, also one of an object's
+            if getattr(result, "dtype", None) == self.xp.object_:
+                result = result.astype(out.dtype)
             self.xp.copyto(out, result, casting="unsafe")
 
 

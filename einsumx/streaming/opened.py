@@ -36,6 +36,10 @@ class OpenedBy:
         return self.array.shape
 
     @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
     def dtype(self) -> Any:
         return self.array.dtype
 

@@ -52,6 +52,11 @@ class StandinArray:
     dtype = property(lambda self: self._host.dtype)
     flags = property(lambda self: StandinFlags(self._host.flags))
 
+    __array_priority__ = 100  # as CuPy's
+
+    def __array_function__(self, *args, **kwargs):
+        return NotImplemented
+
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
@@ -123,6 +128,10 @@ def add(lhs, rhs, out=None):
         return lhs._like(np.asarray(np.add(lhs._here(), rhs._here())))
     np.add(lhs._here(), rhs._here(), out=out._here())
     return out
+
+
+def concatenate(arrays, axis=0):
+    return arrays[0]._like(np.concatenate([array._here() for array in arrays], axis))
 
 
 def matmul(lhs, rhs):
