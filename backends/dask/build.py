@@ -10,7 +10,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.backends.dask.program import ChunkedProgram, Labels, Step
+from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep, Labels
 from einsumx.backends.dask.tasks import add, contract, contract_one, scaled
 from einsumx.ir.parse import symbol
 
@@ -52,7 +52,7 @@ def _carried(array: Any, term: Labels, sizes: Sequence[int]) -> Any:
     return array[tuple(0 if dropped else slice(None) for dropped in broadcasts)] if any(broadcasts) else array
 
 
-def _rechunked(array: Any, term: Labels, step: Step) -> Any:
+def _rechunked(array: Any, term: Labels, step: ChunkedStep) -> Any:
     """The array in the chunks of a step; chunks of unknown size stay."""
     chunks = dict(step.chunks)
     changed = {
@@ -63,7 +63,7 @@ def _rechunked(array: Any, term: Labels, step: Step) -> Any:
     return array.rechunk(changed) if changed else array
 
 
-def _contracted(step: Step, arrays: Sequence[Any], dtype: str, meta_dtype: Any) -> Any:
+def _contracted(step: ChunkedStep, arrays: Sequence[Any], dtype: str, meta_dtype: Any) -> Any:
     """The result of a step, as an array that is computed in a dtype."""
     chunks = {label: parts for array, term in zip(arrays, step.inputs) for label, parts in zip(term, array.chunks)}
     name = f"einsumx-{tokenize(step, [array.name for array in arrays], dtype)}"
@@ -95,12 +95,14 @@ def _contracted(step: Step, arrays: Sequence[Any], dtype: str, meta_dtype: Any) 
     return da.Array(layers, name, chunks=shape, meta=meta(ndim=len(shape)))
 
 
-def _places(step: Step, ends: dict[int, int]) -> Iterator[Place]:
+def _places(step: ChunkedStep, ends: dict[int, int]) -> Iterator[Place]:
     """The chunks of the result, each by its number along each axis."""
     return product(*[range(ends[label]) for label in step.output])
 
 
-def _products(name: str, step: Step, ends: dict[int, int], arrays: Sequence[Any], task: Callable[..., Any]) -> Graph:
+def _products(
+    name: str, step: ChunkedStep, ends: dict[int, int], arrays: Sequence[Any], task: Callable[..., Any]
+) -> Graph:
     """Tasks that contract several chunks of the operands, and those that add their results."""
     graph: Graph = {}
     inner = list(product(*[range(ends[label]) for label in step.contracted]))
@@ -119,7 +121,7 @@ def _products(name: str, step: Step, ends: dict[int, int], arrays: Sequence[Any]
     return graph
 
 
-def _tree(name: str, step: Step, ends: dict[int, int], parts_of: Callable[[Place], list[Any]]) -> Graph:
+def _tree(name: str, step: ChunkedStep, ends: dict[int, int], parts_of: Callable[[Place], list[Any]]) -> Graph:
     """Tasks that add the partial sums of each chunk of the result, a few at a time."""
     graph: Graph = {}
     for place in _places(step, ends):

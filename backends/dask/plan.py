@@ -14,7 +14,7 @@ from math import ceil, prod
 from typing import TypeAlias
 
 from einsumx.backends.dask.chunks import Chunks, is_split_of, largest, merged, of_size, pieces, refined, split
-from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram, Labels, Rechunk, Step
+from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram, ChunkedStep, Labels, Rechunk
 from einsumx.dtypes import itemsize
 from einsumx.errors import SizeError
 from einsumx.ir.bind import SizedEquation
@@ -187,7 +187,7 @@ class _Planner:
     """
 
     def __init__(self, itemsize: int, limit: int, unknown: frozenset[int], count: int) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ChunkedStep] = []
         self._itemsize, self._limit, self._unknown, self._count = itemsize, limit, unknown, count
         self._rechunked: set[_Rechunked] = set()
 
@@ -199,7 +199,7 @@ class _Planner:
     def contracted(self, terms: Sequence[_Term], output: Labels) -> _Term:
         """Add the step that contracts one or two terms; returns its result."""
         work = self._merged(terms, output, self._split(terms, output, self._aligned(terms, output)))
-        step = Step(
+        step = ChunkedStep(
             sources=tuple([term.source for term in terms]),
             inputs=tuple([term.labels for term in terms]),
             output=output,

@@ -13,7 +13,7 @@ from einsumx.errors import BackendError, SizeError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
 
-__all__ = ["ChunkedOperand", "ChunkedProgram", "Labels", "Rechunk", "Step", "check_operands"]
+__all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -63,7 +63,7 @@ class Rechunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChunkedStep:
     """A contraction of one or two values, chunk by chunk.
 
     Attributes:
@@ -121,7 +121,7 @@ class ChunkedProgram:
     dtype: str
     compute_dtype: str
     path: Path
-    steps: tuple[Step, ...]
+    steps: tuple[ChunkedStep, ...]
     chunks: tuple[Chunks, ...]
 
     @property

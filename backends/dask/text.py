@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from einsumx.backends.dask.chunks import Chunks
-from einsumx.backends.dask.program import ChunkedProgram, Step
+from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep
 from einsumx.errors import visible
 from einsumx.ir.bind import label_names
 from einsumx.ir.text import quantity, shape_text
@@ -47,7 +47,7 @@ def totals(program: ChunkedProgram) -> dict[str, str]:
     }
 
 
-def _step_lines(step: Step, number: int, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _step_lines(step: ChunkedStep, number: int, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The changes of chunks before a step, and the step itself."""
 
     def term(labels: Sequence[int]) -> str:
