@@ -24,7 +24,6 @@ CASES = [
     # attention, sharded by heads, by batch and by positions
     (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S2], [S2]]),
     (LINE, "bhqk,bkhd->bqhd", (4, 4, 8, 8, 4), [[S1], [S2]]),
-    (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S0], [S0]]),
     (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S1], [R]]),
     (LINE, "bhqd,bhkd->bhqk", (4, 4, 8, 4, 8), [[S1], [S1]]),
     (GRID, "bhd,bhkd->bhk", (4, 4, 8, 4), [[S0, S1], [S0, S1]]),
