@@ -24,10 +24,9 @@ CASES = [
     # attention, sharded by heads, by batch and by positions
     (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S2], [S2]]),
     (LINE, "bhqk,bkhd->bqhd", (4, 4, 8, 8, 4), [[S1], [S2]]),
-    (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S0], [S0]]),
     (LINE, "bqhd,bkhd->bhqk", (4, 8, 4, 4, 8), [[S1], [R]]),
     (LINE, "bhqd,bhkd->bhqk", (4, 4, 8, 4, 8), [[S1], [S1]]),
-    (GRID, "bhqd,bhkd->bhqk", (4, 4, 8, 4, 8), [[S0, S1], [S0, S1]]),
+    (GRID, "bhd,bhkd->bhk", (4, 4, 8, 4), [[S0, S1], [S0, S1]]),
     # an MLP and projections, parallel in columns and in rows
     (LINE, "btd,df->btf", (4, 8, 8, 16), [[R], [S1]]),
     (LINE, "btf,fd->btd", (4, 8, 16, 8), [[S2], [S0]]),
@@ -120,14 +119,16 @@ def described(tensor):
     return str(tensor.placements), tensor.full_tensor().tolist()
 
 
-def others(mesh):
+def others(mesh, grid):
     """What single tests ask for."""
     lhs, rhs = (placed(torch.ones(8, 8), mesh, [place]).detach() for place in (S0, R))
     uneven = placed(torch.ones(7, 8, 3), mesh, [S0]).detach()
+    twice = placed(torch.ones(6, 8, 3), grid, [S0, S0]).detach()
     compiled = torch.compile(lambda a, b: einsumx.einsum("ij,jk->ik", a, b), backend="aot_eager", fullgraph=True)
     leaf = placed(torch.ones(8, 8), mesh, [S0])
     results = {
         "uneven": error(lambda: einsumx.einsum("abc,abc->", uneven, uneven)),
+        "uneven on two axes of the mesh": error(lambda: einsumx.einsum("abc,abc->", twice, twice)),
         "mixed": error(lambda: einsumx.einsum("ij,jk->ik", lhs, torch.ones(8, 8))),
         "limit": error(lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1MB")),
         "number": einsumx.einsum("ij,->ij", lhs, 2.0).full_tensor().tolist(),
@@ -157,7 +158,7 @@ def main(rank, world, store, results):
     compared = [
         [compare(einsum, meshes[shape], *case) for einsum in (torch.einsum, einsumx.einsum)] for shape, *case in CASES
     ]
-    found = compared, others(meshes[LINE])
+    found = compared, others(meshes[LINE], meshes[GRID])
     if rank == 0:
         Path(results).write_bytes(pickle.dumps(found))
     dist.barrier()

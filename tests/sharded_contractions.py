@@ -21,6 +21,7 @@ FORWARD = {
     "bhqk,bkhd->bqhd": ["xy..|x.y.", ".yx.|..y.", "x.y.|x..."],
     "bqhd,bkhd,bkhe->bqhe": ["x.y.|x.y.|x.y.", "xy..|x...|x..."],
     "bind,bjnd->bnij": ["..x.|..x."],
+    "bihd,bjhd,bjhd->bihd": ["y...|....|x..."],
     "bim,mhd->bihd": ["x..|...", ".x.|...", "x..|.y."],
     # dense layers: tensors, batches and parameters are sharded
     "bsm,mf->bsf": ["x..|.y", "x..|y.", "...|xy"],
@@ -52,7 +53,7 @@ FORWARD = {
     "abcd,e->a": ["x...|.", "xy..|x"],
     "abcd,de->ab": ["xy..|..", "..xy|y."],
     # products that sum nothing
-    "aij,jai->aij": ["xy.|.xy"],
+    "aij,jai->aij": ["xy.|.xy", "yx.|x.."],
     "i,j->ij": ["x|y", "x|x"],
     "ab,cb->acb": ["x.|x.", "xy|.y"],
     "ab,cd->acbd": ["x.|y."],

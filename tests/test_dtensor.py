@@ -79,8 +79,12 @@ def test_an_uneven_axis_that_has_to_be_merged_is_an_error_that_says_what_helps(n
     error = found[1][name]
     assert isinstance(error, einsumx.BackendError)
     assert isinstance(error, RuntimeError)
-    for text in ("operand 0", "axis 0 has size 7", "4 devices", "pad it to a size of 8", "Replicate()"):
+    for text in ("operand 0", "axis 0 has size 7", "over 4 devices", "pad it to a size of 8", "Replicate()"):
         assert text in str(error)
+
+
+def test_shards_along_two_axes_of_the_mesh_are_counted_together(found):
+    assert "axis 0 has size 6, and the mesh shards it over 4 devices" in str(found[1]["uneven on two axes of the mesh"])
 
 
 def test_a_plain_tensor_beside_distributed_ones_is_an_error_that_names_it(found):

@@ -96,7 +96,7 @@ for kind in (AxisType.Auto, AxisType.Explicit):
             count = equation.count(",") + 1
             operands = [array] * count
             expected = np.einsum(equation, *map(np.asarray, operands))
-            for spec in (P("x"), P("y"), NamedSharding(mesh, P(("x", "y"))), P()):
+            for spec in (P("y"), NamedSharding(mesh, P(("x", "y"))), P()):
                 wanted = spec if isinstance(spec, NamedSharding) else NamedSharding(mesh, spec)
                 call = lambda *operands: einsumx.einsum(equation, *operands, out_sharding=spec)
                 with einsumx.patch("jax"):
@@ -110,6 +110,12 @@ for kind in (AxisType.Auto, AxisType.Explicit):
             columns = jax.device_put(array, NamedSharding(mesh, P("y")))
             partial = einsumx.einsum("ij,jk->ik", rows, columns, out_sharding=spec)
             assert partial.sharding.spec.unreduced == {"y"}
+            # shardings that conflict in a product of einsumx's, and not in jnp.einsum
+            left, right = (each.astype("bfloat16") for each in (rows, columns))
+            for wanted in (None, "float32"):
+                product = einsumx.einsum("ij,ij->ij", left, right, preferred_element_type=wanted)
+                assert product.dtype == (wanted or "bfloat16"), product.dtype
+                np.testing.assert_allclose(product.astype("float32"), np.square(array), rtol=3e-2)
     # without a mesh in context
     whole = NamedSharding(mesh, P("y", "x"))
     assert einsumx.einsum("ij,kj,kl->il", *[array] * 3, out_sharding=whole).sharding.is_equivalent_to(whole, 2)

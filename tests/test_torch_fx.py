@@ -148,7 +148,7 @@ class Watching(torch.overrides.TorchFunctionMode):
         self.seen = []
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
-        self.seen.append((function, arguments[0]))
+        self.seen.append((function, arguments[0], list(map(type, arguments))))
         return function(*arguments, **(keywords or {}))
 
 
@@ -158,7 +158,7 @@ def test_a_mode_sees_one_einsum_with_an_equation_as_it_does_of_torch(kind):
     for patched in (False, True):
         with maybe_patched(patched), Watching() as mode:
             assert kind()(LHS, RHS).tolist() == PRODUCT
-        seen.append([(function, first) for function, first in mode.seen if function is NATIVE])
+        seen.append([call for call in mode.seen if call[0] is NATIVE])
     assert seen[0] == seen[1]
     assert len(seen[0]) == 1
 

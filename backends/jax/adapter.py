@@ -16,7 +16,7 @@ from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.replacement import Function, Name, say_native
+from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
@@ -327,9 +327,31 @@ class JaxAdapter(Adapter):
             case _:
                 return None
 
+    def _settled(self, run: Run, program: Program) -> Run:
+        """``run``; JAX's own einsum where explicit shardings conflict in the plan's products, but not in JAX's."""
+        wanted = self._options.preferred_element_type or dict(TRAITS.widen).get(program.dtype, program.dtype)
+        options = self._options._replace(preferred_element_type=wanted)._asdict()
+
+        def function(*arrays: Array) -> Array:
+            try:
+                return run(*arrays)
+            except Exception as error:
+                if not _is_conflict(error):
+                    raise
+                try:
+                    result = own(self.xp.einsum)(program.equation, *arrays, **options)
+                except Exception:  # noqa: BLE001  the conflict in the plan is what the caller can mend
+                    raise error from None
+            say_native("einsumx.einsum", [program.equation], "explicit shardings conflict")
+            return result.astype(program.dtype)
+
+        return function
+
     def prepare(self, run: Run, program: Program) -> Run:
         if self._options is not NO_OPTIONS:
             run = self._configured_run(run, program)
+        if not self._is_alone:
+            run = self._settled(run, program)
         if len(program.ops) > _LONG:
             return run
         # Inside a user's jit, inline=True makes the plan's calls part of the user's trace.
@@ -519,6 +541,11 @@ def _explicit_parts(array: Array) -> tuple[Any, ...]:
     """For each axis of a traced array, the axes of an explicit mesh that shard it."""
     spec = getattr(getattr(array.aval, "sharding", None), "spec", ())
     return (*spec, *[None] * (array.ndim - len(spec)))
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether JAX raised an error because explicit shardings conflict; it exports no name for that class."""
+    return type(error).__name__ == "ShardingTypeError"
 
 
 def _is_legal(parts: Sequence[Any]) -> bool:

@@ -38,9 +38,9 @@ def _around(native: Function, eager: Function) -> Function:
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
-        operands = _one_by_one(operands)
         if torch._C._len_torch_function_stack() and _is_watched():
             return overridden(operands, options, "a TorchFunctionMode is active")
+        operands = _one_by_one(operands)
         if not all(map(_is_plain, map(type, operands))):
             if any(map(_overrides, map(type, operands))):
                 return overridden(operands, options, "an operand has functions of its own")

@@ -51,7 +51,7 @@ class ShardedAdapter(TorchAdapter):
                 return run(*arrays)
             except RuntimeError as error:
                 failure = error
-            if program.dtype in _SAME_RULES and any(map(_uneven, arrays)):
+            if self._follows_torch(program, arrays) and any(map(_uneven, arrays)):
                 try:
                     result = own(torch.einsum)(program.equation, *arrays)
                 except RuntimeError:
@@ -66,6 +66,12 @@ class ShardedAdapter(TorchAdapter):
 
         return function
 
+    def _follows_torch(self, program: Program, arrays: Sequence[Array]) -> bool:
+        """Whether torch's own einsum accepts these operands, and computes and returns the same dtype."""
+        return program.dtype in _SAME_RULES and all(
+            isinstance(each, dtensor.DTensor) and self.dtype_name(each.dtype) == program.dtype for each in arrays
+        )
+
 
 def _inner(lhs: Array, rhs: Array) -> Array:
     """The inner product of two vectors.
@@ -79,13 +85,13 @@ def _inner(lhs: Array, rhs: Array) -> Array:
     return torch.mm(lhs.unsqueeze(0), rhs.unsqueeze(1)).reshape(())
 
 
-def _uneven(array: Array) -> tuple[int, int, int] | None:
-    """An axis that is sharded unevenly, its number of shards, and their axis of the mesh; None without one."""
-    if isinstance(array, dtensor.DTensor):
-        for place, each in enumerate(array.placements):
-            if each.is_shard() and array.shape[each.dim] % array.device_mesh.size(place):
-                return each.dim, array.device_mesh.size(place), place
-    return None
+def _uneven(array: Array) -> tuple[int, int] | None:
+    """An axis that is sharded unevenly, and its number of shards, along all axes of the mesh; None without one."""
+    counts: dict[int, int] = {}
+    for place, each in enumerate(array.placements):
+        if each.is_shard():
+            counts[each.dim] = counts.get(each.dim, 1) * array.device_mesh.size(place)
+    return next(((axis, count) for axis, count in counts.items() if array.shape[axis] % count), None)
 
 
 def _advice(arrays: Sequence[Array]) -> str | None:
@@ -98,10 +104,10 @@ def _advice(arrays: Sequence[Array]) -> str | None:
             )
     for number, array in enumerate(arrays):
         if (uneven := _uneven(array)) is not None:
-            axis, count, place = uneven
+            axis, count = uneven
             size = array.shape[axis]
             return (
-                f"operand {number} is sharded unevenly: axis {axis} has size {size}, and axis {place} of the mesh has "
+                f"operand {number} is sharded unevenly: axis {axis} has size {size}, and the mesh shards it over "
                 f"{count} devices, so that PyTorch cannot merge the axis with others; pad it to a size of "
                 f"{-(-size // count) * count}, shard another axis, or redistribute the operand to Replicate()"
             )
