@@ -1,9 +1,11 @@
 """opt_einsum with einsumx behind it: ``backend="einsumx"``, and ``einsumx.patch("opt_einsum")``."""
 
 import copy
+import gc
 import logging
 import pickle
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -186,6 +188,40 @@ def test_modules_that_imported_contract_get_einsumx_and_their_own_back(monkeypat
         assert before.contract is len
         assert before.renamed is opt_einsum.contract
     assert before.contract is len
+
+
+def test_names_that_mean_contract_later_get_einsumx_and_their_own_back(monkeypatch):
+    module = ModuleType("imports_late")
+    monkeypatch.setitem(sys.modules, "imports_late", module)
+    module.contract = None  # the module has as many names before the import as after it
+    replacement = einsumx.patch("opt_einsum")
+    exec("from opt_einsum import contract", vars(module))
+    assert module.contract is opt_einsum.contract
+    replacement.undo()
+    assert module.contract is NATIVE["contract"]
+    module.contract = None
+    with einsumx.patch("opt_einsum"):
+        pass
+    module.contract = NATIVE["contract"]
+    with einsumx.patch("opt_einsum"):
+        assert module.contract is opt_einsum.contract
+    assert module.contract is NATIVE["contract"]
+
+
+def test_deleted_modules_get_their_own_back_and_are_not_kept(monkeypatch):
+    module = ModuleType("deleted_later")
+    monkeypatch.setitem(sys.modules, "deleted_later", module)
+    exec("from opt_einsum import contract\ndef get(): return contract", vars(module))
+    module.mark = mark = ModuleType("mark")
+    get, kept = module.get, weakref.ref(mark)
+    with einsumx.patch("opt_einsum"):
+        del sys.modules["deleted_later"]
+        del module, mark
+        assert get() is opt_einsum.contract
+    assert get() is NATIVE["contract"]
+    del get
+    gc.collect()
+    assert kept() is None
 
 
 def test_modules_that_load_lazily_are_not_loaded(monkeypatch):
