@@ -421,6 +421,15 @@ def test_expressions_take_out_and_other_sizes(patched, no_steps):
     close(expression(A.T, A), A.T @ A)
 
 
+def test_expressions_of_opt_einsum_3_3_have_their_keywords_under_another_name(patched, no_steps):
+    expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN], order="F")
+    if hasattr(expression, "kwargs"):
+        expression.einsum_kwargs = vars(expression).pop("kwargs")
+    result = expression(A, B, C)
+    close(result)
+    assert result.flags.f_contiguous
+
+
 @pytest.mark.parametrize("constants", [[0], [1], [0, 1], [0, 2]])
 def test_constants_are_held_and_their_products_computed_once(patched, no_steps, constants):
     operands = [each if number in constants else each.shape for number, each in enumerate((A, B, C))]

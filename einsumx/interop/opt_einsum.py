@@ -54,7 +54,7 @@ def _traced_call(self: Any, *arrays: Any, **options: Any) -> Any:
     rest, constants = iter(arrays), self._constants_dict
     operands = [constants[n] if n in constants else next(rest) for n in range(self._full_num_args)]
     path = [step[0] for step in self._full_contraction_list]
-    return _traced_contract(_equation(self), *operands, optimize=path, **options, **self.kwargs)
+    return _traced_contract(_equation(self), *operands, optimize=path, **options, **_keywords(self))
 
 
 def _tell_contract(function: Function) -> None:
@@ -193,6 +193,12 @@ def _equation(theirs: Any) -> str:
     return equation
 
 
+def _keywords(theirs: Any) -> dict[str, Any]:
+    """The keywords that one of opt_einsum's expressions was made with, under the name of opt_einsum 3.4 or 3.3."""
+    keywords: dict[str, Any] = theirs.kwargs if hasattr(theirs, "kwargs") else theirs.einsum_kwargs
+    return keywords
+
+
 def _needs_gradient(array: Any) -> bool:
     try:
         adapter = owner(array)
@@ -214,10 +220,11 @@ class _Compiled:
         self._path = [step[0] for step in theirs._full_contraction_list]
         self._constants = dict(theirs._constants_dict)
         self._count = theirs._full_num_args
-        self._options = {name: value for name, value in theirs.kwargs.items() if name in ("dtype", "casting")}
-        self._order = theirs.kwargs.get("order", "K")
+        keywords = _keywords(theirs)
+        self._options = {name: value for name, value in keywords.items() if name in ("dtype", "casting")}
+        self._order = keywords.get("order", "K")
         self.constants = list(self._constants.values())
-        self.reason = self._refusal(theirs.kwargs)
+        self.reason = self._refusal(keywords)
         self._for = lru_cache(maxsize=64)(self._expression)
 
     def _refusal(self, options: Mapping[str, Any]) -> str:
