@@ -99,6 +99,10 @@ transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
 def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     """The operands, with lists as arrays of their framework, and their shapes."""
     arrays = list(operands)
+    try:
+        return arrays, [array.shape for array in arrays]
+    except AttributeError:  # a number or a list
+        pass
     if any(isinstance(operand, list | tuple) for operand in operands):
         arrays = arrays_of(arrays, None)[1]
     shapes = []
@@ -111,7 +115,11 @@ def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
 
 def _in_tuples(axes: Any) -> Any:
     """The value of ``axes=`` as a key of a cache: its sequences as tuples."""
-    return tuple(map(_in_tuples, axes)) if isinstance(axes, Iterable) and not isinstance(axes, str) else axes
+    if type(axes) is int:  # such tests of types are faster than isinstance() with Iterable
+        return axes
+    if type(axes) is list or type(axes) is tuple or (isinstance(axes, Iterable) and not isinstance(axes, str)):
+        return tuple(map(_in_tuples, axes))
+    return axes
 
 
 def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
@@ -42,8 +42,8 @@ class Expression:
 
     Expressions pickle with their path and their constants, as the framework pickles those, and without what was
     compiled. Two are equal if they have the same equation, shapes, path and options, and constants of the same
-    framework, dtype and values, bit by bit. ``copy.copy`` returns the expression itself; ``copy.deepcopy`` also copies
-    the constants.
+    framework, dtype and values, bit by bit; Dask's arrays are compared by name. ``copy.copy`` returns the expression
+    itself; ``copy.deepcopy`` also copies the constants.
     """
 
     def __init__(self, request: Request, path: Path | None = None) -> None:
@@ -66,7 +66,7 @@ class Expression:
                 "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
                 "which are tuples such as (2, 3)"
             )
-        self._shapes = [tuple(self._constants[slot].shape) if s is None else s for slot, s in enumerate(shapes)]
+        self._shapes = [_shape(self._constants[slot]) if s is None else s for slot, s in enumerate(shapes)]
         self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
         casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
@@ -108,8 +108,7 @@ class Expression:
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""
-        adapter = cast("Adapter", self._adapter)
-        return all(_is_same(array, other._constants[slot], adapter) for slot, array in self._constants.items())
+        return all(_is_same(array, other._constants[slot], self._adapter) for slot, array in self._constants.items())
 
     def __call__(
         self, *operands: Any, out: Array | None = None, order: Order = "K", alpha: Any = None, beta: Any = None
@@ -226,10 +225,26 @@ class Expression:
         return runnable(Contraction(adapter, self._written, operands, device, options), self._constants)
 
 
-def _is_same(array: Array, other: Array, adapter: Adapter) -> bool:
-    """Whether two arrays of one framework have the same dtype, device and values, bit by bit."""
+def _shape(constant: Any) -> tuple[int, ...]:
+    """The shape of an array, or of a number or list beside lazy arrays."""
+    array = constant if hasattr(constant, "shape") else arrays_of([constant], None)[1][0]
+    return tuple(array.shape)
+
+
+def _is_same(array: Any, other: Any, adapter: Adapter | None) -> bool:
+    """Whether two constants have the same dtype, device and values, bit by bit; lazy ones, the same tasks.
+
+    ``adapter`` serves both; None if some constant of their expressions is lazy.
+    """
     if array is other:
         return True
+    if adapter is None:
+        if type(array) is not type(other):
+            return False
+        lazy_module = lazy_planner((array,))
+        if lazy_module is not None:
+            return bool(lazy_module.is_same(array, other))
+        adapter, (array, other) = arrays_of([array, other], None)
     if array.dtype != other.dtype or adapter.device(array) != adapter.device(other):
         return False
     return _digest(array, adapter) == _digest(other, adapter)

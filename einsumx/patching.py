@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
 from inspect import Parameter, currentframe, signature
 from threading import RLock, get_ident
@@ -18,8 +18,8 @@ from einsumx.adapters.replacement import (
     OWN,
     Bindings,
     Function,
-    Library,
     Name,
+    Replaceable,
     as_error_of,
     say_anew,
     say_native,
@@ -77,7 +77,7 @@ class Names:
         library: provides the names, when the first replacement starts.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Replaceable) -> None:
         self._library = library
         self._counts: dict[int, int] = {}  # of active replacements in each thread, or everywhere
         self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
@@ -255,10 +255,10 @@ def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Re
     return Replacement(names_of(library), begins=not opens, effort=chosen)
 
 
-_known: WeakKeyDictionary[Library, Names] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Replaceable, Names] = WeakKeyDictionary()
 
 
-def names_of(library: Library) -> Names:
+def names_of(library: Replaceable) -> Names:
     """The names of a backend's framework, or of a client library.
 
     Raises:
@@ -293,22 +293,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
     name = f"{native.__module__}.{native.__qualname__}"
     keywords = _Keywords(native)
 
-    @lru_cache(maxsize=1024)
-    def described(kinds: tuple[type, ...]) -> tuple[str, bool]:
-        """Why a call with arguments of these types falls back, or ""; and whether one is an array."""
-        has_array = False
-        arrays = kinds[: len(kinds) // 2 * 2 : 2]
-        if kinds and issubclass(kinds[0], str):
-            arrays = kinds[1:]
-        elif kinds and issubclass(kinds[-1], str):
-            arrays = kinds[:-1]
-        for kind in arrays:
-            if is_builtin(kind):
-                continue
-            if not is_served(adapter, kind):
-                return f"it has an operand of type {type_name(kind)}", False
-            has_array = True
-        return "", has_array
+    described = lru_cache(maxsize=1024)(partial(_described, adapter))
 
     def checked(*operands: Any, **options: Any) -> Any:
         reason, has_array = described(tuple(map(type, operands)))
@@ -346,6 +331,20 @@ def behind(adapter: Adapter, native: Function) -> Function:
         return accepted
 
     return cached_first(function, translated)
+
+
+def _described(adapter: Adapter, kinds: tuple[type, ...]) -> tuple[str, bool]:
+    """Why a call with arguments of these types falls back, or ""; and whether one of them is an array."""
+    arrays = kinds[: len(kinds) // 2 * 2 : 2]
+    if kinds and issubclass(kinds[0], str):
+        arrays = kinds[1:]
+    elif kinds and issubclass(kinds[-1], str):
+        arrays = kinds[:-1]
+    arrays = tuple([kind for kind in arrays if not is_builtin(kind)])
+    for kind in arrays:
+        if not is_served(adapter, kind):
+            return f"it has an operand of type {type_name(kind)}", False
+    return "", bool(arrays)
 
 
 def _as_own(adapter: Adapter, error: EinsumxError) -> EinsumxError:

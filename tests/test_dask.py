@@ -1,7 +1,9 @@
 """Dask arrays as operands: lazy results, right for any chunking, in chunks of bounded size."""
 
+import copy
 import json
 import logging
+import pickle
 from fractions import Fraction
 from pathlib import Path
 
@@ -559,6 +561,25 @@ def test_an_expression_takes_dask_arrays_as_constants_and_as_operands(constant, 
         is_lazy = "dask" in (constant, operand)
         assert isinstance(result, da.Array) is is_lazy
         assert np.array_equal(np.asarray(result), values @ held)
+
+
+def test_an_expression_takes_numbers_and_lists_beside_a_lazy_constant():
+    held, lazy = in_chunks((6, 4), 2)
+    values = np.ones((5, 6))
+    expression = einsumx.expression(",ij,jk,kl->il", 2.0, (5, 6), lazy, [[1.0], [0.0], [0.0], [1.0]])
+    expected = 2 * values @ held @ np.array([[1], [0], [0], [1]])
+    assert np.array_equal(expression(values).compute(), expected)
+
+
+def test_expressions_with_lazy_constants_pickle_and_compare():
+    held, lazy = in_chunks((6, 4), 2)
+    run = einsumx.expression("ij,jk,k->i", (5, 6), lazy, np.ones(4))
+    for again in (copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
+        assert again == run
+        assert hash(again) == hash(run)
+        assert np.array_equal(again(np.ones((5, 6))).compute(), run(np.ones((5, 6))).compute())
+    others = (lazy + 1, np.ones(4)), (lazy, np.zeros(4)), (held, np.ones(4)), (lazy, [1.0] * 4)
+    assert all(run != einsumx.expression("ij,jk,k->i", (5, 6), *constants) for constants in others)
 
 
 def test_an_expression_checks_lazy_operands():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from einsumx.backends.dask.program import ChunkedProgram
     from einsumx.runtime.request import Request
 
-__all__ = ["LIBRARY", "einsum", "planned", "run"]
+__all__ = ["LIBRARY", "einsum", "is_same", "planned", "run"]
 
 
 def einsum(request: Request) -> Any:
@@ -43,6 +43,11 @@ def planned(request: Request) -> ChunkedProgram:
     from einsumx.backends.dask.operands import read
 
     return read(request).program()
+
+
+def is_same(array: Any, other: Any) -> bool:
+    """Whether two Dask arrays have the same tasks, as far as their names tell."""
+    return bool(array.name == other.name)
 
 
 def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:

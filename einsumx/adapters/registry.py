@@ -22,7 +22,7 @@ from einsumx.errors import BackendError, shown
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.replacement import Library
+    from einsumx.adapters.replacement import Replaceable
 
 __all__ = [
     "backend_of",
@@ -33,6 +33,7 @@ __all__ = [
     "lazy",
     "lazy_planner",
     "owner",
+    "refusal",
     "register",
     "replaceable",
     "serving",
@@ -74,7 +75,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Clear the caches of which types belong to which backend, and of the installed entry points."""
-    for cache in (backend_of, serving, _is_known, _backend, declared_backends):
+    for cache in (backend_of, refusal, serving, _is_known, _backend, declared_backends):
         cache.cache_clear()
 
 
@@ -159,6 +160,16 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         ]
         raise BackendError(f"the operands belong to two frameworks: {one} and {other}; convert one of them first")
     return next(iter(first_operands), None), all_plain
+
+
+@lru_cache(maxsize=256)
+def refusal(types: tuple[type, ...]) -> str:
+    """Why :func:`backend_of` raises an error for operands of these types, in one line; empty if it does not."""
+    try:
+        backend_of(types)
+    except BackendError as error:
+        return str(error).partition("\n")[0]
+    return ""
 
 
 def _extends(adapter: Adapter, other: Adapter) -> bool:
@@ -253,14 +264,14 @@ def lazy_planner(operands: Sequence[Any]) -> Any:
     return module if hasattr(module, "planned") else None
 
 
-def replaceable(name: str) -> Library:
+def replaceable(name: str) -> Replaceable:
     """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, or one of lazy arrays.
 
     Raises:
         BackendError: there is none of that name.
     """
     if name in _LAZY_LIBRARIES:
-        library: Library = import_module(f"einsumx.backends.{name}").LIBRARY
+        library: Replaceable = import_module(f"einsumx.backends.{name}").LIBRARY
         return library
     return get_backend(name)
 

@@ -18,8 +18,8 @@ __all__ = [
     "Bindings",
     "Client",
     "Function",
-    "Library",
     "Name",
+    "Replaceable",
     "as_error_of",
     "own",
     "say_anew",
@@ -66,7 +66,7 @@ class Client:
     names: Callable[[], Iterable[Name]]
 
 
-class Library(Protocol):
+class Replaceable(Protocol):
     """A library whose einsum can be replaced."""
 
     @property
@@ -118,31 +118,52 @@ def _copied(ours: type, kind: type, args: Any, attributes: dict[str, Any]) -> Ei
 class Bindings:
     """The global names of loaded modules that refer to one of some functions, such as names that were imported.
 
-    A module is looked through again when the number of its names has changed.
+    A module's names are all compared when it is new and when their number has changed. The names that the functions
+    have had in any module are compared in every module, every time.
     """
 
     def __init__(self, native: Function, ours: Function, chosen: Function) -> None:
         self._functions = native, ours, chosen
+        self._names = {native.__name__}  # that the functions have had in any module
         self._sizes: dict[int, int] = {}  # of the namespaces that were looked through, by identity
-        self._places: list[tuple[dict[str, Any], str]] = []
+        self._replaced: dict[int, dict[str, Any]] = {}  # namespaces with a replacement, also those of deleted modules
 
     def assign(self, function: Function) -> None:
         """Make all these names refer to ``function``, one of the functions."""
-        for module in tuple(sys.modules.values()):
+        native, ours, chosen = self._functions
+        namespaces = [*self._loaded(), *self._replaced.values()]
+        self._replaced.clear()
+        for name in self._names:
+            for names in namespaces:
+                value = names.get(name)
+                if value is native or value is ours or value is chosen:
+                    names[name] = function
+                    if function is not native:
+                        self._replaced[id(names)] = names
+
+    def _loaded(self) -> list[dict[str, Any]]:
+        """The namespaces of the loaded modules; new and changed ones are looked through.
+
+        It makes no object for each module, so that thousands of modules do not start Python's garbage collector.
+        """
+        modules = tuple(sys.modules.values())
+        if len(self._sizes) > 2 * len(modules):  # most of them are deleted modules'
+            self._sizes.clear()
+        namespaces = []
+        for module in modules:
             if isinstance(module, ModuleType):
                 names = object.__getattribute__(module, "__dict__")  # vars() would load a module that loads lazily
                 if self._sizes.get(id(names)) != len(names):
                     self._sizes[id(names)] = len(names)
                     self._look_through(names)
-        for names, name in self._places:
-            if any(names.get(name) is each for each in self._functions):
-                names[name] = function
+                namespaces.append(names)
+        return namespaces
 
     def _look_through(self, names: dict[str, Any]) -> None:
         native, ours, chosen = self._functions
         for name, value in tuple(names.items()):
             if value is native or value is ours or value is chosen:
-                self._places.append((names, name))
+                self._names.add(name)
 
 
 _logged: set[tuple[str, str, str]] = set()

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.operand_types import lazy_module, top_package, type_name
-from einsumx.adapters.registry import backend_of, get_backend, lazy, owner
+from einsumx.adapters.registry import backend_of, get_backend, lazy, owner, refusal
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
 from einsumx.errors import BackendError, SizeError, shown
@@ -54,7 +54,7 @@ def _traced_call(self: Any, *arrays: Any, **options: Any) -> Any:
     rest, constants = iter(arrays), self._constants_dict
     operands = [constants[n] if n in constants else next(rest) for n in range(self._full_num_args)]
     path = [step[0] for step in self._full_contraction_list]
-    return _traced_contract(_equation(self), *operands, optimize=path, **options, **self.kwargs)
+    return _traced_contract(_equation(self), *operands, optimize=path, **options, **_keywords(self))
 
 
 def _tell_contract(function: Function) -> None:
@@ -73,12 +73,13 @@ def _contracting(native: Function) -> Function:
     is_sharing = import_module("opt_einsum.sharing").currently_sharing
 
     def checked(*operands: Any, **options: Any) -> Any:
-        try:
-            accepted, reason = _accepted(_framework_of(split(operands)[1]), operands, options)
-            if not reason:
+        framework = _framework_of(split(operands)[1])
+        accepted, reason = _accepted(framework, operands, options)
+        if not reason:
+            try:
                 return einsum(*operands, **accepted)
-        except BackendError as error:
-            reason = _refusal(operands, error)
+            except BackendError as error:
+                reason = _refusal(framework, operands, error)
         say_native("opt_einsum.contract", operands, reason, "opt_einsum")
         return native(*operands, **options)
 
@@ -102,26 +103,25 @@ class _Framework(NamedTuple):
     Attributes:
         adapter: its backend; None for lazy arrays, which :func:`einsumx.einsum` alone takes.
         names: the values of opt_einsum's ``backend=`` that mean it, and no module that computes otherwise.
+        refusal: why einsumx computes with none; empty if it does.
     """
 
     adapter: Adapter | None
     names: tuple[Any, ...]
+    refusal: str = ""
 
 
 _ANY = (None, "auto", "einsumx")
 
 
 def _framework_of(arrays: Sequence[Any]) -> _Framework:
-    """The framework of the arrays; NumPy for numbers and lists.
-
-    Raises:
-        BackendError: no framework that einsumx knows, or two of them.
-    """
+    """The framework of the arrays; NumPy for numbers and lists."""
     kinds = tuple(map(type, arrays))
     if lazy(arrays) is not None:
         packages = [top_package(kind.__module__) for kind in kinds if lazy_module(kind) is not None]
         return _Framework(None, (*_ANY, *packages))
-    return _served_by(backend_of(kinds)[0] or get_backend("numpy"))
+    reason = refusal(kinds)
+    return _Framework(None, (), reason) if reason else _served_by(backend_of(kinds)[0] or get_backend("numpy"))
 
 
 @lru_cache(maxsize=64)
@@ -130,13 +130,9 @@ def _served_by(adapter: Adapter) -> _Framework:
     return _Framework(adapter, (*_ANY, adapter.name, adapter.module, top_package(adapter.module), *jaxlib))
 
 
-def _refusal(operands: Sequence[Any], error: BackendError) -> str:
-    """Why einsumx does not serve the operands; raises the error if it does."""
-    try:
-        adapter = _framework_of(split(operands)[1]).adapter
-    except BackendError as unknown:
-        return str(unknown).partition("\n")[0]
-    reason = "" if adapter is None else unserved(adapter, operands)
+def _refusal(framework: _Framework, operands: Sequence[Any], error: BackendError) -> str:
+    """Why einsumx does not serve the operands of a call, which raised the error; raises it again if it does."""
+    reason = "" if framework.adapter is None else unserved(framework.adapter, operands)
     if not reason:
         raise error
     return reason
@@ -144,10 +140,7 @@ def _refusal(operands: Sequence[Any], error: BackendError) -> str:
 
 def _sharing_backend(name: Any, arrays: Sequence[Any]) -> Any:
     """The backend for steps that opt_einsum shares: einsumx, unless it does not serve the arrays."""
-    try:
-        return "einsumx" if name in _framework_of(arrays).names else name
-    except BackendError:
-        return name
+    return "einsumx" if name in _framework_of(arrays).names else name
 
 
 def _cacheable(adapter: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -166,6 +159,8 @@ def _limit(options: Mapping[str, Any]) -> Any:
 
 def _accepted(framework: _Framework, operands: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """The keywords of einsumx for those of ``contract``; or why the call is left to opt_einsum."""
+    if framework.refusal:
+        return {}, framework.refusal
     accepted = {name: options[name] for name in _SHARED if name in options}
     for name in options:
         if name not in (*_SHARED, "backend", "memory_limit", "optimize", "out", "use_blas"):
@@ -198,6 +193,12 @@ def _equation(theirs: Any) -> str:
     return equation
 
 
+def _keywords(theirs: Any) -> dict[str, Any]:
+    """The keywords that one of opt_einsum's expressions was made with, under the name of opt_einsum 3.4 or 3.3."""
+    keywords: dict[str, Any] = theirs.kwargs if hasattr(theirs, "kwargs") else theirs.einsum_kwargs
+    return keywords
+
+
 def _needs_gradient(array: Any) -> bool:
     try:
         adapter = owner(array)
@@ -219,10 +220,11 @@ class _Compiled:
         self._path = [step[0] for step in theirs._full_contraction_list]
         self._constants = dict(theirs._constants_dict)
         self._count = theirs._full_num_args
-        self._options = {name: value for name, value in theirs.kwargs.items() if name in ("dtype", "casting")}
-        self._order = theirs.kwargs.get("order", "K")
+        keywords = _keywords(theirs)
+        self._options = {name: value for name, value in keywords.items() if name in ("dtype", "casting")}
+        self._order = keywords.get("order", "K")
         self.constants = list(self._constants.values())
-        self.reason = self._refusal(theirs.kwargs)
+        self.reason = self._refusal(keywords)
         self._for = lru_cache(maxsize=64)(self._expression)
 
     def _refusal(self, options: Mapping[str, Any]) -> str:
@@ -261,21 +263,23 @@ def _calling(native: Function) -> Function:
             compiled = known[theirs] = _Compiled(theirs)
         if compiled.reason:
             return None, compiled.reason
+        framework = _framework_of((*arrays, *compiled.constants))
+        if framework.refusal:
+            return None, framework.refusal
+        if backend not in framework.names:
+            return None, f"backend={shown(backend)} is not the library of the operands"
+        if framework.adapter is None:
+            return None, "its operands are lazy"
+        if out is not None and not is_served(framework.adapter, type(out)):
+            return None, f"out= is of type {type_name(type(out))}"
         try:
-            framework = _framework_of(arrays)
-            if backend not in framework.names:
-                return None, f"backend={shown(backend)} is not the library of the operands"
-            if framework.adapter is None:
-                return None, "its operands are lazy"
-            if out is not None and not is_served(framework.adapter, type(out)):
-                return None, f"out= is of type {type_name(type(out))}"
             return compiled(arrays, out), ""
         except AttributeError:
             if all(hasattr(array, "shape") for array in arrays):
                 raise
             return None, "an operand has no shape"
         except BackendError as error:
-            return None, _refusal((compiled.equation, *arrays, *compiled.constants), error)
+            return None, _refusal(framework, (compiled.equation, *arrays, *compiled.constants), error)
 
     @wraps(native)
     def call(self: Any, *arrays: Any, out: Any = None, backend: Any = "auto", evaluate_constants: bool = False) -> Any:

@@ -144,7 +144,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
         _check_sublists(sublists, output)
         raise
     if not _USUAL.issuperset(map(type, (*sublists, output))) and any(
-        isinstance(labels, str | AbstractSet | Mapping) for labels in (*sublists, output)
+        isinstance(labels, str | bytes | AbstractSet | Mapping) for labels in (*sublists, output)
     ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
