@@ -285,7 +285,7 @@ class TorchAdapter(Adapter):
         return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if any(map(self.needs_gradient, (out, *operands))):
+        if (out.requires_grad and self.needs_gradient(out)) or any(map(self.needs_gradient, operands)):
             raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
         if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
