@@ -18,7 +18,6 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from distributed import KilledWorker
 from rich.box import SIMPLE
 from rich.table import Table
 from show import console
@@ -168,7 +167,7 @@ def measured(problem: Problem, function: Contender, options: Any) -> Run:
         lazy = problem.outcome(function(*problem.operands(options.gigabytes)))
         try:
             checksum = float(client.compute(lazy).result(timeout=options.timeout).sum())
-        except (KilledWorker, TimeoutError, MemoryError):
+        except (distributed.KilledWorker, TimeoutError, MemoryError):
             checksum = None
         seconds = perf_counter() - start
         watch.stop()

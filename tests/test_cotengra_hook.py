@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("cotengra", reason="cotengra is not installed: pip install cotengra")
 import autoray
 import cotengra as ctg
+from backends_under_test import INSTALLED
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
-from tests.backends_under_test import INSTALLED
 
 EINSUMX = (einsumx.einsum, einsumx.tensordot)
 

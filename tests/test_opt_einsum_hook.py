@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import opt_einsum
 import pytest
+from backends_under_test import INSTALLED
 from opt_einsum import get_symbol, shared_intermediates
 
 import einsumx
@@ -24,7 +25,6 @@ from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
 from einsumx.interop import opt_einsum as hook
-from tests.backends_under_test import INSTALLED
 
 MODULE = import_module("opt_einsum.contract")
 EXPRESSION = MODULE.ContractExpression

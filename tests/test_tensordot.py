@@ -6,13 +6,13 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from backends_under_test import INSTALLED
 
 import einsumx
 from einsumx import axes as axes_module
 from einsumx import tensordot, transpose
 from einsumx.conformance.oracle import expect
 from einsumx.errors import AxisError, BackendError, EinsumxError, SizeError, SublistError
-from tests.backends_under_test import INSTALLED
 
 A, B = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(4, 3, 5)
 
