@@ -86,8 +86,8 @@ def test_keywords_are_einsumx_s():
     assert np.shares_memory(result.values, out)
     with pytest.raises(MemoryLimitError):
         dot(RAIN, AREA, memory_limit=8)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'precision'"):
-        dot(RAIN, AREA, precision="high")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'accuracy'"):
+        dot(RAIN, AREA, accuracy="high")
 
 
 @pytest.mark.parametrize(

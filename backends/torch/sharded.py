@@ -10,7 +10,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.base import Array, Run
+from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.replacement import as_error_of, own, say_native
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
@@ -30,6 +30,9 @@ class ShardedAdapter(TorchAdapter):
     """Distributed tensors, and plain ones beside them where torch takes these as replicated."""
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
+
+    def takes_arrays_of(self, other: Adapter) -> bool:
+        return type(other) is TorchAdapter
 
     def check_eager(self, array: Array) -> None:
         raise BackendError(

@@ -30,6 +30,10 @@ class Adapter(Replaced, Configured, Gradients, Transfers, Updates):
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
         return self
 
+    def takes_arrays_of(self, other: Adapter) -> bool:
+        """Whether it also takes the arrays of another adapter, beside those that it serves."""
+        return False
+
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The function that executes ``op``, with its sources as arguments. By default it calls the op's primitive.
 

@@ -151,7 +151,7 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
         first_operands = {
             adapter: number
             for adapter, number in first_operands.items()
-            if not any(_extends(other, adapter) for other in first_operands)
+            if not any(other.takes_arrays_of(adapter) for other in first_operands)
         }
     if len(first_operands) > 1:
         one, other, *_ = [
@@ -170,11 +170,6 @@ def refusal(types: tuple[type, ...]) -> str:
     except BackendError as error:
         return str(error).partition("\n")[0]
     return ""
-
-
-def _extends(adapter: Adapter, other: Adapter) -> bool:
-    """Whether an adapter also serves the arrays of another one, of the same framework."""
-    return adapter.name == other.name and type(adapter) is not type(other) and isinstance(adapter, type(other))
 
 
 @lru_cache(maxsize=1024)
