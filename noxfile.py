@@ -46,27 +46,16 @@ MXNET_TESTS = (
 """What holds for either version of MXNet beside any NumPy."""
 
 LIBRARIES = (
-    *("autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*"),
-    *(
-        "moto[server]",
-        "opt_einsum_fx",
-        "pandas",
-        "pyro-ppl",
-        "pyscf",
-        "quimb",
-        "ray",
-        "s3fs",
-        "tensorly",
-        "xarray",
-        "zarr",
-    ),
-)
+    "autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*",
+    "moto[server]", "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
+    "xarray", "zarr",
+)  # fmt: skip
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
 
 LIBRARY_TESTS = (
-    *("autoray", "cotengra_hook", "einops", "einx", "more_than_fits_page", "opened", "opt_einsum_hook"),
-    *("other_libraries_page", "pages", "pyscf_page", "tensorly", "torch_fx", "xarray"),
-)
+    "autoray", "cotengra_hook", "einops", "einx", "more_than_fits_page", "opened", "opt_einsum_hook",
+    "other_libraries_page", "pages", "pyscf_page", "tensorly", "torch_fx", "xarray",
+)  # fmt: skip
 """The tests that need one of them."""
 
 PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "packaging", "pages", "readme", "registry")

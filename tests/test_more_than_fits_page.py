@@ -102,7 +102,6 @@ def test_workers_open_an_operand_by_a_function():
 
 
 def test_blocks_and_dask_arrays_are_computed_on_ray():
-    """Both in one process, because two instances of Ray that start at a time may wait for each other."""
     pytest.importorskip("ray.util.dask")
     on_ray = "(z[:2].compute(scheduler=ray_dask_get) == 3000).all()"
     dask = f"{DASK}\nfrom ray.util.dask import ray_dask_get\nassert {on_ray}\n"
