@@ -529,6 +529,7 @@ def test_errors_are_einsumxs(call, kind, text, name, left):
     assert left() == []
 
 
+@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")
 @pytest.mark.parametrize(
     ("call", "kind"),
     [

@@ -172,6 +172,8 @@ def ready(
     keywords = translation(adapter, options)
     order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
+    if out is None and order == "K" and not alpha:
+        return prepared.run
     kinds = (alpha, beta) if alpha else None
     return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
 
