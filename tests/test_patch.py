@@ -529,7 +529,6 @@ def test_errors_are_einsumxs(call, kind, text, name, left):
     assert left() == []
 
 
-@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")
 @pytest.mark.parametrize(
     ("call", "kind"),
     [
@@ -538,7 +537,11 @@ def test_errors_are_einsumxs(call, kind, text, name, left):
         (lambda einsum, a: einsum("ij,ij->i", a), einsumx.EquationError),
         (lambda einsum, a: einsum("ijk->i", a), einsumx.SizeError),
         (lambda einsum, a: einsum("ij,jk->ik", a, a), einsumx.SizeError),
-        (lambda einsum, a: einsum("ij,jk->ik", a, [[1, 2], [3]]), einsumx.BackendError),
+        pytest.param(
+            lambda einsum, a: einsum("ij,jk->ik", a, [[1, 2], [3]]),
+            einsumx.BackendError,
+            marks=pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "1.24.0", reason="an array of objects then"),
+        ),
     ],
 )
 def test_errors_are_also_those_that_the_framework_raises(call, kind, name):
