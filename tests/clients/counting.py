@@ -76,23 +76,25 @@ def counted(ours: Function) -> Function:
         Counts.served += Counts.left == left
         return result
 
-    function.__dict__["is_counted"] = True  # a function around this one inherits it
     return function
 
 
 def count_calls() -> None:
     """Count the calls of every replacement that starts after this."""
-    behind = patching.behind
-    patching.behind = lambda adapter, native: counted(behind(adapter, native))
-    places = patching.Names._current_places
+    behind, places = patching.behind, patching.Names._current_places
+    made: list[Function] = []
+
+    def counted_behind(adapter: Any, native: Function) -> Function:
+        made.append(counted(behind(adapter, native)))
+        return made[-1]
 
     def counted_places(names: patching.Names) -> list[Any]:
-        """The places; some have replacements of their own, which ``behind`` does not make."""
-        return [
-            place if hasattr(place.ours, "is_counted") else place._replace(ours=counted(place.ours))
-            for place in places(names)
-        ]
+        """The places; a library that is no framework has replacements of its own, which ``behind`` does not make."""
+        before = len(made)
+        current = places(names)
+        return current if len(made) > before else [place._replace(ours=counted(place.ours)) for place in current]
 
+    patching.behind = counted_behind
     patching.Names._current_places = counted_places  # type: ignore[method-assign]
     replacement._logged = Forgetful()
     log.setLevel(logging.INFO)
