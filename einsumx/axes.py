@@ -29,7 +29,8 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
     of size 1 do not broadcast.
 
     Args:
-        a, b: arrays of one framework, or Python numbers and lists.
+        a: an array, or a Python number or list.
+        b: the same, of the same framework.
         axes: the number of axes to sum over, the last ones of ``a`` with the first ones of ``b`` in order; or the axes
             of ``a`` and the axes of ``b``, each a number or a sequence, negative numbers counting from the end.
 
