@@ -22,7 +22,7 @@ from einsumx.runtime.prepare import (
     runnable,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, name_of_dtype, split
+from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, joined, name_of_dtype, split
 from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
@@ -148,12 +148,7 @@ class Expression:
             raise SizeError(f"{self!r} takes other operands than these")
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
-        arguments: list[Any] = [self._written, *ordered]
-        if not isinstance(self._written, str):
-            sublists, output = self._written
-            arguments = [item for pair in zip(ordered, sublists) for item in pair]
-            arguments += [] if output is None else [output]
-        request = self._request
+        request, arguments = self._request, joined(self._written, ordered)
         return einsum(*arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled

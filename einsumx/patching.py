@@ -31,7 +31,8 @@ from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.caller import opens_block
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.effort import Effort, as_effort
-from einsumx.runtime.served import is_served, unserved
+from einsumx.runtime.request import array_places
+from einsumx.runtime.served import is_served, unserved, unserved_out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -335,12 +336,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
 
 def _described(adapter: Adapter, kinds: tuple[type, ...]) -> tuple[str, bool]:
     """Why a call with arguments of these types falls back, or ""; and whether one of them is an array."""
-    arrays = kinds[: len(kinds) // 2 * 2 : 2]
-    if kinds and issubclass(kinds[0], str):
-        arrays = kinds[1:]
-    elif kinds and issubclass(kinds[-1], str):
-        arrays = kinds[:-1]
-    arrays = tuple([kind for kind in arrays if not is_builtin(kind)])
+    arrays = [kinds[place] for place in array_places(kinds) if not is_builtin(kinds[place])]
     for kind in arrays:
         if not is_served(adapter, kind):
             return f"it has an operand of type {type_name(kind)}", False
@@ -388,8 +384,8 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     out = accepted.get("out")
     if out is None or "out" not in keywords:
         return accepted, ""
-    if not is_served(adapter, type(out)):
-        return {}, f"out= is of type {type_name(type(out))}"
+    if reason := unserved_out(adapter, out):
+        return {}, reason
     if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return accepted, ""

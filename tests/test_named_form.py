@@ -264,3 +264,12 @@ def test_the_command_tells_mistakes_in_names(arguments, says, capsys):
     with pytest.raises(SystemExit):
         main(["explain", *arguments])
     assert says in capsys.readouterr().err
+
+
+def test_patched_jax_converts_numpy_arrays_wherever_they_stand():
+    jnp = pytest.importorskip("jax.numpy")
+    x, w = np.ones((2, 3), "float32"), np.ones((3, 4), "float32")
+    with einsumx.patch("jax"):
+        for operands in ((jnp.asarray(x), w), (x, jnp.asarray(w))):
+            result = jnp.einsum(*operands, "row k, k column -> row column")
+            np.testing.assert_array_equal(np.asarray(result), x @ w)

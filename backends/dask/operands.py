@@ -92,7 +92,7 @@ def read(request: Request) -> Call:
     result = result_dtype(adapter, operands.described, options)
     if factors is not None:
         check_kinds(factors.kinds, result)
-    compute = dict(adapter.cpu.widen).get(result, result)
+    compute = adapter.cpu.compute_dtype(result)
     return Call(operands, equation, (result, compute), options.optimize, factors)
 
 

@@ -69,27 +69,13 @@ class _Term:
         return prod([len(each) for label, each in chunks.items() if label not in self.labels])
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """How one step could run: its chunks by label, its group size and fan-in, and its cost."""
-
-    chunks: dict[int, Chunks]
-    rechunks: tuple[Rechunk, ...]
-    group: int
-    fan_in: int
-    tasks: int
-    moved: int
-
-    is_fusible: bool
-
-    @property
-    def price(self) -> int:
-        """What it costs, rechunks included, in bytes moved."""
-        tasks = self.tasks + sum(each.tasks for each in self.rechunks)
-        if self.is_fusible:
-            first = prod(map(len, self.chunks.values()))
-            tasks -= first - first // _FUSED
-        return self.moved + sum(each.moved for each in self.rechunks) + tasks * _TASK
+def _price(step: ChunkedStep) -> int:
+    """What a step costs, rechunks included, in bytes moved."""
+    tasks = step.all_tasks
+    if step.is_fusible:
+        first = prod([len(chunks) for _, chunks in step.chunks])
+        tasks -= first - first // _FUSED
+    return step.all_moved + tasks * _TASK
 
 
 def chunked_program(
@@ -198,23 +184,12 @@ class _Planner:
 
     def contracted(self, terms: Sequence[_Term], output: Labels) -> _Term:
         """Add the step that contracts one or two terms; returns its result."""
-        work = self._merged(terms, output, self._split(terms, output, self._aligned(terms, output)))
-        step = ChunkedStep(
-            sources=tuple([term.source for term in terms]),
-            inputs=tuple([term.labels for term in terms]),
-            output=output,
-            chunks=tuple(work.chunks.items()),
-            rechunks=work.rechunks,
-            group=work.group,
-            fan_in=work.fan_in,
-            is_fusible=work.is_fusible,
-            tasks=work.tasks,
-            moved=work.moved,
-        )
+        step = self._merged(terms, output, self._split(terms, output, self._aligned(terms, output)))
         self.steps.append(step)
-        self._rechunked |= {(term.source, tuple([work.chunks[label] for label in term.labels])) for term in terms}
+        chunks = dict(step.chunks)
+        self._rechunked |= {(term.source, tuple([chunks[label] for label in term.labels])) for term in terms}
         source = self._count + len(self.steps) - 1
-        return _Term(source, output, tuple([work.chunks[label] for label in output]), self._itemsize)
+        return _Term(source, output, tuple([chunks[label] for label in output]), self._itemsize)
 
     # -- the chunks of a step --------------------------------------------------------------------------------------
 
@@ -230,7 +205,7 @@ class _Planner:
             if len(options) > 1:
                 tried = [{**aligned, label: chunks} for chunks in (aligned[label], *options)]
                 fitting = [each for each in tried if all(term.block(each) <= most for term in terms)] or tried[:1]
-                aligned = min(fitting, key=lambda chunks: self._work(terms, output, chunks).price)
+                aligned = min(fitting, key=lambda chunks: _price(self._step(terms, output, chunks)))
         return aligned
 
     def _split(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> dict[int, Chunks]:
@@ -245,9 +220,9 @@ class _Planner:
         smaller = {label: split(chunks[label], most[label]) for label in known if most[label] < largest(chunks[label])}
         return {**chunks, **smaller}
 
-    def _merged(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> _Work:
-        """The cheapest work for these chunks, or for larger ones of contracted labels."""
-        best = self._work(terms, output, chunks)
+    def _merged(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> ChunkedStep:
+        """The cheapest step with these chunks, or with larger ones of contracted labels."""
+        best = self._step(terms, output, chunks)
         limit = self._limit // _PART
         for _ in range(_MOST_INPUTS.bit_length() - 1):
             counts = {
@@ -259,13 +234,13 @@ class _Planner:
             chunks = {**chunks, label: merged(chunks[label])}
             if sum(term.block(chunks) for term in terms) > limit:
                 break
-            best = min(best, self._work(terms, output, chunks), key=lambda work: work.price)
+            best = min(best, self._step(terms, output, chunks), key=_price)
         return best
 
     # -- the cost of a step ----------------------------------------------------------------------------------------
 
-    def _work(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> _Work:
-        """The cheapest work with these chunks."""
+    def _step(self, terms: Sequence[_Term], output: Labels, chunks: dict[int, Chunks]) -> ChunkedStep:
+        """The cheapest step with these chunks."""
         rechunks = tuple(_rechunks(terms, chunks, self._rechunked))
         count = prod([len(each) for label, each in chunks.items() if label not in output])
         groups = [1]
@@ -276,8 +251,8 @@ class _Planner:
             and 2 * groups[-1] * together <= self._limit // _PART
         ):
             groups.append(2 * groups[-1])
-        works = [self._grouped(terms, output, chunks, rechunks, min(group, count)) for group in groups]
-        return min(works, key=lambda work: work.price)
+        steps = [self._grouped(terms, output, chunks, rechunks, min(group, count)) for group in groups]
+        return min(steps, key=_price)
 
     def _grouped(
         self,
@@ -286,8 +261,8 @@ class _Planner:
         chunks: dict[int, Chunks],
         rechunks: tuple[Rechunk, ...],
         group: int,
-    ) -> _Work:
-        """The work where a task takes ``group`` chunks along contracted labels."""
+    ) -> ChunkedStep:
+        """The step where a task takes ``group`` chunks along contracted labels."""
         results = prod([len(chunks[label]) for label in output])
         partial_sums = ceil(prod([len(each) for label, each in chunks.items() if label not in output]) / group)
         elements = prod([sum(chunks[label]) for label in output])
@@ -300,8 +275,11 @@ class _Planner:
         read = [prod([sum(chunks[label]) for label in term.labels]) * term.itemsize for term in taken.values()]
         totals = [nbytes * term.times(chunks) for nbytes, term in zip(read, taken.values())]
         stays = max(totals) // group
-        return _Work(
-            chunks=chunks,
+        return ChunkedStep(
+            sources=tuple([term.source for term in terms]),
+            inputs=tuple([term.labels for term in terms]),
+            output=output,
+            chunks=tuple(chunks.items()),
             rechunks=rechunks,
             group=group,
             fan_in=fan_in,

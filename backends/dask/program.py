@@ -91,6 +91,16 @@ class ChunkedStep:
     moved: int
 
     @property
+    def all_tasks(self) -> int:
+        """The tasks of the step and of the rechunks before it."""
+        return self.tasks + sum(each.tasks for each in self.rechunks)
+
+    @property
+    def all_moved(self) -> int:
+        """The bytes that the step and the rechunks before it may move."""
+        return self.moved + sum(each.moved for each in self.rechunks)
+
+    @property
     def contracted(self) -> Labels:
         """The labels that are summed, in the order of the loop over their chunks."""
         return tuple([label for label in dict(self.chunks) if label not in self.output])
@@ -132,12 +142,12 @@ class ChunkedProgram:
     @property
     def tasks(self) -> int:
         """How many tasks the contraction adds to those of the operands, before Dask fuses some."""
-        return sum(step.tasks + sum(each.tasks for each in step.rechunks) for step in self.steps)
+        return sum(step.all_tasks for step in self.steps)
 
     @property
     def moved_bytes(self) -> int:
         """The most bytes that may move between workers, if each task runs where its largest input is."""
-        return sum(step.moved + sum(each.moved for each in step.rechunks) for step in self.steps)
+        return sum(step.all_moved for step in self.steps)
 
     @property
     def largest_chunk_bytes(self) -> int:

@@ -10,6 +10,7 @@ from einsumx.adapters.registry import get_backend, serving
 from einsumx.runtime import pool
 
 if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter
     from einsumx.runtime.factors import Factors
 
 __all__ = ["add", "contract", "contract_one", "scaled"]
@@ -52,8 +53,12 @@ def scaled(chunk: Any, factors: Factors, dtype: str) -> Any:
     """A multiple of a chunk of ``dtype``."""
     if not chunk.size:
         return chunk
+    return _adapter_of(chunk).scaled(chunk, factors.within(dtype).alpha, dtype)
+
+
+def _adapter_of(chunk: Any) -> Adapter:
     kind: type = type(chunk)
-    return serving(kind).scaled(chunk, factors.within(dtype).alpha, dtype)
+    return serving(kind)
 
 
 def _bare(chunk: Any) -> Any:
@@ -64,12 +69,10 @@ def _bare(chunk: Any) -> Any:
 
 
 def _copy(chunk: Any) -> Any:
-    kind: type = type(chunk)
-    adapter = serving(kind)
+    adapter = _adapter_of(chunk)
     return adapter.copy(adapter.plain(chunk))
 
 
 def _added(total: Any, part: Any) -> Any:
-    kind: type = type(total)
-    adapter = serving(kind)
+    adapter = _adapter_of(total)
     return adapter.add(adapter.plain(total), adapter.plain(part))

@@ -24,6 +24,7 @@ from einsumx.ir.ops import Cast, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
+from einsumx.runtime.request import array_places
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -329,7 +330,7 @@ class JaxAdapter(Adapter):
 
     def _settled(self, run: Run, program: Program) -> Run:
         """``run``; JAX's own einsum where explicit shardings conflict in the plan's products, but not in JAX's."""
-        wanted = self._options.preferred_element_type or dict(TRAITS.widen).get(program.dtype, program.dtype)
+        wanted = self._options.preferred_element_type or TRAITS.compute_dtype(program.dtype)
         options = self._options._replace(preferred_element_type=wanted)._asdict()
 
         def function(*arrays: Array) -> Array:
@@ -371,9 +372,8 @@ class JaxAdapter(Adapter):
                 if wanted is not None and self._jax.dtypes.canonicalize_dtype(wanted) != self.xp.dtype(wanted):
                     say_native("jax.numpy.einsum", operands, "JAX's 64-bit types are off")
                     return native(*operands, **options)
-                step = 1 if operands and isinstance(operands[0], str) else 2
                 arguments = list(operands)
-                for place in range(0, len(arguments), step):
+                for place in array_places(list(map(type, operands))):
                     operand = arguments[place]
                     if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
                         arguments[place] = self.xp.asarray(operand)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters import hooks
-from einsumx.runtime.request import Request
+from einsumx.runtime.request import Request, joined
 
 __all__ = ["einsum"]
 
@@ -21,11 +21,6 @@ def einsum(request: Request) -> Any:
 
     Errors come when the graph runs, because proxies have neither shapes nor dtypes.
     """
-    text, operands = request.written, tuple(request.operands)
-    if not isinstance(text, str):
-        sublists, output = text
-        pairs = zip(operands, map(list, sublists))
-        arguments = [*(each for pair in pairs for each in pair), *([] if output is None else [list(output)])]
-    else:
-        arguments = [text, *operands]
+    operands = tuple(request.operands)
+    arguments = joined(request.written, operands)
     return torch.overrides.handle_torch_function(hooks.einsum, operands, *arguments, **request.keywords())

@@ -104,6 +104,10 @@ class Traits:
     rates: Rates = field(default_factory=Rates)
     """The framework's speed."""
 
+    def compute_dtype(self, dtype: str) -> str:
+        """The dtype of sums and intermediates of a result of ``dtype``: narrow ones are kept in a wider one."""
+        return dict(self.widen).get(dtype, dtype)
+
     def __hash__(self) -> int:
         """Of a few fields, as traits are part of the keys of caches."""
         return hash((self.strided, self.max_batch_axes, self.rates.call, self.rates.gemm))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, blocked_program, compute_dtype, least_limit
+from einsumx.blocked.plan import BlockedContraction, blocked_program, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
@@ -167,7 +167,7 @@ class Passes:
             arrays = [array.as_copies() for array in arrays]
         operands, in_place, rates, _ = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        copied = whole if compute_dtype(traits, self.dtype) != self.dtype else 0
+        copied = whole if traits.compute_dtype(self.dtype) != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=earlier + self.extra_bytes(step, place))
         contraction = Contraction(self.adapter, step.written, operands, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

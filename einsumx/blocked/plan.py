@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
@@ -19,7 +18,7 @@ from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
-__all__ = ["BlockedContraction", "blocked_program", "compute_dtype", "in_units", "least_limit", "too_small"]
+__all__ = ["BlockedContraction", "blocked_program", "in_units", "least_limit", "too_small"]
 
 _WORTH = 1.25
 """How many times as long smaller blocks may take if the memory that they save allows reading ahead."""
@@ -107,13 +106,8 @@ def _model(request: BlockedContraction) -> StageCostModel:
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibrated(adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
-    computed = compute_dtype(traits, result_dtype(adapter, operands, options))
+    computed = traits.compute_dtype(result_dtype(adapter, operands, options))
     return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed)
-
-
-def compute_dtype(traits: Traits, dtype: str) -> str:
-    """The dtype of the blocks of a result of ``dtype``: narrow ones are accumulated in a wider one."""
-    return dict(traits.widen).get(dtype, dtype)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.operand_types import lazy_module, top_package, type_name
+from einsumx.adapters.operand_types import lazy_module, top_package
 from einsumx.adapters.registry import backend_of, get_backend, lazy, owner, refusal
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
@@ -22,7 +22,7 @@ from einsumx.expressions import Expression, expression
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
-from einsumx.runtime.served import is_served, unserved
+from einsumx.runtime.served import unserved, unserved_out
 
 __all__ = ["CLIENT"]
 
@@ -130,6 +130,11 @@ def _served_by(adapter: Adapter) -> _Framework:
     return _Framework(adapter, (*_ANY, adapter.name, adapter.module, top_package(adapter.module), *jaxlib))
 
 
+def _other_backend(framework: _Framework, backend: Any) -> str:
+    """Why ``backend=`` leaves a call to opt_einsum; empty if it does not."""
+    return "" if backend in framework.names else f"backend={shown(backend)} is not the library of the operands"
+
+
 def _refusal(framework: _Framework, operands: Sequence[Any], error: BackendError) -> str:
     """Why einsumx does not serve the operands of a call, which raised the error; raises it again if it does."""
     reason = "" if framework.adapter is None else unserved(framework.adapter, operands)
@@ -166,11 +171,9 @@ def _accepted(framework: _Framework, operands: Sequence[Any], options: Mapping[s
         if name not in (*_SHARED, "backend", "memory_limit", "optimize", "out", "use_blas"):
             return {}, f"einsumx has no keyword {name}="
     backend, out, optimize = options.get("backend"), options.get("out"), options.get("optimize")
-    if backend not in framework.names:
-        return {}, f"backend={shown(backend)} is not the library of the operands"
+    if reason := _other_backend(framework, backend) or unserved_out(framework.adapter, out):
+        return {}, reason
     if out is not None:
-        if framework.adapter is None or not is_served(framework.adapter, type(out)):
-            return {}, f"out= is of type {type_name(type(out))}"
         accepted["out"] = out
     if optimize is not None and not isinstance(optimize, bool):
         accepted["optimize"] = optimize
@@ -266,12 +269,9 @@ def _calling(native: Function) -> Function:
         framework = _framework_of((*arrays, *compiled.constants))
         if framework.refusal:
             return None, framework.refusal
-        if backend not in framework.names:
-            return None, f"backend={shown(backend)} is not the library of the operands"
-        if framework.adapter is None:
-            return None, "its operands are lazy"
-        if out is not None and not is_served(framework.adapter, type(out)):
-            return None, f"out= is of type {type_name(type(out))}"
+        lazy_operands = "its operands are lazy" if framework.adapter is None else ""
+        if reason := _other_backend(framework, backend) or lazy_operands or unserved_out(framework.adapter, out):
+            return None, reason
         try:
             return compiled(arrays, out), ""
         except AttributeError:

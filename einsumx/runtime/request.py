@@ -38,8 +38,10 @@ __all__ = [
     "Progress",
     "Request",
     "Written",
+    "array_places",
     "as_order",
     "dtype_name",
+    "joined",
     "limit_bytes",
     "name_of_dtype",
     "names_as_sublists",
@@ -148,6 +150,32 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
+
+
+def joined(written: Written, operands: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, from what :func:`split` makes of them.
+
+    >>> joined("ij->ji", [5]), joined((((0, 1),), (1, 0)), [5])
+    (['ij->ji', 5], [5, [0, 1], [1, 0]])
+    """
+    if isinstance(written, str):
+        return [written, *operands]
+    sublists, output = written
+    pairs = [item for operand, labels in zip(operands, sublists) for item in (operand, list(labels))]
+    return pairs if output is None else [*pairs, list(output)]
+
+
+def array_places(kinds: Sequence[type]) -> range:
+    """Where the arrays stand among arguments of these types: all but an equation, sublists or a text of names.
+
+    >>> array_places([str, int]), array_places([int, list, list]), array_places([int, int, str])
+    (range(1, 2), range(0, 2, 2), range(0, 2))
+    """
+    if kinds and issubclass(kinds[0], str):
+        return range(1, len(kinds))
+    if kinds and issubclass(kinds[-1], str):
+        return range(len(kinds) - 1)
+    return range(0, len(kinds) // 2 * 2, 2)
 
 
 @cached("names")

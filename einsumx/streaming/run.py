@@ -15,7 +15,7 @@ from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.derivatives import PassArray, Passes
-from einsumx.blocked.plan import BlockedContraction, blocked_program, compute_dtype, in_units, too_small
+from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
@@ -172,7 +172,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     adapter, written, described, device, options = opened.contraction
     traits = calibrated(adapter, device)
     dtype = served_dtype(opened.contraction, traits)
-    computed = compute_dtype(traits, dtype)
+    computed = traits.compute_dtype(dtype)
     order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
     factors = request.scale
@@ -376,7 +376,10 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         RuntimeWarning,
         stacklevel=6,
     )
-    return replace(less, target=limited.target if ledger or limited.target.is_changed else less.target)
+    if not (ledger or limited.target.is_changed):
+        return less
+    limited.target.cut_anew()
+    return replace(less, target=limited.target)
 
 
 def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -62,6 +63,9 @@ class Target:
     def update(self, box: Box, block: Array, factors: Factors) -> None:
         """Write a multiple of a block plus a multiple of what is there."""
         raise NotImplementedError
+
+    def cut_anew(self) -> None:
+        """Note that the blocks to come are those of another plan, which may overlap with those before."""
 
     def flush(self) -> None:
         """Pass all writes to the system, so that they survive this process."""
@@ -201,25 +205,30 @@ class _Updated(Target):
 
     def __init__(self, target: Target, factors: Factors) -> None:
         self._target, self._factors = target, factors
-        self._added: list[Box] = []
+        self._before: list[Box] = []  # what was added by plans before this one
+        self._added: dict[tuple[tuple[int, int], ...], list[Box]] = {}  # of each block; those of one plan are disjoint
         self.outlives, self.out = target.outlives, target.out
 
     @property
     def is_changed(self) -> bool:  # type: ignore[override]
-        return bool(self._added)
+        return bool(self._before) or any(self._added.values())
+
+    def cut_anew(self) -> None:
+        self._before += chain.from_iterable(self._added.values())
+        self._added.clear()
 
     def reserve(self) -> None:
         self._target.reserve()
 
     def put(self, box: Box, block: Array) -> None:
-        left = [box]
-        for added in self._added:
+        left, own = [box], self._added.setdefault(tuple([(part.start, part.stop) for part in box]), [])
+        for added in (*self._before, *own):
             left = [part for each in left for part in difference(each, added)]
         for part in left:
             inside = tuple(slice(ours.start - all_.start, ours.stop - all_.start) for ours, all_ in zip(part, box))
             self._target.update(part, block if part == box else block[inside], self._factors)
             if self._factors.beta != 0:
-                self._added.append(part)
+                own.append(part)
 
     def flush(self) -> None:
         self._target.flush()
@@ -288,7 +297,7 @@ class Output:
         framework = owner(self._out) or get_backend("numpy")
         target = framework.dtype_name(self._out.dtype)
         common = itemsize(common_dtype(framework, dtype, target))
-        casts = (dtype != target) + (dtype != target)
+        casts = 2 * (dtype != target)
         return itemsize(target) + (2 + casts) * common
 
     def target(self, program: BlockedProgram, casting: Casting) -> Target:

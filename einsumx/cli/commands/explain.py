@@ -156,7 +156,7 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     equation = sized_equation(options.equation, options.shapes)
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
-    dtypes = options.dtype, dict(get_backend("numpy").traits("cpu").widen).get(options.dtype, options.dtype)
+    dtypes = options.dtype, get_backend("numpy").traits("cpu").compute_dtype(options.dtype)
     planned = as_chunked_plan(program_of_sizes(equation, chunks, dtypes, options.optimize))
     if options.json:
         print_json(_chunked_data(planned))
