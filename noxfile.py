@@ -18,7 +18,22 @@ nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["tests", "lint"]
 
-OTHERS = ("mxnet(1)", "mxnet(2)", "together", "libraries", "oldest", "newest-3.13", "newest-3.14", "docs", "package")
+BACKENDS = {
+    "cubed": ("cubed",),
+    "dpnp": ("dpnp",),
+    "mlx": ("mlx[cpu]",),
+    "ndonnx": ("ndonnx", "onnxruntime"),
+    "paddle": ("paddlepaddle",),
+    "sparse": ("sparse", "scipy"),
+    "tensorflow": ("tensorflow-cpu",),
+    "tinygrad": ("tinygrad",),
+}
+"""The libraries that `backend` tests, each in an environment of its own, and what to install for them."""
+
+OTHERS = (
+    *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
+    *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
+)
 """The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
@@ -128,6 +143,16 @@ def libraries(session: nox.Session) -> None:
     """The hooks for other libraries and what the pages say of them, with the real libraries."""
     install(session, *TESTING, TORCH, *LIBRARIES)
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
+
+
+@nox.session(python="3.11")
+@nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
+def backend(session: nox.Session, library: str) -> None:
+    """The tests of one library's backend, and every case of the conformance suite on the real library."""
+    install(session, *TESTING, *BACKENDS[library])
+    test(session, f"tests/test_{library}.py")
+    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
+    test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")
 
 
 @nox.session(python="3.10")

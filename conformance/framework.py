@@ -24,6 +24,7 @@ from einsumx.conformance.deviations.deviation import Deviation
 __all__ = [
     "DTYPES",
     "FILLER",
+    "VIEWS",
     "AdapterFramework",
     "Array",
     "Framework",
@@ -46,6 +47,10 @@ DTYPES = (
 
 FILLER = 77
 """The value of memory next to an array's elements, or before it is written. No result may depend on it."""
+
+
+VIEWS = ("C", "F", "swapped", "sliced", "offset", "broadcast", "broadcast-last")
+"""The layouts of libraries that have views; see :attr:`Framework.layouts`."""
 
 
 class Framework:

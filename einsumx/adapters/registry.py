@@ -39,7 +39,14 @@ __all__ = [
     "serving",
 ]
 
-BUILTIN = ("numpy", "torch", "cupy", "mxnet", "jax", "array_api")
+BUILTIN = (
+    "numpy",
+    "torch",
+    "cupy",
+    "mxnet",
+    "jax",
+    "array_api",
+)
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 
 _LAZY_LIBRARIES = ("dask",)

@@ -1,0 +1,56 @@
+"""The array libraries that the suite knows, one module each.
+
+They do not use einsumx's adapters, because the suite judges those.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from einsumx.adapters.registry import get_backend
+from einsumx.conformance.framework import AdapterFramework, Framework
+from einsumx.conformance.frameworks.array_api import ArrayApiFramework
+from einsumx.conformance.frameworks.cupy import CupyFramework
+from einsumx.conformance.frameworks.jax import JaxFramework
+from einsumx.conformance.frameworks.mxnet import MxnetFramework
+from einsumx.conformance.frameworks.numpy import NumpyFramework
+from einsumx.conformance.frameworks.torch import TorchFramework
+from einsumx.errors import BackendError
+
+__all__ = ["KNOWN", "framework_of"]
+
+KNOWN: dict[str, type[Framework]] = {
+    kind.name: kind
+    for kind in (
+        NumpyFramework,
+        TorchFramework,
+        JaxFramework,
+        MxnetFramework,
+        CupyFramework,
+        ArrayApiFramework,
+    )
+}
+
+
+def framework_of(name: str) -> Framework:
+    """The framework of that name: known to the suite, declared by a package, or used through its backend.
+
+    Raises:
+        BackendError: there is no such framework or backend, or its declaration is invalid.
+    """
+    if name in KNOWN:
+        return KNOWN[name]()
+    for entry in entry_points(group="einsumx.conformance"):
+        if entry.name == name:
+            return _load(entry)
+    return AdapterFramework(get_backend(name))
+
+
+def _load(entry: EntryPoint) -> Framework:
+    try:
+        declared = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
+    if not (isinstance(declared, type) and issubclass(declared, Framework)):
+        raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
+    return declared()

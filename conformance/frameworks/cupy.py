@@ -1,0 +1,47 @@
+"""CuPy, as the suite uses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from einsumx.conformance.framework import VIEWS, Array, Framework
+
+__all__ = ["CupyFramework"]
+
+
+class CupyFramework(Framework):
+    """CuPy, on a GPU."""
+
+    name = module = "cupy"
+    layouts = (*VIEWS, "negative")
+    memory_order = True
+    views = True
+    imports = ("import cupy",)
+    code = "cupy.array({values}, {dtype!r})"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        with self.xp.cuda.Device(int(device.partition(":")[2] or 0)):
+            return self.xp.array(values, dtype, order="C")
+
+    def values(self, array: Array) -> Any:
+        return self.xp.asnumpy(array)
+
+    def device(self, array: Array) -> str:
+        return f"cuda:{array.device.id}"
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.ndarray)
+
+    def fill(self, array: Array, values: Any) -> None:
+        with array.device:
+            array[...] = self.xp.asarray(values, array.dtype)
+
+    def promote(self, first: str, second: str) -> str | None:
+        return str(self.xp.result_type(first, second).name)
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        here = int(device.partition(":")[2] or 0)
+        return tuple(f"cuda:{k}" for k in range(self.xp.cuda.runtime.getDeviceCount()) if k != here)
+
+    def synchronize(self, array: Array) -> None:
+        array.device.synchronize()

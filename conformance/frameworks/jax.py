@@ -1,0 +1,81 @@
+"""JAX, as the suite uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from einsumx.conformance.framework import Array, Framework, Function
+
+__all__ = ["JaxFramework"]
+
+
+class JaxFramework(Framework):
+    """JAX."""
+
+    name = module = "jax"
+    immutable = "jax arrays are immutable"
+    transforms = ("jit", "vmap")
+    second_order = True
+    differentiates_eagerly = False
+    imports = ("import jax.numpy as jnp",)
+    code = "jnp.array({values}, {dtype!r})"
+
+    @cached_property
+    def xp(self) -> Any:
+        return import_module("jax.numpy")
+
+    @cached_property
+    def _jax(self) -> Any:
+        return import_module("jax")
+
+    @property
+    def gradient_dtypes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dtype for dtype in self.dtypes if "float" in dtype or "complex" in dtype)
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        platform, _, number = device.partition(":")
+        place = self._jax.devices(platform)[int(number or 0)] if device else None
+        return self._jax.device_put(self.xp.array(values, dtype=dtype), place)
+
+    def values(self, array: Array) -> Any:
+        return np.array(array.astype("float32") if array.dtype == self.xp.bfloat16 else array)
+
+    def device(self, array: Array) -> str:
+        return ",".join(sorted(f"{device.platform}:{device.id}" for device in array.devices()))
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self._jax.Array)
+
+    def promote(self, first: str, second: str) -> str | None:
+        return str(self.xp.promote_types(first, second).name)
+
+    def other_devices(self, device: str) -> tuple[str, ...]:
+        here = self.device(self.array(0, "float32", device))
+        return tuple(name for d in self._jax.devices() if (name := f"{d.platform}:{d.id}") != here)
+
+    def synchronize(self, array: Array) -> None:
+        array.block_until_ready()
+
+    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        return list(self._jax.vjp(function, *arrays)[1](cotangent))
+
+    def second_gradients(
+        self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
+    ) -> list[Array]:
+        def first(*arrays: Array) -> Array:
+            return self.gradients(function, arrays, cotangent)[by]
+
+        return self.gradients(first, arrays, direction)
+
+    def transformed(self, transform: str, function: Function) -> Function:
+        compiled: Function = self._jax.jit(function)
+        return compiled
+
+    def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
+        mapped: Function = self._jax.vmap(function, in_axes=axes)
+        return mapped
