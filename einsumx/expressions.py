@@ -146,7 +146,10 @@ class Expression:
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
         """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
-        if [tuple(operand.shape) for operand in operands] != [self._shapes[slot] for slot in self._variables]:
+        shapes = [self._shapes[slot] for slot in self._variables]
+        if len(operands) != len(shapes) or not all(
+            may_be_equal(*each) for each in zip([operand.shape for operand in operands], shapes)
+        ):
             raise SizeError(f"{self!r} takes other operands than these")
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]

@@ -423,3 +423,16 @@ class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
 
     def prepare(self, run, plan):
         return run
+
+
+@fault("unknown sizes", "raised")
+class SymbolThatIsMadeANumber(Torch):
+    def signature(self, array):
+        kind, _, dtype, device, _ = super().signature(array)
+        return kind, tuple(map(int, array.shape)), dtype, device, tuple(map(int, array.stride()))
+
+
+@fault("unknown sizes", "sizes that contradict the equation")
+class UnequalSizesThatNobodyNotices(Torch):
+    def with_size(self, array, axis, size, message):
+        return array

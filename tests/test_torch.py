@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
+from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -586,3 +589,105 @@ def test_a_python_scalar_follows_all_tensors_of_the_call():
     assert result.tolist() == [0, 2.5, 10]
     assert einsumx.einsum(",i->i", 2.5, integers).dtype == torch.float32
     assert einsumx.einsum("i,i->i", [1.0, 2.0, 3.0], half).dtype == torch.float32
+
+
+# -- unknown sizes --------------------------------------------------------------------------------------------------
+
+DYNAMIC = [
+    ("ij,jk->ik", "ij,jk"),
+    ("aij,jib->ab", "aij,jib"),
+    ("bhqd,bhkd->bhqk", "b4q8,b4k8"),
+    ("ij,jk,kl->li", "ij,jk,kl"),
+    ("ii->i", "ii"),
+    ("ij->", "ij"),
+]
+
+
+def of_sizes(terms, seed):
+    """Arrays whose labels have random sizes, all different."""
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip("abdhijklq", rng.permutation(np.arange(2, 11)).tolist()))
+    shapes = [[int(label) if label.isdecimal() else sizes[label] for label in term] for term in terms.split(",")]
+    return [torch.from_numpy(rng.standard_normal(shape)) for shape in shapes]
+
+
+@pytest.mark.parametrize(("equation", "terms"), DYNAMIC, ids=[equation for equation, _ in DYNAMIC])
+@pytest.mark.parametrize("patched", [False, True])
+def test_one_graph_serves_all_sizes(equation, terms, patched):
+    dynamo = import_module("torch._dynamo")
+    dynamo.reset()
+    counted = import_module("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
+    with einsumx.patch("torch") if patched else nullcontext():
+        function = partial(torch.einsum if patched else einsumx.einsum, equation)
+        compiled = torch.compile(function, dynamic=True, fullgraph=True, backend=counted)
+        for seed in range(3):
+            arrays = [array.requires_grad_() for array in of_sizes(terms, seed)]
+            expected = torch.functional.einsum(equation, *arrays)
+            cotangent = torch.randn_like(expected)
+            gradients = torch.autograd.grad(expected, arrays, cotangent)
+            result = compiled(*arrays)
+            torch.testing.assert_close(result, expected)
+            torch.testing.assert_close(torch.autograd.grad(result, arrays, cotangent), gradients)
+    assert counted.frame_count == 1
+
+
+@pytest.mark.parametrize(("equation", "terms"), DYNAMIC, ids=[equation for equation, _ in DYNAMIC])
+def test_one_export_serves_all_sizes(equation, terms):
+    class Contraction(torch.nn.Module):
+        def forward(self, *arrays):
+            return einsumx.einsum(equation, *arrays)
+
+    dims = {label: torch.export.Dim(label, min=2, max=100) for label in terms if label.isalpha()}
+    shapes = tuple({axis: dims[label] for axis, label in enumerate(term) if label in dims} for term in terms.split(","))
+    exported = torch.export.export(Contraction(), tuple(of_sizes(terms, 0)), dynamic_shapes={"arrays": shapes})
+    assert "einsum" not in str(exported.graph)
+    for seed in (1, 2):
+        arrays = of_sizes(terms, seed)
+        torch.testing.assert_close(exported.module()(*arrays), torch.einsum(equation, *arrays))
+
+
+def test_symbolic_traces_of_make_fx_serve_all_sizes():
+    make_fx = import_module("torch.fx.experimental.proxy_tensor").make_fx
+    for equation, terms in DYNAMIC:
+        graph = make_fx(partial(einsumx.einsum, equation), tracing_mode="symbolic")(*of_sizes(terms, 0))
+        arrays = of_sizes(terms, 1)
+        torch.testing.assert_close(graph(*arrays), torch.einsum(equation, *arrays))
+
+
+def test_sizes_that_depend_on_values_are_planned():
+    class Contraction(torch.nn.Module):
+        def forward(self, count, rhs):
+            rows = count.item()
+            torch._check(rows >= 0)
+            lhs = rhs.new_ones((rows, 3, 2))
+            return einsumx.einsum("aij,jib->ab", lhs, rhs)
+
+    rhs = torch.rand(2, 3, 5)
+    exported = torch.export.export(Contraction(), (torch.tensor(4), rhs))
+    for rows in (7, 1, 0):
+        expected = torch.einsum("aij,jib->ab", torch.ones(rows, 3, 2), rhs)
+        torch.testing.assert_close(exported.module()(torch.tensor(rows), rhs), expected)
+
+
+def test_out_of_unknown_size_is_written_and_checked():
+    import_module("torch._dynamo").reset()
+    function = torch.compile(
+        lambda lhs, rhs, out: einsumx.einsum("ij,jk->ik", lhs, rhs, out=out, alpha=2, beta=1),
+        dynamic=True, fullgraph=True, backend="eager",
+    )  # fmt: skip
+    for rows in (3, 6):
+        out = torch.ones(rows, 5)
+        function(torch.ones(rows, 2), torch.ones(2, 5), out)
+        assert (out == 5).all()
+    with pytest.raises(Exception, match="out= has another size than the result along axis 0"):
+        function(torch.ones(3, 2), torch.ones(2, 5), torch.ones(7, 5))
+
+
+def test_an_expression_of_unknown_sizes_is_one_graph():
+    import_module("torch._dynamo").reset()
+    counted = import_module("torch._dynamo.testing").CompileCounterWithBackend("eager")
+    expression = einsumx.expression("ij,jk->ik", (None, 3), (3, 4))
+    compiled = torch.compile(expression, dynamic=True, fullgraph=True, backend=counted)
+    for rows in (5, 6, 9):
+        assert (compiled(torch.ones(rows, 3), torch.ones(3, 4)) == torch.full((rows, 4), 3.0)).all()
+    assert counted.frame_count == 1

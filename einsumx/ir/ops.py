@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.layout import broadcast, contiguous, memory_order, reshaped
+from einsumx.ir.sizes import evaluated, evaluated_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -151,6 +152,19 @@ class _Op:
         """Whether it changes nothing in a source of this shape."""
         return False
 
+    @property
+    def sizes(self) -> Shape:
+        """The sizes that it states.
+
+        >>> Reshape(1, 0, (2, 3)).sizes, Sum(1, 0, (0,)).sizes
+        ((2, 3), ())
+        """
+        return ()
+
+    def sized(self, values: Mapping[str, Any]) -> Self:
+        """The same op with what ``values`` has for each unknown size, see :mod:`einsumx.ir.sizes`."""
+        return self
+
 
 class _OneSource(_Op):
     __slots__ = ()
@@ -173,6 +187,20 @@ class _OneSource(_Op):
 class _View(_OneSource):
     __slots__ = ()
     kind: Kind = "view"
+
+
+class _Shaping(_View):
+    """A view that states the shape of its result."""
+
+    __slots__ = ()
+    shape: Shape
+
+    @property
+    def sizes(self) -> Shape:
+        return self.shape
+
+    def sized(self, values: Mapping[str, Any]) -> Self:
+        return self._with(self.out, self.src, evaluated_shape(self.shape, values))
 
 
 class _ViewOrCopy(_OneSource):
@@ -269,7 +297,7 @@ class Transpose(_ViewOrCopy):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Reshape(_View):
+class Reshape(_Shaping):
     """The same elements in C order of the axes; planned only where it copies nothing."""
 
     out: int
@@ -291,7 +319,7 @@ class Reshape(_View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Expand(_View):
+class Expand(_Shaping):
     """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only for strided frameworks."""
 
     out: int
@@ -417,6 +445,13 @@ class Scale(_OneSource):
     out: int
     src: int
     count: int
+
+    @property
+    def sizes(self) -> Shape:
+        return (self.count,)
+
+    def sized(self, values: Mapping[str, Any]) -> Self:
+        return self._with(self.out, self.src, evaluated(self.count, values))
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if self.count > 0 else None
@@ -568,6 +603,13 @@ class Zeros(_ManySources):
     operands: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def sizes(self) -> Shape:
+        return self.shape
+
+    def sized(self, values: Mapping[str, Any]) -> Self:
+        return self._with(self.out, self.operands, evaluated_shape(self.shape, values))
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         return self.shape if any(0 in shape for shape in shapes) else None

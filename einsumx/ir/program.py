@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from einsumx.dtypes import itemsize
+from einsumx.ir.sizes import evaluated_shape
 
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
@@ -65,6 +67,20 @@ class Program:
     result: int
     shape: tuple[int, ...]
     dtype: str
+
+    def sized(self, values: Mapping[str, Any]) -> Program:
+        """The same ops with what ``values`` has for each unknown size.
+
+        >>> import einsumx
+        >>> einsumx.plan("ij,jk->ik", (None, 3), (3, 4)).sized({"i": 7}).shape
+        (7, 4)
+        """
+        operands = []
+        for operand in self.operands:
+            strides = None if operand.strides is None else evaluated_shape(operand.strides, values)
+            operands.append(replace(operand, shape=evaluated_shape(operand.shape, values), strides=strides))
+        ops = tuple([op.sized(values) for op in self.ops])
+        return replace(self, operands=tuple(operands), ops=ops, shape=evaluated_shape(self.shape, values))
 
     @property
     def calls(self) -> list[tuple[int, tuple[int, ...]]]:

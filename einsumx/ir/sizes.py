@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-__all__ = ["TYPICAL", "UNKNOWN", "Unknown", "assumed", "evaluated", "is_known", "may_be_equal", "names_in"]
+__all__ = [
+    "TYPICAL",
+    "UNKNOWN",
+    "Unknown",
+    "assumed",
+    "evaluated",
+    "evaluated_shape",
+    "is_known",
+    "may_be_equal",
+    "names_in",
+]
 
 TYPICAL = 256
 """The size that estimates assume for an axis of unknown size."""
@@ -188,3 +198,12 @@ def evaluated(size: Any, values: Mapping[str, Any]) -> Any:
     first, *others = [values[name] for name in size.names]
     product = prod(others, start=first)
     return product if size.times == 1 else product * size.times
+
+
+def evaluated_shape(shape: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The sizes of a shape, each :func:`evaluated`.
+
+    >>> evaluated_shape((Unknown("i"), 3), {"i": 7})
+    (7, 3)
+    """
+    return tuple([evaluated(size, values) for size in shape])

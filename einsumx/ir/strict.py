@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, 
 
 from einsumx.errors import shown
 from einsumx.ir import ops
+from einsumx.ir.sizes import Unknown
 
 __all__ = ["MOST_AXES", "PLAN", "Fields", "made", "parse"]
 
@@ -227,11 +228,15 @@ class Fields:
 
 
 def _natural(value: Any, _: Seen) -> None:
+    if isinstance(value, Unknown):
+        return
     if type(value) is not int or not 0 <= value <= _MOST:
         raise _Wrong(f"{shown(value)} is not an integer" + " from 0 to 2**63 - 1" * (type(value) is int))
 
 
 def _signed(value: Any, _: Seen) -> None:
+    if isinstance(value, Unknown):
+        return
     if type(value) is not int or not -_MOST <= value <= _MOST:
         raise _Wrong(f"{shown(value)} is not an integer" + " of 64 bits" * (type(value) is int))
 

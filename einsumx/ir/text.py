@@ -57,7 +57,7 @@ def assumption(program: Program) -> str:
     '; figures are for i = k = 256'
     """
     names = names_in([operand.shape for operand in program.operands])
-    return f"; figures are for {' = '.join(names)} = {TYPICAL}" if names else ""
+    return f"; figures are for {' = '.join(map(visible, names))} = {TYPICAL}" if names else ""
 
 
 def brief_text(program: Program) -> str:

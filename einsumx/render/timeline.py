@@ -25,7 +25,8 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, in_use, program_cost
 from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Program
-from einsumx.ir.text import call_text, duration, plan_text, quantity, remark_text, summary
+from einsumx.ir.sizes import TYPICAL, names_in
+from einsumx.ir.text import assumption, call_text, duration, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
 
@@ -106,7 +107,7 @@ class Timeline:
 
 
 def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
-    """The rows of a plan. Each operand precedes the first op that reads it.
+    """The rows of a plan, for typical sizes where they are not known. Each operand precedes the first op that reads it.
 
     Args:
         program: a program for one framework.
@@ -119,10 +120,13 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     """
     check_fields(program)
     cost = program_cost(program, kernels)
+    text, where = plan_text(program, cost), f"{_where(program)}{assumption(program)}"
+    program = program.sized(dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL))
+    cost = program_cost(program, kernels)
     return Timeline(
         equation=visible(program.equation),
-        facts=(_where(program), *(f"{name}: {value}" for name, value in summary(cost).items())),
-        text=plan_text(program, cost),
+        facts=(where, *(f"{name}: {value}" for name, value in summary(cost).items())),
+        text=text,
         rows=tuple(_program_rows(program, cost, _labels(program))),
         captions=(),
         base=cost.input_bytes,

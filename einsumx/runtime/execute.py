@@ -15,9 +15,9 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.layout import contiguous, inverse, reshaped
-from einsumx.ir.ops import Expand, Matmul, Op, Reshape, Scale, Transpose, Zeros
+from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Program
-from einsumx.ir.sizes import Unknown, evaluated, is_known
+from einsumx.ir.sizes import Unknown, is_known
 from einsumx.ir.verify import verify
 
 __all__ = ["Update", "executable", "executable_into", "executable_of_any_size"]
@@ -75,7 +75,7 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
         EinsumxError: the adapter cannot run an op.
     """
     shapes, dtypes = verify(program), slot_dtypes(program)
-    kernels = _kernels([op for op in program.ops if not _states_unknown(op)], adapter, shapes, dtypes)
+    kernels = _kernels([op for op in program.ops if is_known(op.sizes)], adapter, shapes, dtypes)
     fixed = dict(constants or {})
     spent = _spent(program.calls, program.result)
     late = [slot for slot in range(len(program.operands)) if slot not in fixed]
@@ -87,7 +87,7 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
             kernel = kernels.get(op.out)
             if kernel is None:
                 sources = [shapes[slot] for slot in op.sources]
-                kernel = _kernel(_with_sizes(op, sizes), adapter, sources, dtypes[op.sources[0]])
+                kernel = _kernel(op.sized(sizes), adapter, sources, dtypes[op.sources[0]])
             values[op.out] = kernel(*[values[slot] for slot in op.sources])
             for slot in spent.get(op.out, ()):
                 del values[slot]
@@ -125,30 +125,6 @@ def _sizes_of(values: dict[int, Array], program: Program, adapter: Adapter) -> d
 
 def _told(where: str, program: Program) -> str:
     return f"{where}; axes of unknown size do not broadcast\n  {excerpt(program.equation)}"
-
-
-def _states_unknown(op: Op) -> bool:
-    """Whether an op states a size that is not known."""
-    match op:
-        case Reshape() | Expand() | Zeros():
-            return not is_known(op.shape)
-        case Scale():
-            return not is_known((op.count,))
-        case _:
-            return False
-
-
-def _with_sizes(op: Op, sizes: Mapping[str, Any]) -> Op:
-    """An op that states sizes, with those that were unknown."""
-    match op:
-        case Reshape() | Expand():
-            return type(op)(op.out, op.src, tuple([evaluated(size, sizes) for size in op.shape]))
-        case Zeros():
-            return Zeros(op.out, op.operands, tuple([evaluated(size, sizes) for size in op.shape]), op.dtype)
-        case Scale():
-            return Scale(op.out, op.src, evaluated(op.count, sizes))
-        case _:
-            raise AssertionError(op)
 
 
 class Update(NamedTuple):

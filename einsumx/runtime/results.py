@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,14 +14,15 @@ from einsumx.runtime.caches import Uncacheable
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.dtypes import Casting
-    from einsumx.ir import cost
+    from einsumx.ir import cost, sizes
     from einsumx.ir.program import Program
     from einsumx.runtime import execute, factors
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Order
 else:
-    cost, execute = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.runtime.execute")
+    cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
+    execute = LazyModule("einsumx.runtime.execute")
     factors = LazyModule("einsumx.runtime.factors")
 
 __all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order"]
@@ -93,7 +94,7 @@ def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Del
     result_order(wanted.order, out, adapter, ())
     _check_fits(adapter, program, first, out, wanted.casting)
     if kinds is None:
-        return _writing(adapter, prepared)
+        return _writing(adapter, prepared, out)
     dtype = factors.common_dtype(adapter, program.dtype, adapter.dtype_name(out[2]))
     factors.check_kinds(kinds, dtype)
     return _updating(adapter, prepared, out, dtype)
@@ -112,17 +113,18 @@ def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
     return lambda *arrays: arrange(run(*arrays), order)
 
 
-def _writing(adapter: Adapter, prepared: Prepared) -> Run:
+def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
     """A function of ``out`` and the operands that writes the result to ``out`` and returns it.
 
     Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
     """
-    run, check = prepared.run, adapter.check_out
+    run, check, fit = prepared.run, adapter.check_out, _fitting(adapter, prepared.program, target)
     write = adapter.write if cost.returns_view(prepared.program) else adapter.write_new
 
     def run_into(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
-        write(out, run(*arrays))
+        result = run(*arrays)
+        write(fit(out, result), result)
         return out
 
     return run_into
@@ -157,6 +159,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
         dtype: the dtype to multiply and add in.
     """
     run, program, check, may_overlap = prepared.run, prepared.program, adapter.check_out, adapter.may_overlap
+    fit = _fitting(adapter, program, out)
     is_view = cost.returns_view(program)
     run_into = None
     if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
@@ -169,6 +172,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
             run_into(*arrays, execute.Update(alpha, beta, out))
             return out
         result = adapter.boxed(run(*arrays), program.dtype)
+        out = fit(out, result)
         if alpha == 1 and beta == 0:
             (adapter.write if is_view else adapter.write_new)(out, result)
         else:
@@ -176,6 +180,22 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
         return out
 
     return run_update
+
+
+def _fitting(adapter: Adapter, program: Program, out: Signature) -> Callable[[Array, Array], Array]:
+    """A function of ``out`` and the result that returns ``out``, after a check of the sizes that were unknown."""
+    unknown = [axis for axis, pair in enumerate(zip(out[1], program.shape)) if not sizes.is_known(pair)]
+    message = (
+        "out= has another size than the result along axis {}; axes of unknown size do not broadcast\n  "
+        f"{excerpt(program.equation)}"
+    )
+
+    def fit(out: Array, result: Array) -> Array:
+        for axis in unknown:
+            out = adapter.with_size(out, axis, adapter.size(result, axis), message.format(axis))
+        return out
+
+    return fit
 
 
 def _check_framework(adapter: Adapter, out: Any) -> None:
@@ -199,7 +219,7 @@ def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signa
         casting: NumPy's rule.
     """
     _, shape, dtype, *_ = out
-    if tuple(shape) != program.shape:
+    if not sizes.may_be_equal(shape, program.shape):
         raise SizeError(
             f"out= has shape {shown(tuple(shape))} but the result has shape {shown(program.shape)}\n"
             f"  {excerpt(program.equation)}"
