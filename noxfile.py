@@ -41,11 +41,11 @@ TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 TORCH = "torch==2.13.0"
 
 EXAMPLE = """
-import einsumx, einsumx_example
-assert einsumx.backends()["einsumx_example"]
-assert einsumx.einsum("ij,j->i", einsumx_example.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
+import einsumx, examplelib
+assert einsumx.backends()["examplelib"]
+assert einsumx.einsum("ij,j->i", examplelib.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
 """
-"""Uses a backend that another package brings, and that only its entry point makes known."""
+"""Uses a backend that a package of `einsumx new-backend` brings, and that only its entry point makes known."""
 
 PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
 """Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
@@ -76,7 +76,7 @@ LIBRARY_TESTS = (
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
 
-PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "packaging", "pages", "readme", "registry")
+PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "new_backend", "packaging", "pages", "readme", "registry")
 """The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
 
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
@@ -224,9 +224,10 @@ def package(session: nox.Session) -> None:
     with session.chdir(unpacked):
         session.run("einsumx", "compare")
         session.run("pytest", "-n", "auto", *(f"tests/test_{name}.py" for name in PACKED_TESTS))
-        session.install(str(project / "tests" / "example_backend"))
+        session.run("einsumx", "new-backend", "examplelib")
+        session.install(str(project / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)
-        session.run("python", "-m", "einsumx.conformance", "--backend", "einsumx_example", "--level", "full")
+        session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib", "--level", "full")
 
 
 @nox.session(default=False, venv_params=["--system-site-packages"])

@@ -8,11 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
+from einsumx.conformance.options import SUBJECTS
 from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.request import limit_bytes
 
-__all__ = ["add_dtype", "add_output", "add_problem", "add_shapes", "amount", "count", "file_ending_in", "shape"]
+__all__ = [
+    "add_dtype",
+    "add_import",
+    "add_output",
+    "add_problem",
+    "add_shapes",
+    "amount",
+    "count",
+    "file_ending_in",
+    "shape",
+]
 
 _SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
 
@@ -21,6 +32,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Declare --device and --json."""
     parser.add_argument("--device", default="", help="such as cuda; by default the framework's default")
     parser.add_argument("--json", action="store_true", help="print JSON, as described below")
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """Declare --import."""
+    parser.add_argument("--import", **SUBJECTS["import"])
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
