@@ -76,7 +76,17 @@ LIBRARY_TESTS = (
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
 
-PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "new_backend", "packaging", "pages", "readme", "registry")
+PACKED_TESTS = (
+    "cli",
+    "conformance_command",
+    "doctests",
+    "examples",
+    "new_backend",
+    "packaging",
+    "pages",
+    "readme",
+    "registry",
+)
 """The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
 
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.

@@ -35,7 +35,7 @@ KNOWN: dict[str, type[Framework]] = {
 _registered: dict[str, type[Framework]] = {}
 
 
-def register_framework(kind: type[Framework]) -> None:
+def register_framework(kind: object) -> None:
     """Make a library known to the suite for the rest of the process, as its entry point does for every process.
 
     It replaces any other of the same name.
