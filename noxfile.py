@@ -160,7 +160,7 @@ def libraries(session: nox.Session) -> None:
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and every case of the conformance suite on the real library."""
     install(session, *TESTING, *BACKENDS[library])
-    test(session, f"tests/test_{library}.py")
+    test(session, f"tests/test_{library}.py", "tests/test_upstream.py")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")
 
