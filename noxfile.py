@@ -30,6 +30,16 @@ BACKENDS = {
 }
 """The libraries that `backend` tests, each in an environment of its own, and what to install for them."""
 
+OWN_EINSUMS = {
+    "dpnp": ("dpnp:einsum",),
+    "mlx": ("mlx.core:einsum",),
+    "paddle": ("paddle:einsum",),
+    "sparse": ("sparse:einsum",),
+    "tensorflow": ("tensorflow:einsum",),
+    "tinygrad": ("tinygrad:Tensor.einsum",),
+}
+"""The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
+
 OTHERS = (
     *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
     *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
@@ -278,10 +288,21 @@ def conformance_mxnet(session: nox.Session, mxnet: str) -> None:
     judge(session, "--backend mxnet", "--callable mxnet:np.einsum")
 
 
+@nox.session(python="3.11", default=False)
+@nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
+def conformance_backend(session: nox.Session, library: str) -> None:
+    """A part of `conformance`: one further library, and its own einsum function."""
+    install(session, *BACKENDS[library], "hypothesis==6.*")
+    judge(session, f"--backend {library}", *[f"--callable {own}" for own in OWN_EINSUMS.get(library, ())])
+
+
 @nox.session(
     python="3.11",
     default=False,
-    requires=["conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"],
+    requires=[
+        *("conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"),
+        *(f"conformance_backend({library})" for library in BACKENDS),
+    ],
 )
 def conformance(session: nox.Session) -> None:
     """Judges every backend, and other einsum functions, and writes docs/conformance.md and docs/conformance.html."""

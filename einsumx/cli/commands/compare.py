@@ -99,7 +99,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", type=count, metavar="N", help="batch size of the three problems (default: 64)")
     parser.add_argument(
-        "--rounds", type=count, metavar="N", help="turns of each function (default: for 1.6 s, 3 at least)"
+        "--rounds",
+        type=count,
+        metavar="N",
+        help="turns of each function (default: for 1.6 s, 3 at least if they start within 10 s)",
     )
 
 
