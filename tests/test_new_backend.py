@@ -29,6 +29,19 @@ WRITTEN = [
 ]
 
 
+ALONE = """
+import einsumx
+from einsumx_examplelib.backend import ExamplelibAdapter
+
+class Alone(ExamplelibAdapter):
+    def from_numpy(self, array, device=""):
+        raise ValueError("no")
+
+einsumx.register(Alone())
+"""
+"""A module that registers a backend without a framework, and one that cannot make arrays."""
+
+
 def run(*command, folder, **environment):
     """A command in a folder, in a process that can import the example library."""
     variables = {**os.environ, "PYTHONPATH": str(LIBRARY), **environment}
@@ -137,6 +150,21 @@ def test_a_method_that_is_wrong_fails_by_its_name(example_folder, tmp_path):
     done = run("einsumx", "conformance", *arguments, folder=tmp_path)
     assert done.returncode == 1
     assert "raised AttributeError: module 'examplelib' has no attribute 'times'" in done.stdout
+
+
+def test_the_suite_says_where_to_start_if_it_cannot_make_arrays(example_folder, tmp_path):
+    for path in map(example_folder.joinpath, WRITTEN):
+        copied = tmp_path / path.relative_to(example_folder)
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_text(path.read_text().replace("xp.asarray(host)", "xp.array(host)"))
+    arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib")
+    done = run("einsumx", "conformance", *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    reason = "module 'examplelib' has no attribute 'array'; see array() and values() of"
+    assert f"{reason} einsumx_examplelib.conformance.ExamplelibFramework" in done.stderr
+    (tmp_path / "alone.py").write_text(ALONE)
+    done = run("einsumx", "conformance", "--import", "alone", "--backend", "examplelib", folder=tmp_path)
+    assert "ValueError: no; see from_numpy() and to_numpy() of alone.Alone" in done.stderr
 
 
 def test_the_plan_of_the_package_is_code_of_the_library(example):

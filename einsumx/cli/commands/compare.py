@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=count,
         metavar="N",
-        help="turns of each function (default: for 1.6 s, 3 at least if they start within 10 s)",
+        help="turns of each function (default: for 1.6 s; 3 at least, if that takes less than 10 s)",
     )
 
 
