@@ -30,6 +30,16 @@ BACKENDS = {
 }
 """The libraries that `backend` tests, each in an environment of its own, and what to install for them."""
 
+OWN_EINSUMS = {
+    "dpnp": ("dpnp:einsum",),
+    "mlx": ("mlx.core:einsum",),
+    "paddle": ("paddle:einsum",),
+    "sparse": ("sparse:einsum",),
+    "tensorflow": ("tensorflow:einsum",),
+    "tinygrad": ("tinygrad:Tensor.einsum",),
+}
+"""The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
+
 OTHERS = (
     *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
     *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
@@ -41,11 +51,11 @@ TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 TORCH = "torch==2.13.0"
 
 EXAMPLE = """
-import einsumx, einsumx_example
-assert einsumx.backends()["einsumx_example"]
-assert einsumx.einsum("ij,j->i", einsumx_example.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
+import einsumx, examplelib
+assert einsumx.backends()["examplelib"]
+assert einsumx.einsum("ij,j->i", examplelib.asarray([[1, 2], [3, 4]]), [5, 6]).tolist() == [17, 39]
 """
-"""Uses a backend that another package brings, and that only its entry point makes known."""
+"""Uses a backend that a package of `einsumx new-backend` brings, and that only its entry point makes known."""
 
 PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
 """Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
@@ -76,7 +86,17 @@ LIBRARY_TESTS = (
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
 
-PACKED_TESTS = ("cli", "conformance_command", "doctests", "examples", "packaging", "pages", "readme", "registry")
+PACKED_TESTS = (
+    "cli",
+    "conformance_command",
+    "doctests",
+    "examples",
+    "new_backend",
+    "packaging",
+    "pages",
+    "readme",
+    "registry",
+)
 """The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
 
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
@@ -150,7 +170,7 @@ def libraries(session: nox.Session) -> None:
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and every case of the conformance suite on the real library."""
     install(session, *TESTING, *BACKENDS[library])
-    test(session, f"tests/test_{library}.py")
+    test(session, f"tests/test_{library}.py", "tests/test_upstream.py")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")
 
@@ -224,9 +244,10 @@ def package(session: nox.Session) -> None:
     with session.chdir(unpacked):
         session.run("einsumx", "compare")
         session.run("pytest", "-n", "auto", *(f"tests/test_{name}.py" for name in PACKED_TESTS))
-        session.install(str(project / "tests" / "example_backend"))
+        session.run("einsumx", "new-backend", "examplelib")
+        session.install(str(project / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)
-        session.run("python", "-m", "einsumx.conformance", "--backend", "einsumx_example", "--level", "full")
+        session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib", "--level", "full")
 
 
 @nox.session(default=False, venv_params=["--system-site-packages"])
@@ -267,10 +288,21 @@ def conformance_mxnet(session: nox.Session, mxnet: str) -> None:
     judge(session, "--backend mxnet", "--callable mxnet:np.einsum")
 
 
+@nox.session(python="3.11", default=False)
+@nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
+def conformance_backend(session: nox.Session, library: str) -> None:
+    """A part of `conformance`: one further library, and its own einsum function."""
+    install(session, *BACKENDS[library], "hypothesis==6.*")
+    judge(session, f"--backend {library}", *[f"--callable {own}" for own in OWN_EINSUMS.get(library, ())])
+
+
 @nox.session(
     python="3.11",
     default=False,
-    requires=["conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"],
+    requires=[
+        *("conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"),
+        *(f"conformance_backend({library})" for library in BACKENDS),
+    ],
 )
 def conformance(session: nox.Session) -> None:
     """Judges every backend, and other einsum functions, and writes docs/conformance.md and docs/conformance.html."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.operand_types import type_name
 from einsumx.conformance.case import ArraySpec, NotApplicable, broadcast_axes
 from einsumx.conformance.deviations.deviation import Deviation
 
@@ -108,6 +109,11 @@ class Framework:
     def xp(self) -> Any:
         """The module with the library's functions."""
         return import_module(self.module)
+
+    @property
+    def described_by(self) -> str:
+        """The methods that make and read arrays, for messages."""
+        return f"array() and values() of {type_name(type(self))}"
 
     @property
     def version(self) -> str:
@@ -290,6 +296,10 @@ class AdapterFramework(Framework):
             self.fill(array, np.ones(1, "float32"))
         except Exception:  # noqa: BLE001  any error means that arrays cannot be written to
             self.immutable = f"{adapter.name} arrays cannot be written to"
+
+    @property
+    def described_by(self) -> str:
+        return f"from_numpy() and to_numpy() of {type_name(type(self._adapter))}"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         if dtype == "bfloat16":

@@ -23,8 +23,12 @@ _LEGEND = (
 )
 
 
+_MOST_COLUMNS = 7
+"""The most subjects of one table: more are beside each other in no window."""
+
+
 def markdown(runs: Sequence[Run]) -> str:
-    """A page with a matrix for einsumx, a matrix for other functions, and the environment of each run."""
+    """A page with matrices for einsumx and for other functions, what features are, and the environment of each run."""
     notes: dict[str, int] = {}
     days = sorted({run.date[:10] for run in runs})
     cases = len({outcome.case for run in runs for outcome in run.outcomes})
@@ -35,20 +39,35 @@ def markdown(runs: Sequence[Run]) -> str:
         ("Other libraries' own functions, by the same cases", [run for run in runs if not run.is_einsumx]),
     ):
         if group:
-            lines += [f"## {title}", "", *_matrix(group, notes), ""]
-    lines += ["## Environments", "", *_runs(runs)]
+            lines += [f"## {title}", ""]
+        for part in _parts(group):
+            lines += [*_matrix(part, features_of(group), notes), ""]
+    lines += ["## What the features are", "", *_features(runs), "", "## Environments", "", *_runs(runs)]
     if notes:
         lines += ["", *(f"[^{number}]: {reason}" for reason, number in notes.items())]
     return "\n".join(lines) + "\n"
 
 
-def _matrix(runs: Sequence[Run], notes: dict[str, int]) -> Iterator[str]:
-    yield _row(["", *(_escaped(run.name) for run in runs)])
+def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """The runs in parts of equal sizes, give or take one, that each fit beside each other in a table."""
+    count = -(-len(runs) // _MOST_COLUMNS)
+    for number in range(count):
+        yield runs[len(runs) * number // count : len(runs) * (number + 1) // count]
+
+
+def _matrix(runs: Sequence[Run], features: Sequence[str], notes: dict[str, int]) -> Iterator[str]:
+    headings = (filter(None, (run.subject, run.version, run.device)) for run in runs)
+    yield _row(["", *("<br>".join(map(_escaped, heading)) for heading in headings)])
     yield _row(["---"] * (len(runs) + 1))
-    for feature in features_of(runs):
-        heading = f"**{_escaped(feature)}**<br>{_escaped(FEATURES.get(feature, ''))}"
+    for feature in features:
         cells = (_cell([outcome for outcome in run.outcomes if outcome.feature == feature], notes) for run in runs)
-        yield _row([heading, *cells])
+        yield _row([f"**{_escaped(feature)}**", *cells])
+
+
+def _features(runs: Sequence[Run]) -> Iterator[str]:
+    """A description of each feature."""
+    for feature in features_of(runs):
+        yield f"- **{_escaped(feature)}**: {_escaped(FEATURES.get(feature, ''))}."
 
 
 def _cell(outcomes: Sequence[Outcome], notes: dict[str, int]) -> str:

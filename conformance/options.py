@@ -41,6 +41,12 @@ def _count(text: str) -> int:
 
 
 SUBJECTS: dict[str, dict[str, Any]] = {
+    "import": {
+        "action": "append",
+        "default": [],
+        "metavar": "MODULE",
+        "help": "first import this module, which calls einsumx.register; the current folder is searched too",
+    },
     "backend": {"action": "append", "default": [], "metavar": "NAME", "help": "einsumx on this backend"},
     "callable": {
         "action": "append",

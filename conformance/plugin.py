@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from einsumx.adapters.entry_points import import_modules
 from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.options import CASES, SUBJECTS, Level
@@ -107,6 +108,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 "say what to judge: --einsumx-backend NAME, or --einsumx-callable MODULE:NAME"
             )
         try:
+            import_modules(option("--einsumx-import"))
             judged = subjects(backends, callables, option("--einsumx-device"))
         except BackendError as error:
             raise pytest.Collector.CollectError(str(error)) from error

@@ -14,7 +14,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line, rounded
-from einsumx.conformance.framework import Array
+from einsumx.conformance.framework import DTYPES, Array
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
 from einsumx.runtime.caches import cache_clear
@@ -85,7 +85,9 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
     """
     if case.raises is None:
         raise TypeError(f"nothing is refused in {case.id}")
-    for name, _ in case.options:
+    for name, value in case.options:
+        if name == "dtype" and value in DTYPES:  # an unknown one is refused by another message
+            subject.needs_dtype(value)
         if name in _HARMLESS and not subject.is_einsumx:
             needs_keyword(subject, name)
     options = {}

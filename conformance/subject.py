@@ -212,6 +212,8 @@ def _usable_framework(name: str, device: str) -> Framework:
         reason = error_line(error)
         if isinstance(error, ModuleNotFoundError):
             reason = f"{reason}; {get_backend(name).install}"
+        elif name not in KNOWN:
+            reason = f"{reason}; see {framework.described_by}"
         raise BackendError(f"{name} cannot be used{where} here: {reason}") from error
     actual_device = framework.device(array)
     (kind, _, number), (actual_kind, _, actual_number) = device.partition(":"), actual_device.partition(":")

@@ -1,6 +1,7 @@
 """Settings of the frameworks under test, made before any of them is imported."""
 
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -28,3 +29,33 @@ def quiet_machine(monkeypatch):
     monkeypatch.setattr(machine, "_now", lambda: machine.Reading(None, {}, 0.0, 2))
     monkeypatch.setattr(machine, "scatter", lambda times: 1.0)
     monkeypatch.setattr(machine, "sleep", lambda seconds: None)
+
+
+@pytest.fixture(scope="session")
+def example_folder(tmp_path_factory):
+    """The package that ``einsumx new-backend`` writes for the library in tests/example_library."""
+    from einsumx.cli.commands.new_backend import package_files
+
+    folder = tmp_path_factory.mktemp("example")
+    for part, text in package_files("examplelib").items():
+        (folder / part).parent.mkdir(exist_ok=True)
+        (folder / part).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def example(example_folder, monkeypatch):
+    """The library, with that package's backend as its attribute ``backend``, and registered by nobody."""
+    from einsumx.adapters import registry
+
+    for folder in (example_folder, Path(__file__).parent / "example_library"):
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.forget()
+    import einsumx_examplelib.backend
+    import examplelib
+
+    monkeypatch.setattr(examplelib, "backend", einsumx_examplelib.backend, raising=False)
+    yield examplelib
+    monkeypatch.undo()
+    registry.forget()

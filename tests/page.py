@@ -2,7 +2,8 @@
 
 A page has three kinds of fenced blocks that count:
 
-- ``python`` is executed, in one namespace per page;
+- ``python`` is executed, in one namespace per page, or with ``title="FILE"`` is written to that file, for the blocks
+  after it to import;
 - ``text`` right after it is its output, with the name and message of an error last;
 - ``console`` has commands of einsumx after ``$``, each followed by its output.
 
@@ -24,17 +25,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-FENCED = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r'^```(\w+)(?: title="([^"\n]*)")?[^\n]*\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, text, line in the page, and the output that the page shows, if any."""
+    """A fenced block: its language, text, line in the page, the file that it is, and the output that the page shows."""
 
     language: str
     text: str
     line: int
+    file: str = ""
     printed: str | None = None
 
 
@@ -43,10 +45,10 @@ def blocks(page: str) -> list[Block]:
     result: list[Block] = []
     end = 0
     for match in FENCED.finditer(page):
-        language, text = match.groups()
+        language, file, text = match.groups(default="")
         line = page.count("\n", 0, match.start()) + 1
         if language in ("python", "console"):
-            result.append(Block(language, text, line))
+            result.append(Block(language, text, line, file))
         elif (
             language == "text" and result and result[-1].language == "python" and not page[end : match.start()].strip()
         ):
@@ -56,8 +58,9 @@ def blocks(page: str) -> list[Block]:
 
 
 def needed(page: str) -> list[str]:
-    """The modules that a page imports and that are not installed."""
+    """The modules that a page imports and that are neither installed nor files of the page."""
     names = set()
+    files = {Path(block.file).parts[0].removesuffix(".py") for block in blocks(page) if block.file}
     for block in blocks(page):
         if block.language == "python":
             for node in ast.walk(ast.parse(block.text)):
@@ -68,7 +71,7 @@ def needed(page: str) -> list[str]:
                         names.add(module)
     # einsumx.mxnet can be imported without MXNet, but does nothing then.
     roots = {"mxnet" if name.startswith("einsumx.mxnet") else name.partition(".")[0] for name in names}
-    return sorted(root for root in roots if find_spec(root) is None)
+    return sorted(root for root in roots - files if find_spec(root) is None)
 
 
 def _same(expected: str, printed: str) -> bool:
@@ -117,11 +120,14 @@ def run(name: str, page: str) -> None:
     """
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.language == "python":
+        if block.file:
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
             _run_python(name, block, names)
         else:
             _run_commands(name, block)
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path.cwd()))  # for the files of a page
     run(sys.argv[1], Path(sys.argv[1]).read_text(encoding="utf-8"))

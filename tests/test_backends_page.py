@@ -2,18 +2,22 @@
 
 import inspect
 import re
+import shlex
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import page
 import pytest
 
 import einsumx
 from einsumx import Adapter, Traits
 from einsumx.adapters import registry
 from einsumx.adapters.primitives import Primitives
+from einsumx.cli.commands.new_backend import package_files
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 
@@ -48,6 +52,33 @@ def test_ten_of_the_primitives_have_defaults():
         if "NotImplementedError" in method.__code__.co_names
     }
     assert missing == {"copy", "sum"}
+
+
+def test_the_page_says_which_methods_a_library_with_other_names_needs():
+    table = PAGE.partition("| methods | needed | default |")[2].partition("\n\n")[0]
+    methods = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    named = {name for cell in methods for name in re.findall(r"`(\w+)`", cell)}
+    template = package_files("gridlib")["einsumx_gridlib/backend.py"]
+    written = set(re.findall(r"^    def (\w+)\(self", template, re.MULTILINE))
+    spared = {"dtype", "expand", "scale", "native", "names"}  # in comments, or not called as the template is
+    assert named == written | spared
+    assert all(hasattr(Adapter, name) for name in named)
+
+
+def test_the_package_of_the_page_passes_its_own_tests(tmp_path):
+    files = {block.file: block.text for block in page.blocks(PAGE) if block.file}
+    (command,) = re.findall(r"^\$ einsumx (new-backend .*)", PAGE, re.MULTILINE)
+    arguments = shlex.split(command)[1:]
+    assert arguments == ["gridlib", "--arrays", "gridlib.Grid", "--folder", "."]
+    texts = {**package_files(arguments[0], arguments[2]), **files}
+    assert len(texts) == len(files) + 5  # the page replaces two files, and has the library
+    for path, text in texts.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "memory or forms or dtypes"]
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
+    assert process.returncode == 0, process.stdout
+    assert re.search(r"^\d{2,} passed", process.stdout, re.MULTILINE), process.stdout
 
 
 class Numbers:

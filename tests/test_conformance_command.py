@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -375,13 +376,34 @@ def test_junit_has_a_test_for_each_case_and_its_counts_agree():
 def test_markdown_has_a_table_for_einsumx_and_one_for_others_and_a_note_for_each_reason():
     text = markdown(RUNS)
     ours, _, others = text.partition("## Other libraries")
-    assert "| numpy 1.0 |" in ours
-    assert "| peer:einsum 1.0 |" in others
+    assert "| numpy<br>1.0 |" in ours
+    assert "| peer:einsum<br>1.0 |" in others
     (row,) = (line for line in ours.splitlines() if line.startswith("| **forms**"))
     assert row.endswith("| ≠ 1[^1] ✓ 1 |")
     assert "\n[^1]: no &lt;b> & no \\|pipe\\|\n" in text
     widths = {line.count(" | ") for line in ours.splitlines() if line.startswith("| ")}
     assert widths == {1}
+
+
+@pytest.mark.parametrize(("subjects", "columns"), [(1, [1]), (7, [7]), (8, [4, 4]), (16, [5, 5, 6]), (30, [6] * 5)])
+def test_markdown_with_many_subjects_has_tables_that_fit_a_window(subjects, columns):
+    runs = [made_run(outcome("forms/a"), subject=f"library{number}") for number in range(subjects)]
+    runs[-1] = made_run(outcome("forms/a"), outcome("views/d"), subject=f"library{subjects - 1}")
+    matrices = markdown(runs).partition("## What the features are")[0]
+    headers = [line for line in matrices.splitlines() if line.startswith("|  |")]
+    assert [header.count("library") for header in headers] == columns
+    assert re.findall(r"library\d+", " ".join(headers)) == [run.subject for run in runs]
+    # The tables have the same rows, also for a feature that applies to one subject alone.
+    rows = [line for line in matrices.splitlines() if line.startswith("| **views** |")]
+    assert len(rows) == matrices.count("| **forms** |") == len(columns)
+    assert sum(row.count("–") for row in rows) == subjects - 1
+    assert max(map(len, rows)) < 100
+
+
+def test_markdown_describes_each_feature_once():
+    text = markdown(RUNS)
+    assert text.count(suite.FEATURES["forms"]) == 1
+    assert f"- **views**: {suite.FEATURES['views']}." in text
 
 
 def test_pages_say_what_was_not_judged():

@@ -11,8 +11,6 @@ import einsumx
 from einsumx.adapters import registry
 from einsumx.conformance.oracle import expect, judge
 
-EXAMPLE = Path(__file__).parent / "example_backend"
-
 EQUATIONS = {
     "bnid,bnjd->bnij": [(2, 3, 5, 4), (2, 3, 6, 4)],
     "bind,bjnd->bnij": [(2, 5, 3, 4), (2, 6, 3, 4)],
@@ -24,20 +22,6 @@ EQUATIONS = {
     "ij,jk,kl,l->i": [(2, 3), (3, 4), (4, 5), (5,)],
     "ij,jk->ik": [(2, 0), (0, 3)],
 }
-
-
-@pytest.fixture
-def example(monkeypatch):
-    """The example library's modules, its backend registered by nobody; afterwards all is as before."""
-    monkeypatch.syspath_prepend(EXAMPLE)
-    monkeypatch.setattr(registry, "_registered", {})
-    registry.forget()
-    import einsumx_example
-    import einsumx_example.backend
-
-    yield einsumx_example
-    monkeypatch.undo()
-    registry.forget()
 
 
 def write_entry_point(folder, name, value):
@@ -69,9 +53,10 @@ def arrays(library):
 PRODUCT = [[5.0, 11.0], [14.0, 23.0]]
 
 
-def test_an_array_of_an_unknown_type_is_an_error_that_names_the_type(example):
-    with pytest.raises(einsumx.BackendError, match=r"einsumx_example\.ExampleArray; convert .* or register a backend"):
-        einsumx.einsum("ij,jk->ik", *arrays(example))
+def test_an_array_of_an_unknown_type_is_an_error_that_names_the_type():
+    grid = type("Grid", (), {"__module__": "gridlib", "shape": (2, 3), "dtype": "float64"})()
+    with pytest.raises(einsumx.BackendError, match=r"gridlib\.Grid; convert .* or register a backend"):
+        einsumx.einsum("ij->ji", grid)
 
 
 @pytest.mark.parametrize("value", [None, "ij", {1: 2}, object()], ids=["None", "str", "dict", "object"])
@@ -109,10 +94,11 @@ def test_a_registered_backend_serves_arrays_of_classes_derived_from_its_own(exam
 
 def test_a_backend_in_an_entry_point_serves_its_arrays(example, entry_point):
     tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]["einsumx.backends"]
-    entry_point("einsumx_example", declared["einsumx_example"])
+    project = Path(example.backend.__file__).parents[1] / "pyproject.toml"
+    declared = tomllib.loads(project.read_text())["project"]["entry-points"]["einsumx.backends"]
+    entry_point("examplelib", declared["examplelib"])
     assert einsumx.einsum("ij,jk->ik", *arrays(example)).tolist() == PRODUCT
-    assert einsumx.plan("i,i", (2,), (2,), backend="einsumx_example").backend == "einsumx_example"
+    assert einsumx.plan("i,i", (2,), (2,), backend="examplelib").backend == "examplelib"
 
 
 def test_python_scalars_follow_the_arrays_of_another_backend(example):
@@ -124,7 +110,10 @@ def test_python_scalars_follow_the_arrays_of_another_backend(example):
 
 
 def test_out_is_an_error_for_arrays_that_cannot_be_written(example):
-    einsumx.register(example.backend.ADAPTER)
+    class Immutable(type(example.backend.ADAPTER)):
+        check_out = einsumx.Adapter.check_out
+
+    einsumx.register(Immutable())
     lhs, rhs = arrays(example)
     out = example.asarray([[0.0, 0.0], [0.0, 0.0]])
     with pytest.raises(einsumx.BackendError, match="cannot be written to"):
@@ -135,9 +124,7 @@ def test_out_is_an_error_for_arrays_that_cannot_be_written(example):
 def test_arrays_of_two_frameworks_are_an_error_that_names_both(example):
     einsumx.register(example.backend.ADAPTER)
     lhs, _ = arrays(example)
-    with pytest.raises(
-        einsumx.BackendError, match=r"numpy\.ndarray\) to numpy and .*einsumx_example\.ExampleArray\) to"
-    ):
+    with pytest.raises(einsumx.BackendError, match=r"numpy\.ndarray\) to numpy and .*examplelib\.ExampleArray\) to"):
         einsumx.einsum("ij,jk->ik", np.ones((4, 2)), lhs)
 
 
@@ -150,7 +137,7 @@ def test_a_later_registration_replaces_one_of_the_same_name(example):
     einsumx.einsum("ij->ji", arrays(example)[0])
     einsumx.register(other)
     assert registry.backend_of((example.ExampleArray,)) == (other, True)
-    assert registry.get_backend("einsumx_example") is other
+    assert registry.get_backend("examplelib") is other
 
 
 def test_a_registration_comes_before_a_built_in_backend(example):
@@ -207,14 +194,14 @@ def test_an_entry_point_that_cannot_be_loaded_is_an_error_that_names_it(entry_po
 
 
 def test_an_entry_point_to_something_else_is_an_error(example, entry_point):
-    entry_point("einsumx_example", "einsumx_example:ExampleArray")
+    entry_point("examplelib", "examplelib:ExampleArray")
     with pytest.raises(einsumx.BackendError, match=r"not an instance of einsumx\.Adapter"):
-        registry.get_backend("einsumx_example")
+        registry.get_backend("examplelib")
 
 
 def test_an_entry_point_under_another_name_than_its_arrays_package_is_an_error(example, entry_point):
-    entry_point("example", "einsumx_example.backend:ADAPTER")
-    with pytest.raises(einsumx.BackendError, match=r"'example' must have the name .* 'einsumx_example'"):
+    entry_point("example", "einsumx_examplelib.backend:ADAPTER")
+    with pytest.raises(einsumx.BackendError, match=r"'example' must have the name .* 'examplelib'"):
         registry.get_backend("example")
 
 
@@ -226,13 +213,13 @@ def test_a_broken_entry_point_is_in_no_other_backends_way(entry_point):
 
 def test_backends_lists_ours_and_others_with_what_can_be_imported(example, entry_point):
     before = einsumx.backends()
-    entry_point("einsumx_example", "einsumx_example.backend:ADAPTER")
+    entry_point("examplelib", "einsumx_examplelib.backend:ADAPTER")
     after = einsumx.backends()
-    assert list(before) == ["numpy", "torch", "cupy", "mxnet", "jax", "array_api"]
+    assert list(before) == list(registry.BUILTIN)
     assert before["numpy"]
     assert before["array_api"]
-    assert after == {**before, "einsumx_example": True}
-    assert "einsumx_example" not in before
+    assert after == {**before, "examplelib": True}
+    assert "examplelib" not in before
 
 
 def test_only_the_framework_whose_arrays_arrive_is_imported(tmp_path):

@@ -76,16 +76,17 @@ def mxnet_1(request, monkeypatch):
 
 
 @pytest.fixture
-def example(monkeypatch):
-    """The adapter of the example library, which says nothing of code, registered."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "example_backend")
-    monkeypatch.setattr(registry, "_registered", {})
-    import einsumx_example.backend
+def silent(example):
+    """The example library, with a backend that says nothing of code."""
 
-    einsumx.register(einsumx_example.backend.ADAPTER)
-    yield einsumx_example
-    monkeypatch.undo()
-    registry.forget()
+    complete = type(example.backend.ADAPTER)
+
+    class Silent(einsumx.Adapter):
+        name, module, cpu = complete.name, complete.module, complete.cpu
+        dtype_name, copy, sum = complete.dtype_name, complete.copy, complete.sum
+
+    einsumx.register(Silent())
+    return example
 
 
 @pytest.mark.parametrize("backend", SHOWN)
@@ -338,46 +339,46 @@ def test_a_function_has_a_name_that_hides_nothing(name):
 # -- who has none --------------------------------------------------------------------------------------------------
 
 
-def test_a_backend_has_a_source_by_the_defaults_as_far_as_its_primitives_are_the_defaults(example):
-    plan = einsumx.plan("bind,bjnd->bnij", (2, 3, 4, 5), (2, 6, 4, 5), backend="einsumx_example")
+def test_a_backend_has_a_source_by_the_defaults_as_far_as_its_primitives_are_the_defaults(silent):
+    plan = einsumx.plan("bind,bjnd->bnij", (2, 3, 4, 5), (2, 6, 4, 5), backend="examplelib")
     source = plan.source()
-    assert "import einsumx_example as xp" in source
+    assert "import examplelib as xp" in source
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(2, 6, 4, 5))
-    found = contraction(source, "einsumx_example")(example.asarray(a), example.asarray(b))
+    found = contraction(source, "examplelib")(silent.asarray(a), silent.asarray(b))
     verdict = judge(np.array(found.tolist()), expect("bind,bjnd->bnij", a, b))
     assert verdict, verdict.wrong
 
 
-def test_a_backend_with_a_primitive_of_its_own_is_told_what_to_say(example):
-    plan = einsumx.plan("ij->i", (3, 4), backend="einsumx_example")
-    with pytest.raises(einsumx.BackendError, match=r"einsumx_example overrides sum.*spelling\(\).* einsumx\.Spelling"):
+def test_a_backend_with_a_primitive_of_its_own_is_told_what_to_say(silent):
+    plan = einsumx.plan("ij->i", (3, 4), backend="examplelib")
+    with pytest.raises(einsumx.BackendError, match=r"examplelib overrides sum.*spelling\(\).* einsumx\.Spelling"):
         plan.source()
 
 
-def test_a_backend_says_how_its_calls_are_spelled(example, monkeypatch):
+def test_a_backend_says_how_its_calls_are_spelled(silent, monkeypatch):
     class Spelling(einsumx.Spelling):
         def sum(self, array, axes):
-            return f"{self.name}.total({array.text}, {axes})"
+            return f"{self.name}.sum({array.text}, axis={axes})"
 
-    monkeypatch.setattr(type(registry.get_backend("einsumx_example")), "spelling", lambda self: Spelling(self.module))
-    source = einsumx.plan("ij->i", (3, 4), backend="einsumx_example").source()
-    assert source.endswith("    return xp.total(a, (1,))\n")
-    found = contraction(source, "einsumx_example")(example.asarray(np.arange(12.0).reshape(3, 4)))
+    monkeypatch.setattr(type(registry.get_backend("examplelib")), "spelling", lambda self: Spelling(self.module))
+    source = einsumx.plan("ij->i", (3, 4), backend="examplelib").source()
+    assert source.endswith("    return xp.sum(a, axis=(1,))\n")
+    found = contraction(source, "examplelib")(silent.asarray(np.arange(12.0).reshape(3, 4)))
     assert found.tolist() == [6.0, 22.0, 38.0]
     with pytest.raises(einsumx.BackendError, match=r"Spelling does not say how copy is written"):
-        Spelling("einsumx_example").copy(Value("a", (3,), "float64"))
+        Spelling("examplelib").copy(Value("a", (3,), "float64"))
 
 
-def test_operands_are_not_called_what_the_framework_is(example, monkeypatch):
+def test_operands_are_not_called_what_the_framework_is(silent, monkeypatch):
     def spelling(self):
         return einsumx.Spelling(self.module, "a")
 
-    monkeypatch.setattr(type(registry.get_backend("einsumx_example")), "spelling", spelling)
-    source = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), backend="einsumx_example").source()
+    monkeypatch.setattr(type(registry.get_backend("examplelib")), "spelling", spelling)
+    source = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), backend="examplelib").source()
     assert "def contraction(b, c):" in source
     arrays = [np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)]
-    found = contraction(source, "einsumx_example")(*map(example.asarray, arrays))
+    found = contraction(source, "examplelib")(*map(silent.asarray, arrays))
     np.testing.assert_array_equal(found.tolist(), arrays[0] @ arrays[1])
 
 

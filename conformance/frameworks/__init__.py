@@ -15,9 +15,9 @@ from einsumx.conformance.frameworks.jax import JaxFramework
 from einsumx.conformance.frameworks.mxnet import MxnetFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
 from einsumx.conformance.frameworks.torch import TorchFramework
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 
-__all__ = ["KNOWN", "framework_of"]
+__all__ = ["KNOWN", "framework_of", "register_framework"]
 
 KNOWN: dict[str, type[Framework]] = {
     kind.name: kind
@@ -32,12 +32,30 @@ KNOWN: dict[str, type[Framework]] = {
 }
 
 
+_registered: dict[str, type[Framework]] = {}
+
+
+def register_framework(kind: object) -> None:
+    """Make a library known to the suite for the rest of the process, as its entry point does for every process.
+
+    It replaces any other of the same name.
+
+    Raises:
+        BackendError: ``kind`` is no subclass of :class:`~einsumx.conformance.framework.Framework`.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Framework)):
+        raise BackendError(f"a framework is a subclass of Framework, not {shown(kind)}")
+    _registered[kind.name] = kind
+
+
 def framework_of(name: str) -> Framework:
-    """The framework of that name: known to the suite, declared by a package, or used through its backend.
+    """The framework of that name: registered, known to the suite, declared by a package, or used through its backend.
 
     Raises:
         BackendError: there is no such framework or backend, or its declaration is invalid.
     """
+    if name in _registered:
+        return _registered[name]()
     if name in KNOWN:
         return KNOWN[name]()
     for entry in entry_points(group="einsumx.conformance"):

@@ -1,19 +1,23 @@
-"""Backends that other packages declare: entry points of the group ``einsumx.backends``."""
+"""Backends that other packages declare by entry points of ``einsumx.backends``, or register when they are imported."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from einsumx.adapters.operand_types import top_package
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from einsumx.adapters.base import Adapter
 
-__all__ = ["declared_backends", "load_backend"]
+__all__ = ["declared_backends", "import_modules", "load_backend"]
 
 
 @lru_cache(maxsize=1)
@@ -47,3 +51,21 @@ def load_backend(entry: EntryPoint) -> Adapter:
             f"package that defines its arrays, {package!r}"
         )
     return adapter
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules that register backends.
+
+    From now on the current folder is searched too, but last, so that no file there hides an installed module.
+
+    Raises:
+        BackendError: a module cannot be imported; the message has the error.
+    """
+    for name in names:
+        if (folder := str(Path.cwd())) not in sys.path:
+            sys.path.append(folder)
+        try:
+            import_module(name)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise BackendError(f"the module {shown(name)} cannot be imported: {reason}") from error

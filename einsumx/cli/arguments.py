@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
+from einsumx.conformance.options import SUBJECTS
 from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.request import limit_bytes
 
 __all__ = [
     "add_dtype",
+    "add_import",
     "add_output",
     "add_problem",
     "add_shapes",
@@ -32,6 +34,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Declare --device and --json."""
     parser.add_argument("--device", default="", help="such as cuda; by default the framework's default")
     parser.add_argument("--json", action="store_true", help="print JSON, as described below")
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """Declare --import."""
+    parser.add_argument("--import", **SUBJECTS["import"])
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:

@@ -58,6 +58,9 @@ SECONDS = 1.6
 
 _LEAST_ROUNDS = 3
 
+_PATIENCE = 10.0
+"""Seconds for each problem on each framework after which no round starts, so that slow einsums take no minutes."""
+
 _TURN = 0.03
 """Time for the calls that count in one turn; the first one always counts."""
 
@@ -235,7 +238,8 @@ def compare(
         trials: all of one dtype.
         names: the backends.
         device: the device of the operands; empty for the framework's default.
-        rounds: how many turns each function has; by default as many as fit into ``seconds``, at least 3.
+        rounds: how many turns each function has; by default as many as fit into ``seconds``, at least 3, or as many of
+            these as start within 10 seconds.
         seconds: the time for each pair.
         announce: called with a description of each measurement before it starts.
 
@@ -304,9 +308,11 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, se
 def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: float) -> list[list[float]]:
     """The least time of each call in each of its turns. Each round starts with another call."""
     times: list[list[float]] = [[] for _ in calls]
-    end = perf_counter() + seconds
+    start = perf_counter()
     number = 0
-    while number < (rounds or _LEAST_ROUNDS) or (rounds is None and perf_counter() < end):
+    while number < (rounds or _LEAST_ROUNDS) or (rounds is None and perf_counter() < start + seconds):
+        if rounds is None and number and perf_counter() > start + _PATIENCE:
+            break
         for place in range(len(calls)):
             index = (number + place) % len(calls)
             times[index].append(turn(calls[index], _TURN))

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from einsumx.cli.commands import calibrate, compare, explain, profile, tune, wisdom
+from einsumx.adapters.entry_points import import_modules
+from einsumx.cli.commands import calibrate, compare, explain, new_backend, profile, tune, wisdom
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError
 
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
+        import_modules(vars(options).get("import", ()))
         is_right: bool = options.run(options)
         sys.stdout.flush()
     except (EinsumxError, MemoryError) as error:
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_arguments(add("calibrate", calibrate.ABOUT, calibrate.MORE, calibrate.run))
     wisdom.add_arguments(add("wisdom", wisdom.ABOUT, wisdom.MORE, wisdom.run))
     conformance.add_arguments(add("conformance", conformance.ABOUT, conformance.MORE, _conformance))
+    new_backend.add_arguments(add("new-backend", new_backend.ABOUT, new_backend.MORE, new_backend.run))
     return parser
 
 

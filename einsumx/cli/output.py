@@ -19,16 +19,32 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "cores_text", "page_url", "plain_table", "print_json", "progress", "require_rich", "shapes_text"]
+__all__ = [
+    "console",
+    "cores_text",
+    "page_url",
+    "plain_table",
+    "print_json",
+    "progress",
+    "require_rich",
+    "shapes_text",
+    "source_url",
+]
+
+
+def source_url() -> str:
+    """The address of the repository that the package's metadata names."""
+    from importlib.metadata import metadata
+
+    urls = dict(str(url).split(", ", 1) for url in metadata("einsumx").get_all("Project-URL", []))
+    return urls["Source"]
 
 
 def page_url(page: str) -> str:
-    """The address of a page of the documentation, in the repository that the package's metadata names."""
-    from importlib.metadata import metadata
+    """The address of a page of the documentation in that repository."""
+    from importlib.metadata import version
 
-    about = metadata("einsumx")
-    urls = dict(str(url).split(", ", 1) for url in about.get_all("Project-URL", []))
-    return f"{urls['Source']}/blob/v{about['Version']}/docs/{page}"
+    return f"{source_url()}/blob/v{version('einsumx')}/docs/{page}"
 
 
 def print_json(data: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.adapters.registry import backends, get_backend
-from einsumx.cli.arguments import add_output
+from einsumx.cli.arguments import add_import, add_output
 from einsumx.cli.calibrate import Calibration, calibrate
 from einsumx.cli.output import console, plain_table, print_json, progress, require_rich
 from einsumx.errors import EinsumxError
@@ -72,6 +72,7 @@ _MEANINGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_output(parser)
+    add_import(parser)
     parser.add_argument(
         "--backend", nargs="+", action="extend", metavar="NAME", help="only these (default: all that are installed)"
     )

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
-from einsumx.cli.arguments import add_dtype, add_output, add_shapes, count
+from einsumx.cli.arguments import add_dtype, add_import, add_output, add_shapes, count
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
 from einsumx.cli.output import (
     console,
@@ -86,6 +86,7 @@ or einsumx fails, and 2 if nothing could be compared.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_output(parser)
+    add_import(parser)
     add_dtype(parser)
     parser.add_argument("equation", nargs="?", metavar="EQUATION", help="instead of the three problems")
     add_shapes(parser, nargs="*")
@@ -98,7 +99,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", type=count, metavar="N", help="batch size of the three problems (default: 64)")
     parser.add_argument(
-        "--rounds", type=count, metavar="N", help="turns of each function (default: for 1.6 s, 3 at least)"
+        "--rounds",
+        type=count,
+        metavar="N",
+        help="turns of each function (default: for 1.6 s; 3 at least, if that takes less than 10 s)",
     )
 
 

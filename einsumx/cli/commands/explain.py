@@ -11,7 +11,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.api import plan
-from einsumx.cli.arguments import add_output, add_problem, amount, file_ending_in, shape
+from einsumx.cli.arguments import add_import, add_output, add_problem, amount, file_ending_in, shape
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser, is_only_planned=True)
     add_output(parser)
+    add_import(parser)
     parser.add_argument(
         "--chunks",
         nargs="+",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from einsumx.cli.arguments import add_output, add_problem
+from einsumx.cli.arguments import add_import, add_output, add_problem
 from einsumx.cli.compare import Problem
 from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
 from einsumx.cli.profile import OpProfile, Profile, profile
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser)
     add_output(parser)
+    add_import(parser)
 
 
 def run(options: argparse.Namespace) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 
-from einsumx.cli.arguments import add_output, add_problem, count
+from einsumx.cli.arguments import add_import, add_output, add_problem, count
 from einsumx.cli.compare import Problem
 from einsumx.cli.output import print_json, progress
 from einsumx.cli.profile import random_operands
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser)
     add_output(parser)
+    add_import(parser)
     parser.add_argument("--rounds", type=count, default=3, help="how often each plan takes its turn (default: 3)")
 
 

@@ -1,4 +1,4 @@
-"""An array library of a dozen functions that knows nothing of einsumx: immutable arrays, always C-contiguous."""
+"""An array library of a dozen functions that knows nothing of einsumx: arrays in C order, and NumPy's names."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 
+__version__ = "1.0"
+
 _DTYPES = bool, int64, float32, float64, complex128 = "bool", "int64", "float32", "float64", "complex128"  # noqa: A001
 
 
 class ExampleArray:
-    """An array that only the functions of this module can work on; NumPy cannot read it."""
+    """An array that only the functions of this module can work on."""
 
     __slots__ = ("_values",)
-    __array__ = None  # otherwise numpy.asarray makes an array that holds the object
 
     def __init__(self, values: Any, dtype: str | None = None) -> None:
         self._values = np.array(values, dtype, order="C")
         if self.dtype not in _DTYPES:
-            raise TypeError(f"einsumx_example has no {self.dtype}")
+            raise TypeError(f"examplelib has no {self.dtype}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -27,6 +28,18 @@ class ExampleArray:
     @property
     def dtype(self) -> str:
         return self._values.dtype.name
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._values, dtype)
+
+    def __getitem__(self, box: Any) -> ExampleArray:
+        return ExampleArray(self._values[box])
+
+    def __setitem__(self, box: Any, values: ExampleArray) -> None:
+        self._values[box] = values._values
+
+    def __add__(self, other: ExampleArray) -> ExampleArray:
+        return ExampleArray(self._values + other._values)
 
     def astype(self, dtype: str) -> ExampleArray:
         return ExampleArray(self._values, dtype)
@@ -37,6 +50,10 @@ class ExampleArray:
 
 def asarray(values: Any) -> ExampleArray:
     return ExampleArray(values)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> ExampleArray:
+    return ExampleArray(np.empty(shape, dtype))
 
 
 def result_type(*dtypes: str) -> str:
@@ -55,8 +72,12 @@ def diagonal(array: ExampleArray, offset: int, axis1: int, axis2: int) -> Exampl
     return ExampleArray(array._values.diagonal(offset, axis1, axis2))
 
 
-def total(array: ExampleArray, axes: tuple[int, ...]) -> ExampleArray:
-    return ExampleArray(array._values.sum(axes), array.dtype)
+def copy(array: ExampleArray) -> ExampleArray:
+    return ExampleArray(array._values)
+
+
+def sum(array: ExampleArray, axis: Any = None, dtype: str | None = None) -> ExampleArray:  # noqa: A001
+    return ExampleArray(array._values.sum(axis, dtype=dtype))
 
 
 def multiply(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
@@ -65,21 +86,3 @@ def multiply(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
 
 def matmul(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
     return ExampleArray(lhs._values @ rhs._values)
-
-
-def add(lhs: ExampleArray, rhs: ExampleArray) -> ExampleArray:
-    return ExampleArray(lhs._values + rhs._values)
-
-
-def part(array: ExampleArray, box: tuple[slice, ...]) -> ExampleArray:
-    return ExampleArray(array._values[box])
-
-
-def zeros(shape: tuple[int, ...], dtype: str) -> ExampleArray:
-    return ExampleArray(np.zeros(shape, dtype))
-
-
-def replaced(array: ExampleArray, box: tuple[slice, ...], values: ExampleArray) -> ExampleArray:
-    result = ExampleArray(array._values)
-    result._values[box] = values._values
-    return result
