@@ -20,7 +20,6 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, promoted, workspace
-from einsumx.dtypes import kind
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -115,9 +114,9 @@ class PaddleAdapter(Adapter):
         return reduce(promoted, dtypes)
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
-        if like is None or isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) or like is None:
             return self.xp.to_tensor(value, place=None if like is None else like.place)
-        target = self.dtype(adopted(dtype, value))
+        target = self.dtype(adopted(dtype, type(value)))
         try:
             return self.xp.to_tensor(value, dtype=target, place=like.place)
         except (OverflowError, ValueError):  # the cast of a tensor wraps, or makes an infinity of it
@@ -132,7 +131,7 @@ class PaddleAdapter(Adapter):
         return self._kernels.reshape(shape)(array)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        return self._kernels.diagonal(axis1, axis2)(array)
+        return self._kernels.diagonal(axis1, axis2, self.dtype_name(array.dtype))(array)
 
     def copy(self, array: Array) -> Array:
         return self._kernels.copied(array)
@@ -165,7 +164,7 @@ class PaddleAdapter(Adapter):
             case Reshape():
                 kernel = self._kernels.reshape(op.shape)
             case Diagonal():
-                kernel = self._kernels.diagonal(op.axis1, op.axis2)
+                kernel = self._kernels.diagonal(op.axis1, op.axis2, dtype)
             case Copy():
                 kernel = self._kernels.copied
             case Sum():
@@ -287,7 +286,7 @@ class GraphAdapter(PaddleAdapter):
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if isinstance(value, list | tuple):
             return self.xp.to_tensor(value)
-        return self.xp.full([], value, self.dtype(adopted(dtype, value)))
+        return self.xp.full([], value, self.dtype(adopted(dtype, type(value))))
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         raise BackendError("the values of Paddle's static graphs cannot be written to; leave out= away")

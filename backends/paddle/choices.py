@@ -45,13 +45,13 @@ def promoted(first: str, second: str) -> str:
     return f"float{8 * size}" if size > 2 else "float32"  # of float16 and bfloat16 it is float32
 
 
-def adopted(dtype: str, value: complex) -> str:
-    """The dtype of a Python scalar next to tensors of ``dtype``."""
-    if kind(dtype) in _ADOPTED[type(value)]:
+def adopted(dtype: str, scalar: type) -> str:
+    """The dtype of a Python scalar of that type next to tensors of ``dtype``."""
+    if kind(dtype) in _ADOPTED[scalar]:
         return dtype
-    if type(value) is int:
+    if scalar is int:
         return "int64"
-    if type(value) is complex:
+    if scalar is complex:
         return "complex128" if dtype == "float64" else "complex64"
     return "float32"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.framework import Array, Framework, Function
+from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 
 __all__ = ["PaddleFramework"]
 
@@ -17,7 +17,7 @@ class PaddleFramework(Framework):
     """PaddlePaddle, in dynamic mode and through ``paddle.jit.to_static``."""
 
     name = module = "paddle"
-    layouts = ("C", "F", "swapped", "sliced", "offset", "negative")
+    layouts = (*VIEWS, "negative")
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     adds_gradients = True
     second_order = True
@@ -57,7 +57,13 @@ class PaddleFramework(Framework):
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.transpose(axes)
 
+    def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
+        strides = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides)]
+        return self.xp.as_strided(array, shape, strides)  # expand would copy
+
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        if not all(map(self.is_array, arrays)):  # values of a static graph
+            cotangent = self.xp.assign(cotangent.numpy())
         arrays = [self._leaf(array) for array in arrays]
         return list(self.xp.grad(function(*arrays), arrays, cotangent))
 
@@ -83,7 +89,7 @@ class PaddleFramework(Framework):
 
     def _leaf(self, array: Array) -> Array:
         """The array as the start of a graph, in its layout."""
-        array = array.detach()
+        array = array.detach() if self.is_array(array) else self.xp.assign(array)  # the value of a static graph
         array.stop_gradient = False
         return array
 
