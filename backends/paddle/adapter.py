@@ -157,7 +157,9 @@ class PaddleAdapter(Adapter):
         kernel: Callable[..., Array]
         axes = len(op.result_shape(shapes))
         if axes > MAX_AXES:
-            raise BackendError(f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs one with {axes}")
+            raise BackendError(
+                f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs one with {axes}"
+            )
         match op:
             case Transpose():
                 kernel = self._kernels.transpose(op.axes)

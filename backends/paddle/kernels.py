@@ -218,9 +218,7 @@ class Kernels(GraphKernels):
         product = integers.matmul([turned_shape(shape, flag) for shape, flag in zip(shapes, flags)], dtype)
 
         def run(*sides: Array) -> Array:
-            lhs, rhs = (
-                memory.swapaxes(-1, -2) if flag else memory for memory, flag in zip(map(_memory, sides), flags)
-            )
+            lhs, rhs = (memory.swapaxes(-1, -2) if flag else memory for memory, flag in zip(map(_memory, sides), flags))
             return self.shared(product(lhs, rhs))
 
         return run
