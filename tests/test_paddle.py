@@ -35,7 +35,8 @@ def tensor(values, dtype=None):
 
 def test_a_transposed_operand_is_a_flag_of_matmul():
     (op,) = einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30), backend="paddle").ops
-    assert isinstance(op, Matmul) and op.transpose_rhs
+    assert isinstance(op, Matmul)
+    assert op.transpose_rhs
 
 
 def test_a_plan_counts_transposes_as_copies():
@@ -67,7 +68,8 @@ def test_a_rearranged_result_has_memory_of_its_own(shape, dtype, random):
     values = random.integers(0, 5, shape)
     operand = tensor(values, "int64").astype(dtype)
     result = einsumx.einsum("ijk->kij", operand)
-    assert result.is_contiguous() and not ADAPTER._kernels.may_share(result, operand)
+    assert result.is_contiguous()
+    assert not ADAPTER._kernels.may_share(result, operand)
     expected = tensor(values.transpose(2, 0, 1)).astype(dtype).astype("complex128")
     assert bool((result.astype("complex128") == expected).all())
 
@@ -85,7 +87,8 @@ def test_products_of_integers_wrap(dtype, random):
     bounds = np.iinfo(dtype)
     a, b = (random.integers(bounds.min, bounds.max, shape, dtype, endpoint=True) for shape in ((6, 40), (40, 7)))
     result = einsumx.einsum("ij,jk->ik", tensor(a), tensor(b))
-    assert np.array_equal(result.numpy(), np.matmul(a, b)) and result.numpy().dtype == dtype
+    assert np.array_equal(result.numpy(), np.matmul(a, b))
+    assert result.numpy().dtype == dtype
 
 
 def test_paddles_own_matmul_of_integers_is_inexact():
@@ -110,7 +113,8 @@ def test_promotion_is_paddles(first, second):
 
 def test_dtype_computes_in_another_dtype_where_paddle_does_not_promote():
     result = einsumx.einsum("i,i->", paddle.ones([3], "int32"), paddle.ones([3], "int64"), dtype="int64")
-    assert result.dtype == paddle.int64 and int(result) == 3
+    assert result.dtype == paddle.int64
+    assert int(result) == 3
 
 
 def test_a_tensor_without_numpys_dtype_is_said_to_have_none():
