@@ -243,6 +243,23 @@ def test_a_static_program_runs(random):
     assert np.array_equal(found[1], (b @ b).T)
 
 
+def turned(x):
+    return einsumx.einsum("ij->ji", x)
+
+
+def test_an_unknown_size_is_refused_with_what_to_do():
+    spec = [paddle.static.InputSpec([None, 3], "float32")]
+    traced = paddle.jit.to_static(turned, input_spec=spec, full_graph=True)
+    with pytest.raises(einsumx.BackendError, match="leave input_spec= away"):
+        traced(paddle.ones([2, 3]))
+
+
+def test_every_shape_is_traced_without_a_specification():
+    traced = paddle.jit.to_static(turned, full_graph=True)
+    for rows in (2, 5):
+        assert traced(paddle.ones([rows, 3])).shape == [3, rows]
+
+
 def test_a_memory_limit_in_a_static_graph_is_refused():
     def limited(x):
         return einsumx.einsum("ij,jk->ik", x, x, memory_limit="1 GB")

@@ -254,7 +254,7 @@ class PaddleAdapter(Adapter):
 
     def to_numpy(self, array: Array) -> Any:
         if array.dtype is self.xp.bfloat16:
-            raise TypeError("NumPy has no bfloat16")
+            raise TypeError("bfloat16")  # NumPy has no such dtype
         return array.detach().numpy()
 
     def synchronize(self, array: Array) -> None:
@@ -277,7 +277,13 @@ class GraphAdapter(PaddleAdapter):
     def signature(self, array: Array) -> Signature:
         if not array.is_dense_tensor_type():
             raise BackendError("einsum takes dense tensors, not sparse or distributed values of a static graph")
-        return array.__class__, tuple(array.shape), array.dtype, ""
+        shape = tuple(array.shape)
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise BackendError(
+                "an operand of the static graph has an axis of unknown size, None or -1 in its InputSpec; write the "
+                "size, or leave input_spec= away: Paddle then traces the function once for each shape"
+            )
+        return array.__class__, shape, array.dtype, ""
 
     def device(self, array: Array) -> str:
         return ""
