@@ -247,11 +247,34 @@ def turned(x):
     return einsumx.einsum("ij->ji", x)
 
 
-def test_an_unknown_size_is_refused_with_what_to_do():
-    spec = [paddle.static.InputSpec([None, 3], "float32")]
-    traced = paddle.jit.to_static(turned, input_spec=spec, full_graph=True)
-    with pytest.raises(einsumx.BackendError, match="leave input_spec= away"):
-        traced(paddle.ones([2, 3]))
+def test_one_graph_serves_every_size(random):
+    calls = []
+
+    @paddle.jit.marker.unified
+    def counted(q, k):
+        calls.append(q.shape)
+        return einsumx.einsum("bind,bjnd->bnij", q, k)
+
+    def attend(q, k):
+        return counted(q, k)
+
+    spec = [paddle.static.InputSpec([None, None, 4, 5], "float64")] * 2
+    traced = paddle.jit.to_static(attend, input_spec=spec, full_graph=True)
+    for batch, rows, columns in ((2, 3, 6), (4, 5, 1)):
+        q, k = random.random((batch, rows, 4, 5)), random.random((batch, columns, 4, 5))
+        np.testing.assert_allclose(traced(tensor(q), tensor(k)).numpy(), np.einsum("bind,bjnd->bnij", q, k))
+    assert len(calls) == 1
+
+
+def test_unequal_unknown_sizes_are_noticed_when_the_graph_runs():
+    def merged(x, y):
+        return einsumx.einsum("aij,jib->ab", x, y)
+
+    spec = [paddle.static.InputSpec([None, None, None], "float32")] * 2
+    traced = paddle.jit.to_static(merged, input_spec=spec, full_graph=True)
+    assert traced(paddle.ones([2, 3, 4]), paddle.ones([4, 3, 5])).shape == [2, 5]
+    with pytest.raises(ValueError, match="Assert"):
+        traced(paddle.ones([2, 3, 4]), paddle.ones([3, 4, 5]))
 
 
 def test_every_shape_is_traced_without_a_specification():

@@ -19,9 +19,10 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.adapters.typing import Recorded
-from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, promoted, workspace
+from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
 from einsumx.errors import BackendError, EquationError, SizeError, shown
-from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
+from einsumx.ir.bind import planned_sizes
+from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
 
@@ -155,7 +156,7 @@ class PaddleAdapter(Adapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         kernel: Callable[..., Array]
-        axes = len(op.result_shape(shapes))
+        axes = len(op.shape if isinstance(op, Reshape | Zeros) else op.result_shape(shapes))
         if axes > MAX_AXES:
             raise BackendError(
                 f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs one with {axes}"
@@ -277,13 +278,19 @@ class GraphAdapter(PaddleAdapter):
     def signature(self, array: Array) -> Signature:
         if not array.is_dense_tensor_type():
             raise BackendError("einsum takes dense tensors, not sparse or distributed values of a static graph")
-        shape = tuple(array.shape)
-        if not all(type(size) is int and size >= 0 for size in shape):
-            raise BackendError(
-                "an operand of the static graph has an axis of unknown size, None or -1 in its InputSpec; write the "
-                "size, or leave input_spec= away: Paddle then traces the function once for each shape"
-            )
+        shape = planned_sizes([size if is_number(size) else None for size in array.shape])
         return array.__class__, shape, array.dtype, ""
+
+    def size(self, array: Array, axis: int) -> Any:
+        return self._kernels.size(array, axis)
+
+    def with_size(self, array: Array, axis: int, size: Any, message: str) -> Array:
+        actual = array.shape[axis]
+        if is_number(actual) and is_number(size):
+            if actual != size:
+                raise SizeError(message)
+            return array
+        return self._kernels.with_size(array, axis, size)
 
     def device(self, array: Array) -> str:
         return ""

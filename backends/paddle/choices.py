@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import HALVES
@@ -13,7 +14,7 @@ from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul, Multiply, Op
 from einsumx.ir.program import Operand
 
-__all__ = ["DTYPES", "INTEGERS", "MAX_AXES", "WIDER", "adopted", "promoted", "turned_shape", "workspace"]
+__all__ = ["DTYPES", "INTEGERS", "MAX_AXES", "WIDER", "adopted", "is_number", "promoted", "turned_shape", "workspace"]
 
 MAX_AXES = 9
 """The most axes of a tensor."""
@@ -26,6 +27,11 @@ WIDER = {"int8": "int32", "uint8": "int32", "int16": "int32", "float16": "float3
 
 _ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
 """The kinds of dtype that each type of Python scalar adopts."""
+
+
+def is_number(size: Any) -> bool:
+    """Whether a size in the shape of a static graph's value is known: others are -1 or values themselves."""
+    return type(size) is int and size >= 0
 
 
 def promoted(first: str, second: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from einsumx.adapters.typing import Array
 from einsumx.backends.numpy import integers
 from einsumx.backends.numpy import kernels as numpy_kernels
-from einsumx.backends.paddle.choices import INTEGERS, WIDER, turned_shape
+from einsumx.backends.paddle.choices import INTEGERS, WIDER, is_number, turned_shape
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul
@@ -84,6 +84,8 @@ class GraphKernels:
     def reshape(self, shape: Shape) -> Kernel:
         """The kernel of a reshape of a tensor whose elements are in C order."""
         sizes = list(shape)
+        if not all(map(is_number, sizes)):
+            return lambda array: paddle.reshape(array, sizes)
         return lambda array: _ops.reshape(self._packed(array), sizes)
 
     def diagonal(self, axis1: int, axis2: int, dtype: str) -> Kernel:
@@ -93,6 +95,8 @@ class GraphKernels:
             return lambda array: _ops.cast(wide(self.cast(array, paddle.float32)), own)
 
         def run(array: Array) -> Array:
+            if not all(map(is_number, array.shape)):
+                return _ops.diagonal(array, 0, axis1, axis2)
             kept = [axis for axis in range(len(array.shape)) if axis not in (axis1, axis2)]
             array = self._copied_view(_ops.transpose(array, [*kept, axis1, axis2]))
             *outer, size, _ = array.shape
@@ -104,6 +108,15 @@ class GraphKernels:
             return _ops.concat([rows[..., 0], flat[..., -1:]], -1)
 
         return run
+
+    def size(self, array: Array, axis: int) -> Array:
+        """The size of an axis, as a value of the graph."""
+        return paddle.shape(array)[axis]
+
+    def with_size(self, array: Array, axis: int, size: Any) -> Array:
+        """``array``, with a recorded check that an axis has this size."""
+        paddle.static.nn.control_flow.Assert(paddle.equal(self.size(array, axis), size))
+        return array
 
     def cast(self, array: Array, dtype: Any) -> Array:
         """A cast to one of Paddle's dtypes."""

@@ -35,7 +35,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         Paddle's einsum converts the equation to lower case.
             forms/Zz,za->aZ *
             implicit output/bCa *
-        Paddle's einsum takes operands of up to 6 axes where an ellipsis needs more, and makes intermediates of more than 9.
+        Paddle's einsum takes few axes for an ellipsis, and has intermediates of more than 9.
             large rank/...a,a...->...|abcdefgh,hgfedcba->hgfedcba *
         The only whitespace that Paddle accepts is the space.
             forms/ij,\tjk\n->ik *

@@ -22,7 +22,7 @@ class PaddleFramework(Framework):
     adds_gradients = True
     second_order = True
     conjugates_gradients = True
-    transforms = ("jit",)
+    transforms = ("jit", "dynamic")
     imports = ("import paddle",)
     code = "paddle.to_tensor({values}, dtype={dtype!r})"
 
@@ -95,6 +95,18 @@ class PaddleFramework(Framework):
 
     def transformed(self, transform: str, function: Function) -> Function:
         # Without the whole graph, what Paddle cannot trace would run in dynamic mode.
+        traced = self._traced(function)
+        return lambda *arrays: traced[len(arrays) - 1](*arrays)
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        specs = [
+            self.xp.static.InputSpec([size if isinstance(size, int) else None for size in shape], dtype)
+            for shape, dtype in zip(shapes, dtypes)
+        ]
+        return self._traced(function, specs)[len(shapes) - 1]
+
+    def _traced(self, function: Function, specs: Sequence[Any] | None = None) -> list[Function]:
+        """The function in static graphs, of one operand and more: a traced function has a fixed number of arguments."""
         jit = self.xp.jit
         function = jit.marker.unified(function)  # Paddle need not rewrite the suite's code
 
@@ -107,6 +119,7 @@ class PaddleFramework(Framework):
         def three(x: Array, y: Array, z: Array) -> Any:
             return function(x, y, z)
 
-        # A traced function cannot have any number of arguments.
-        traced = [jit.to_static(each, full_graph=True) for each in (one, two, three)]
-        return lambda *arrays: traced[len(arrays) - 1](*arrays)
+        def four(x: Array, y: Array, z: Array, u: Array) -> Any:
+            return function(x, y, z, u)
+
+        return [jit.to_static(each, input_spec=specs, full_graph=True) for each in (one, two, three, four)]
