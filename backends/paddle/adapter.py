@@ -92,13 +92,10 @@ class PaddleAdapter(Adapter):
     def signature(self, array: Array) -> Signature:
         if not array.is_dense():
             raise import_module("einsumx.backends.paddle.kernels").not_dense_error(array)
-        return array.__class__, tuple(array.shape), array.dtype, array.place
+        return array.__class__, tuple(array.shape), array.dtype, _device_name(array.place)
 
     def device(self, array: Array) -> str:
         return _device_name(array.place)
-
-    def device_of(self, signature: Signature) -> str:
-        return _device_name(signature[3])
 
     def dtype_name(self, dtype: Any) -> str:
         try:
@@ -265,7 +262,7 @@ class PaddleAdapter(Adapter):
 
 def _device_name(place: Any) -> str:
     """``gpu:0`` of ``Place(gpu:0)``."""
-    return str(place)[6:-1]
+    return "cpu" if place.is_cpu_place() else str(place)[6:-1]
 
 
 class GraphAdapter(PaddleAdapter):
@@ -293,9 +290,6 @@ class GraphAdapter(PaddleAdapter):
         return self._kernels.with_size(array, axis, size)
 
     def device(self, array: Array) -> str:
-        return ""
-
-    def device_of(self, signature: Signature) -> str:
         return ""
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
