@@ -190,6 +190,8 @@ class PaddleAdapter(Adapter):
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if any(map(self.needs_gradient, (out, *operands))):
             raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
+        if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
 
     def write(self, out: Array, result: Array) -> None:
         self.write_new(out, self.copy(result) if self.may_overlap(out, result) else result)

@@ -262,7 +262,7 @@ class Kernels(GraphKernels):
         if not out.place.is_cpu_place():
             out[box] = block
             return out
-        np.copyto(_memory(out)[box], _memory(block.detach()))
+        np.copyto(_memory(out)[(*box, ...)], _memory(block.detach()))
         return out
 
     def added(self, total: Array, part: Array) -> Array:

@@ -77,6 +77,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             large rank/aabbccdd->dacb *
             layouts/iij->j *
             second order/iij,j->i *
+            unknown sizes/iij,j->i *
             threads/iij,j->i *
         Paddle's einsum has kernels for floats of 32 and 64 bits and complex numbers only, on the CPU.
             aliasing/* bool|int8
@@ -96,6 +97,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             layouts/* bool|int8|uint8|int64|float16|bfloat16 equal terms
             no axes/* bool|int64|float16
             same bits/* float16
+            unknown sizes/* bool|int8|int64|float16|bfloat16 all axes
             zero sizes/* bool|int8|float16
         Paddle's einsum does not convert operands to one dtype.
             gradients/* float16 float32
@@ -127,6 +129,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             second order/ab,bc,bd->acd *
         The gradient of Paddle's einsum of one complex operand does not conjugate as that of two does.
             gradients/ij->j (2,3) complex64|complex128
+            unknown sizes/ij->|ij->j * complex64 all axes
         The gradients of Paddle's einsum cannot be differentiated.
             second order/*
         Paddle's einsum multiplies infinities by the 0 of an empty sum.
