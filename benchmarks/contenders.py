@@ -108,6 +108,9 @@ class Framework:
         arrays = [self.adapter.from_numpy(operand) for operand in operands]
         if problem.gradient and self.backend == "torch":
             arrays[:-1] = [array.requires_grad_() for array in arrays[:-1]]
+        if problem.gradient and self.backend == "paddle":
+            for array in arrays[:-1]:
+                array.stop_gradient = False
         if problem.gradient and self.backend == "mxnet":
             for array in arrays[:-1]:
                 array.attach_grad()
@@ -183,6 +186,7 @@ FRAMEWORKS = (
         tuned=True,
         waits=True,
     ),
+    Framework("paddle", "paddle", {"paddle.einsum": ("paddle", "einsum", {})}),
 )
 
 
@@ -219,7 +223,16 @@ def _mxnet_gradients(function: Function) -> Function:
     return forward_and_backward
 
 
-GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients}
+def _paddle_gradients(function: Function) -> Function:
+    grad = import_module("paddle").grad
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        return grad(function(equation, *arrays[:-1]), list(arrays[:-1]), arrays[-1])
+
+    return forward_and_backward
+
+
+GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients, "paddle": _paddle_gradients}
 
 
 # -- hand-written lines, as an expert would write them for the framework -----------------------------------------
@@ -368,6 +381,11 @@ def _row_products(xp: Any, a: Array, b: Array) -> Array:
     return xp.matmul(a[:, None], b[:, :, None])[:, 0, 0]
 
 
+def _by_transposed(xp: Any, a: Array, b: Array) -> Array:
+    """``a @ b.T`` in the last two axes, by Paddle's flag: its matmul copies views."""
+    return xp.matmul(a, b, transpose_y=True)
+
+
 OWN_LINES: dict[str, dict[str, Function]] = {
     "numpy": {
         "ij,ij->i": _row_products,
@@ -390,5 +408,20 @@ OWN_LINES: dict[str, dict[str, Function]] = {
         "bnid,jnd->ijbn": lambda xp, a, b: xp.transpose(_mxnet_shared(xp, xp.swapaxes(a, 1, 2), b), (2, 3, 1, 0)),
         "bind,jnd->ijbn": lambda xp, a, b: xp.transpose(_mxnet_shared(xp, a, b), (2, 3, 1, 0)),
         "ibnd,jnd->ijbn": lambda xp, a, b: xp.transpose(_mxnet_shared(xp, a, b), (1, 3, 2, 0)),
+    },
+    "paddle": {
+        **dict.fromkeys(
+            ("bnid,bnjd->bnij", "bhqd,bhkd->bhqk", "bhqd,kd->bhqk", "ij,kj->ik", "bi,oi->bo"), _by_transposed
+        ),
+        **dict.fromkeys(("bij,bkj->bik", "bti,oi->bto"), _by_transposed),
+        "bind,bjnd->bnij": lambda xp, a, b: _by_transposed(xp, xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2)),
+        "binc,bjnc->bnij": lambda xp, a, b: _by_transposed(xp, xp.swapaxes(a, 1, 2), xp.swapaxes(b, 1, 2)),
+        "bind,jnd->bnij": lambda xp, a, b: _by_transposed(xp, xp.swapaxes(a, 1, 2), xp.swapaxes(b, 0, 1)),
+        "ji,jk->ik": lambda xp, a, b: xp.matmul(a, b, transpose_x=True),
+        "ij,jk->ki": lambda xp, a, b: xp.matmul(b, a, transpose_x=True, transpose_y=True),
+        "ij,kj->ki": lambda xp, a, b: _by_transposed(xp, b, a),
+        "bqd,bkd,bkc->bqc": lambda xp, a, b, c: xp.matmul(_by_transposed(xp, a, b), c),
+        "bkgid,bkjd->bkgij": lambda xp, a, b: _by_transposed(xp, a, b[:, :, None]),
+        "i,j->ij": lambda xp, a, b: xp.outer(a, b),
     },
 }

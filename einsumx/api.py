@@ -202,6 +202,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
 
 hooks.einsum = einsum
 einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it
+hooks.as_it_is(einsum)
 
 
 @overload

@@ -7,6 +7,7 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_builtin
 from einsumx.api import einsum
@@ -95,13 +96,15 @@ def _traced_transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
 tensordot.__dict__["_torchdynamo_inline"] = _traced_tensordot
 transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
+hooks.as_it_is(tensordot)
+hooks.as_it_is(transpose)
 
 
 def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     """The operands, with lists as arrays of their framework, and their shapes."""
     arrays = list(operands)
     try:
-        return arrays, [array.shape for array in arrays]
+        return arrays, [tuple(array.shape) for array in arrays]
     except AttributeError:  # a number or a list
         pass
     if any(isinstance(operand, list | tuple) for operand in operands):
@@ -110,7 +113,7 @@ def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     for number, array in enumerate(arrays):
         if not hasattr(array, "shape") and not is_builtin(type(array)):
             raise BackendError(f"operand {number} ({type_name(type(array))}) has no shape, so its axes have no numbers")
-        shapes.append(getattr(array, "shape", ()))
+        shapes.append(tuple(getattr(array, "shape", ())))
     return arrays, shapes
 
 

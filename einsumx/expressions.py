@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
@@ -157,6 +158,7 @@ class Expression:
         return einsum(*arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
+    hooks.as_it_is(__call__)
 
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included; see :func:`einsumx.plan`."""

@@ -232,8 +232,8 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     that ``jax.jit`` has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``; or ``"dask"``, or
-            ``"opt_einsum"``.
+        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``, ``"paddle"``; or
+            ``"dask"``, or ``"opt_einsum"``.
         effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
             einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 

@@ -13,6 +13,7 @@ from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
@@ -74,6 +75,8 @@ class Plan(Program):
         array([ 3, 12])
         """
         return run_program(self, operands)
+
+    hooks.as_it_is(__call__)
 
     def draw(self) -> Drawing:
         """A picture of the plan: the contraction tree, each op's time and copies, and memory over time.

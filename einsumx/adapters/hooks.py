@@ -8,7 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["einsum"]
+__all__ = ["as_it_is", "einsum"]
 
 einsum: Callable[..., Any]
 """:func:`einsumx.einsum`."""
+
+
+class _AsItIs:
+    """The answers that ``paddle.jit.to_static`` expects of a function that it calls as it is."""
+
+    def need_transform(self, mode: Any) -> bool:
+        return False
+
+    def need_capture_control_flow(self) -> bool:
+        return False
+
+
+def as_it_is(function: Callable[..., Any]) -> None:
+    """Tell Paddle to trace the calls that a function makes, instead of rewriting its code.
+
+    This is ``paddle.jit.marker.unified`` without an import of Paddle.
+    """
+    function.__dict__["___jit_transform_options___"] = _AsItIs()

@@ -1,0 +1,5 @@
+"""The backend for PaddlePaddle."""
+
+from einsumx.backends.paddle.adapter import ADAPTER, PaddleAdapter
+
+__all__ = ["ADAPTER", "PaddleAdapter"]

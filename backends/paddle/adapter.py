@@ -1,0 +1,313 @@
+"""PaddlePaddle's tensors: transposes are views, but nearly every other kernel copies a view before it reads it.
+
+So plans treat all tensors as C-contiguous, and use the flags of matmul.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Name
+from einsumx.adapters.traits import HALVES, Traits
+from einsumx.adapters.typing import Recorded
+from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
+from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.ir.bind import planned_sizes
+from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
+from einsumx.ir.program import Operand
+from einsumx.runtime.memory import free_host_bytes
+
+__all__ = ["ADAPTER", "TRAITS", "PaddleAdapter"]
+
+_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
+
+TRAITS = Traits(
+    strided=False,
+    views=False,
+    memory_order=False,
+    transpose_flags=True,
+    outer_by_matmul=True,
+    dtypes=DTYPES,
+    matmul_dtypes=_FLOATS | INTEGERS,
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"), ("bfloat16", "float32")),
+    wide_sum=HALVES,
+    rates=Rates(call=3e-6, view=1.5e-6, matrix=0.5e-6, gemm=50e9, stream=10e9, copy=8e9, permute=4e9),
+)
+
+# Paddle multiplies matrices of integers in float32. On the CPU, NumPy does it.
+ELSEWHERE = replace(TRAITS, matmul_dtypes=_FLOATS)
+
+
+class PaddleAdapter(Adapter):
+    """PaddlePaddle's dense tensors in dynamic mode."""
+
+    name = "paddle"
+    module = "paddle"
+    install = "pip install paddlepaddle"
+    out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
+    cpu = TRAITS
+    device_kinds = ("cpu", "gpu")
+    constant_dtypes = True
+    own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
+
+    @cached_property
+    def _names(self) -> dict[Any, str]:
+        """The name of each dtype that einsum computes in."""
+        return {getattr(self.xp, name): name for name in sorted(DTYPES)}
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Einsumx's kernels for Paddle, in a module that imports it."""
+        return import_module("einsumx.backends.paddle.kernels").Kernels()
+
+    # -- which tensors ----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if issubclass(kind, self.xp.Tensor) or kind is self.xp.pir.Value:
+            return
+        if kind.__name__ == "Variable":
+            raise BackendError(
+                f"einsum takes no {type_name(kind)} of Paddle's old static graphs; leave FLAGS_enable_pir_api on"
+            )
+        raise wrong_type_error(kind, "paddle.Tensor")
+
+    def serving(self, kind: type) -> Adapter:
+        return self if issubclass(kind, self.xp.Tensor) else GRAPH
+
+    # -- describing tensors -----------------------------------------------------------------------------
+
+    def traits(self, device: str) -> Traits:
+        return TRAITS if device == "cpu" else ELSEWHERE
+
+    def signature(self, array: Array) -> Signature:
+        if not array.is_dense():
+            raise import_module("einsumx.backends.paddle.kernels").not_dense_error(array)
+        return array.__class__, tuple(array.shape), array.dtype, _device_name(array.place)
+
+    def device(self, array: Array) -> str:
+        return _device_name(array.place)
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            return self._names[dtype]
+        except KeyError:
+            raise BackendError(f"paddle: einsum computes in no dtype {dtype}") from None
+
+    def dtype(self, name: str) -> Any:
+        if name not in DTYPES:
+            raise BackendError(f"paddle: einsum computes in no dtype {shown(name)}")
+        return getattr(self.xp, name)
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        return reduce(promoted, dtypes)
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if isinstance(value, list | tuple) or like is None:
+            return self.xp.to_tensor(value, place=None if like is None else like.place)
+        target = self.dtype(adopted(dtype, type(value)))
+        try:
+            return self.xp.to_tensor(value, dtype=target, place=like.place)
+        except (OverflowError, ValueError):  # the cast of a tensor wraps, or makes an infinity of it
+            return self.xp.to_tensor(value, place=like.place).astype(target)
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._kernels.transpose(axes)(array)
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return self._kernels.reshape(shape)(array)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        return self._kernels.diagonal(axis1, axis2, self.dtype_name(array.dtype))(array)
+
+    def copy(self, array: Array) -> Array:
+        return self._kernels.copied(array)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        return self._kernels.cast(array, self.dtype(dtype))
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._kernels.total(axes, self.dtype_name(array.dtype))(array)
+
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self._kernels.multiply(self.dtype_name(lhs.dtype))(lhs, rhs)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        op = Matmul(2, 0, 1, transpose_lhs, transpose_rhs)
+        shapes = [tuple(lhs.shape), tuple(rhs.shape)]
+        return self._kernels.product(op, shapes, self.dtype_name(lhs.dtype))(lhs, rhs)
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self._kernels.zeros(arrays, shape, dtype)
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        kernel: Callable[..., Array]
+        axes = len(op.shape if isinstance(op, Reshape | Zeros) else op.result_shape(shapes))
+        if axes > MAX_AXES:
+            raise BackendError(
+                f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs one with {axes}"
+            )
+        match op:
+            case Transpose():
+                kernel = self._kernels.transpose(op.axes)
+            case Reshape():
+                kernel = self._kernels.reshape(op.shape)
+            case Diagonal():
+                kernel = self._kernels.diagonal(op.axis1, op.axis2, dtype)
+            case Copy():
+                kernel = self._kernels.copied
+            case Sum():
+                kernel = self._kernels.total(op.axes, dtype)
+            case Multiply():
+                kernel = self._kernels.multiply(dtype)
+            case Matmul():
+                kernel = self._kernels.product(op, shapes, dtype)
+            case _:
+                kernel = super().kernel(op, shapes, dtype)
+        return kernel
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        return workspace(op, operands)
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.paddle.source import PaddleSpelling
+
+        return PaddleSpelling(self.module, "paddle")
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if any(map(self.needs_gradient, (out, *operands))):
+            raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
+        if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        self.write_new(out, self.copy(result) if self.may_overlap(out, result) else result)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        out.copy_(self._as(result, self.dtype_name(out.dtype)), True)
+
+    # -- Paddle's own einsum ----------------------------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        from einsumx.backends.paddle.patch import names
+
+        return names()
+
+    # -- gradients --------------------------------------------------------------------------------------
+
+    def needs_gradient(self, array: Array) -> bool:
+        return not array.stop_gradient and bool(self.xp.is_grad_enabled())
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        from einsumx.backends.paddle.gradients import within
+
+        return within(call, run, operands)
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return self.xp.diag_embed(array)
+
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return self._kernels.part(array.detach(), box)
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self._kernels.added(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self._kernels.empty(shape, self.dtype(dtype), device)
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        return self._kernels.put(out, box, self._as(block, self.dtype_name(out.dtype)))
+
+    def in_place(self, array: Any) -> Array | None:
+        if array.dtype.name not in DTYPES or not array.dtype.isnative or not array.flags.c_contiguous or not array.size:
+            return None
+        return self._kernels.shared(array)
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return bool(self._kernels.may_share(out, array))
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes() if device in ("", "cpu") else None
+
+    # -- to and from the host ----------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        self.dtype(array.dtype.name)  # raises for those that Paddle reads as others
+        return self.xp.to_tensor(array, place=device or None)
+
+    def to_numpy(self, array: Array) -> Any:
+        if array.dtype is self.xp.bfloat16:
+            raise TypeError("bfloat16")  # NumPy has no such dtype
+        return array.detach().numpy()
+
+    def synchronize(self, array: Array) -> None:
+        if not array.place.is_cpu_place():
+            self.xp.device.synchronize()
+
+
+def _device_name(place: Any) -> str:
+    """``gpu:0`` of ``Place(gpu:0)``."""
+    return "cpu" if place.is_cpu_place() else str(place)[6:-1]
+
+
+class GraphAdapter(PaddleAdapter):
+    """The values of static graphs, such as those that ``paddle.jit.to_static`` traces."""
+
+    @cached_property
+    def _kernels(self) -> Any:
+        return import_module("einsumx.backends.paddle.kernels").GraphKernels()
+
+    def signature(self, array: Array) -> Signature:
+        if not array.is_dense_tensor_type():
+            raise BackendError("einsum takes dense tensors, not sparse or distributed values of a static graph")
+        shape = planned_sizes([size if is_number(size) else None for size in array.shape])
+        return array.__class__, shape, array.dtype, ""
+
+    def size(self, array: Array, axis: int) -> Any:
+        return self._kernels.size(array, axis)
+
+    def with_size(self, array: Array, axis: int, size: Any, message: str) -> Array:
+        actual = array.shape[axis]
+        if is_number(actual) and is_number(size):
+            if actual != size:
+                raise SizeError(message)
+            return array
+        return self._kernels.with_size(array, axis, size)
+
+    def device(self, array: Array) -> str:
+        return ""
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if isinstance(value, list | tuple):
+            return self.xp.to_tensor(value)
+        return self.xp.full([], value, self.dtype(adopted(dtype, type(value))))
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        raise BackendError("the values of Paddle's static graphs cannot be written to; leave out= away")
+
+    def check_eager(self, array: Array) -> None:
+        raise BackendError(
+            "memory_limit= works for tensors in dynamic mode, not while a static graph is built; call einsum outside "
+            "of paddle.jit.to_static, or leave memory_limit= away"
+        )
+
+
+ADAPTER = PaddleAdapter()
+GRAPH = GraphAdapter()
