@@ -183,6 +183,7 @@ FRAMEWORKS = (
         tuned=True,
         waits=True,
     ),
+    Framework("mlx", "mlx", {"mx.einsum": ("mlx.core", "einsum", {})}, waits=True),
 )
 
 
@@ -219,7 +220,16 @@ def _mxnet_gradients(function: Function) -> Function:
     return forward_and_backward
 
 
-GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients}
+def _mlx_gradients(function: Function) -> Function:
+    vjp = import_module("mlx.core").vjp
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        return vjp(partial(function, equation), list(arrays[:-1]), [arrays[-1]])[1]
+
+    return forward_and_backward
+
+
+GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients, "mlx": _mlx_gradients}
 
 
 # -- hand-written lines, as an expert would write them for the framework -----------------------------------------

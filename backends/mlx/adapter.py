@@ -103,8 +103,8 @@ class MlxAdapter(Adapter):
             return self.xp.array(value)
         if kind(dtype) not in _ADOPTED[type(value)]:
             dtype = _DEFAULTS[type(value)]
-        if isinstance(value, int) and kind(dtype) in "iu":
-            value = wrapped(value, dtype)
+        if kind(dtype) in "iu" and wrapped(int(value.real), dtype) != value:
+            raise BackendError(f"mlx converts no {shown(value)} to {dtype}, the dtype of the arrays; pass dtype=")
         return self.xp.array(value, dtype=self.dtype(dtype))
 
     # -- primitives -------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class MlxAdapter(Adapter):
         out[...] = result.astype(out.dtype)
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
-        return self.scalar(value, like, dtype)
+        return self.xp.array(value, dtype=self.dtype(dtype))
 
     # -- blocks -----------------------------------------------------------------------------------------
 
@@ -214,7 +214,14 @@ class MlxAdapter(Adapter):
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         dtype = self.dtype(array.dtype.name)
-        return self.xp.array(array.astype(array.dtype.newbyteorder("="), copy=False), dtype=dtype)
+        if array.flags.c_contiguous and array.dtype.isnative:
+            return self.xp.array(array, dtype=dtype)
+        # MLX would also copy the memory between the elements.
+        result = self._computed(self.xp.zeros(array.shape, dtype))
+        if array.size:
+            numpy = import_module("numpy")
+            numpy.copyto(numpy.asarray(result), array)
+        return result
 
     def to_numpy(self, array: Array) -> Any:
         if array.dtype == self.xp.bfloat16:

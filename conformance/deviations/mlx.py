@@ -11,8 +11,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         r"""
     MLX does not tell that it differentiates, so it differentiates the blocks of a contraction under a memory limit
     itself, and adds their gradients in half precision. [sometimes]
-        memory limit/* bfloat16|float16 * gradients
         memory limit/* bfloat16|float16 gradients
+        memory limit/* float16 float32 gradients
     """
     ),
 }
