@@ -125,7 +125,7 @@ class MlxAdapter(Adapter):
         kernel: Callable[..., Array]
         match op:
             case Matmul() if dtype in INTEGERS:
-                kernel = self._kernels.integer_product(*shapes, dtype)
+                kernel = self._kernels.integer_product(shapes[0][-1], dtype)
             case Matmul() if self._has_reference_blas:
                 kernel = self._kernels.product(*shapes, dtype)
             case Matmul():

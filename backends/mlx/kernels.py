@@ -76,12 +76,13 @@ def _summed(lhs: Array, rhs: Array) -> Array:
     return total[..., None] if lhs.ndim > 1 else total
 
 
-def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
-    """The same for integers, exact modulo 2**bits, in float64, because MLX has no product of integers.
+def integer_product(inner: int, dtype: str) -> Kernel:
+    """The kernel for products of integers along an axis of size ``inner``, exact modulo 2**bits.
 
-    Integers of more than 16 bits are split into limbs of 16 bits. float64 is only on the CPU.
+    MLX has none, so it multiplies in float64, which is only on the CPU. Integers of more than 16 bits are split into
+    limbs of 16 bits.
     """
-    block, inner, count = inner_block(dtype), lhs[-1], limbs(dtype)
+    block, count = inner_block(dtype), limbs(dtype)
     whole = _narrow if count == 1 else partial(_in_limbs, count)
 
     def run(lhs: Array, rhs: Array) -> Array:

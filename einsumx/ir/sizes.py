@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["TYPICAL", "UNKNOWN", "Unknown", "assumed", "evaluated", "is_known", "may_be_equal", "names_in"]
 
