@@ -378,6 +378,11 @@ def _row_products(xp: Any, a: Array, b: Array) -> Array:
     return xp.matmul(a[:, None], b[:, :, None])[:, 0, 0]
 
 
+def _mlx_shared(xp: Any, queries: Array, keys: Array) -> Array:
+    """``bnid,jnd->ijbn``; MLX moves one axis at a time."""
+    return xp.transpose(xp.matmul(queries, xp.moveaxis(keys, 0, 2)), (2, 3, 0, 1))
+
+
 OWN_LINES: dict[str, dict[str, Function]] = {
     "numpy": {
         "ij,ij->i": _row_products,
@@ -385,6 +390,17 @@ OWN_LINES: dict[str, dict[str, Function]] = {
         "i,j->ij": lambda xp, a, b: xp.multiply.outer(a, b),
     },
     "torch": {"bind,bjnd->bnij": _torch_loop, "i,j->ij": lambda xp, a, b: xp.outer(a, b)},
+    "mlx": {
+        "i,i->": lambda _, a, b: (a * b).sum(),
+        "ij,ij->": lambda _, a, b: (a * b).sum(),
+        "bnid,jnd->ijbn": _mlx_shared,
+        "bind,jnd->ijbn": lambda xp, a, b: _mlx_shared(xp, xp.swapaxes(a, 1, 2), b),
+        "ibnd,jnd->ijbn": lambda xp, a, b: _mlx_shared(xp, xp.moveaxis(a, 0, 2), b),
+        "abij,ajbk->ibak": lambda xp, a, b: xp.transpose(xp.matmul(a, xp.swapaxes(b, 1, 2)), (2, 1, 0, 3)),
+        "deca,be->abcd": lambda xp, a, b: xp.transpose(
+            xp.matmul(b, a.reshape(*a.shape[:2], -1)).reshape(len(a), len(b), *a.shape[2:]), (3, 1, 2, 0)
+        ),
+    },
     "mxnet": {
         "ij,jk->ik": lambda xp, a, b: xp.dot(a, b),
         "bij,bjk->bik": lambda _, a, b: _batch_dot(a, b),

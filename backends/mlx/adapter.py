@@ -95,7 +95,7 @@ class MlxAdapter(Adapter):
     def dtype(self, name: str) -> Any:
         dtype = getattr(self.xp, "bool_" if name == "bool" else name, None)
         if not isinstance(dtype, self.xp.Dtype):
-            raise BackendError(f"mlx has no dtype {shown(name)}")
+            raise BackendError(f"{self.name} has no dtype {shown(name)}")
         return dtype
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
