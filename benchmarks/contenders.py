@@ -187,6 +187,7 @@ FRAMEWORKS = (
         waits=True,
     ),
     Framework("paddle", "paddle", {"paddle.einsum": ("paddle", "einsum", {})}),
+    Framework("mlx", "mlx", {"mx.einsum": ("mlx.core", "einsum", {})}, waits=True),
 )
 
 
@@ -232,7 +233,22 @@ def _paddle_gradients(function: Function) -> Function:
     return forward_and_backward
 
 
-GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "mxnet": _mxnet_gradients, "paddle": _paddle_gradients}
+def _mlx_gradients(function: Function) -> Function:
+    vjp = import_module("mlx.core").vjp
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        return vjp(partial(function, equation), list(arrays[:-1]), [arrays[-1]])[1]
+
+    return forward_and_backward
+
+
+GRADIENTS = {
+    "torch": _torch_gradients,
+    "jax": _jax_gradients,
+    "mxnet": _mxnet_gradients,
+    "mlx": _mlx_gradients,
+    "paddle": _paddle_gradients,
+}
 
 
 # -- hand-written lines, as an expert would write them for the framework -----------------------------------------
@@ -386,6 +402,11 @@ def _by_transposed(xp: Any, a: Array, b: Array) -> Array:
     return xp.matmul(a, b, transpose_y=True)
 
 
+def _mlx_shared(xp: Any, queries: Array, keys: Array) -> Array:
+    """``bnid,jnd->ijbn``; MLX moves one axis at a time."""
+    return xp.transpose(xp.matmul(queries, xp.moveaxis(keys, 0, 2)), (2, 3, 0, 1))
+
+
 OWN_LINES: dict[str, dict[str, Function]] = {
     "numpy": {
         "ij,ij->i": _row_products,
@@ -393,6 +414,17 @@ OWN_LINES: dict[str, dict[str, Function]] = {
         "i,j->ij": lambda xp, a, b: xp.multiply.outer(a, b),
     },
     "torch": {"bind,bjnd->bnij": _torch_loop, "i,j->ij": lambda xp, a, b: xp.outer(a, b)},
+    "mlx": {
+        "i,i->": lambda _, a, b: (a * b).sum(),
+        "ij,ij->": lambda _, a, b: (a * b).sum(),
+        "bnid,jnd->ijbn": _mlx_shared,
+        "bind,jnd->ijbn": lambda xp, a, b: _mlx_shared(xp, xp.swapaxes(a, 1, 2), b),
+        "ibnd,jnd->ijbn": lambda xp, a, b: _mlx_shared(xp, xp.moveaxis(a, 0, 2), b),
+        "abij,ajbk->ibak": lambda xp, a, b: xp.transpose(xp.matmul(a, xp.swapaxes(b, 1, 2)), (2, 1, 0, 3)),
+        "deca,be->abcd": lambda xp, a, b: xp.transpose(
+            xp.matmul(b, a.reshape(*a.shape[:2], -1)).reshape(len(a), len(b), *a.shape[2:]), (3, 1, 2, 0)
+        ),
+    },
     "mxnet": {
         "ij,jk->ik": lambda xp, a, b: xp.dot(a, b),
         "bij,bjk->bik": lambda _, a, b: _batch_dot(a, b),

@@ -68,6 +68,7 @@ class Framework:
             ``negated`` have that operation pending, as in PyTorch. With any library, a spec may also have the layout
             ``python``, which stands for Python's lists and scalars.
         immutable: why arrays cannot be written to; empty if they can.
+        shares_parts: whether a part of an array has the array's memory, so that writing to one changes the other.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
         views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
         transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``; and ``dynamic`` if
@@ -91,6 +92,7 @@ class Framework:
     module: str
     layouts: tuple[str, ...] = ("C",)
     immutable: str = ""
+    shares_parts: bool = True
     memory_order: bool = False
     views: bool = False
     transforms: tuple[str, ...] = ()
@@ -225,6 +227,11 @@ class Framework:
     def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
         """An array in a layout that only this library has."""
         raise NotImplementedError
+
+    def needs_shared_parts(self) -> None:
+        """Raise NotApplicable if no two arrays share elements that can be written to."""
+        if not self.shares_parts:
+            raise NotApplicable(f"writing to a part of an array of {self.name} does not change the array")
 
     # -- as code ----------------------------------------------------------------------------------------
 

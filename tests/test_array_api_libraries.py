@@ -329,7 +329,6 @@ LIBRARIES = {
     "sparse.COO": ["float64"],  # which compiles anew for each dtype, and takes seconds
     "sparse.GCXS": ["float64"],
     "cubed": ["bool", "int8", "float32", "complex64"],
-    "mlx.core": ["bool", "int8", "float32", "complex64"],
     "ndonnx": ["bool", "int8", "float32"],
 }
 
@@ -344,8 +343,6 @@ def made_by(name):
             import cubed.array_api
 
             return cubed.array_api.asarray, lambda array: np.asarray(array.compute())
-        case "mlx.core":
-            return module.array, np.asarray
         case _:
             return module.asarray, lambda array: array.unwrap_numpy()
 

@@ -224,7 +224,10 @@ def test_no_operand_leaves_its_framework(case, monkeypatch):
 
 
 def _traced(backend):
-    """NumPy reads JAX's arrays by C's buffer protocol, which no patch sees; a traced array has no values to read."""
+    """NumPy reads some arrays by C's buffer protocol, which no patch sees; a traced array has no values to read."""
+    if backend.name == "mlx":
+        mlx = pytest.importorskip("mlx.core")
+        return lambda equation, *arrays: mlx.compile(lambda *traced: einsumx.einsum(equation, *traced))(*arrays)
     if backend.name != "jax":
         return einsumx.einsum
     jax = pytest.importorskip("jax")
@@ -238,6 +241,10 @@ def _left(array):
 
 def test_leaving_a_framework_is_seen(monkeypatch):
     for backend in OTHERS:
+        if backend.name == "mlx":
+            with pytest.raises(ValueError, match="not allowed"):
+                pytest.importorskip("mlx.core").compile(np.asarray)(backend.array(normal(2)))
+            continue
         if backend.name == "jax":
             with pytest.raises(TypeError, match="Tracer"):
                 pytest.importorskip("jax").jit(np.asarray)(backend.array(normal(2)))

@@ -110,7 +110,7 @@ class ArrayApiAdapter(Adapter):
 
     @cached_property
     def _multiplies_integers(self) -> bool:
-        """Whether the library can multiply matrices of integers; MLX cannot."""
+        """Whether the library can multiply matrices of integers."""
         if self._namespace is None:
             return True
         try:
@@ -240,7 +240,7 @@ class ArrayApiAdapter(Adapter):
             return self.xp.any(array, axis=axes)
         try:
             return self.xp.sum(array, axis=axes, dtype=array.dtype)
-        except TypeError:  # MLX lacks the keyword
+        except TypeError:  # some libraries lack the keyword
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:

@@ -178,6 +178,7 @@ def _is_refused_by_numpy(make: Callable[[], Any], place: int, case: Case, subjec
 
 def _shares_its_elements(case: Case, subject: Subject) -> None:
     """Several elements of ``out`` share one place in memory."""
+    subject.framework.needs_shared_parts()
     subject.framework.needs_layout("broadcast")
     is_refused(case, subject)
 

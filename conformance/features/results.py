@@ -121,6 +121,7 @@ def _writes_between(case: Case, subject: Subject) -> None:
     """``out`` is every second element of a larger array, whose other elements are unchanged."""
     assert case.out is not None
     hosts, arrays = subject.operands(case)
+    subject.framework.needs_shared_parts()
     subject.framework.needs_layout("sliced")
     room = make_out(replace(case.out, shape=tuple(2 * size + 1 for size in case.out.shape)), subject)
     inside = (slice(1, None, 2),) * len(case.out.shape)
@@ -145,6 +146,7 @@ def writes_over(place: int, case: Case, subject: Subject) -> None:
 def _writes_over_a_part(case: Case, subject: Subject) -> None:
     """``out`` is the last rows of an array, and the operand its first rows."""
     needs_writeable_arrays(subject)
+    subject.framework.needs_shared_parts()
     subject.framework.needs_layout("offset")
     (host,) = case.values()
     room = subject.array(np.concatenate([host, host[:1]]), case.dtype)

@@ -12,6 +12,7 @@ from einsumx.conformance.framework import AdapterFramework, Framework
 from einsumx.conformance.frameworks.array_api import ArrayApiFramework
 from einsumx.conformance.frameworks.cupy import CupyFramework
 from einsumx.conformance.frameworks.jax import JaxFramework
+from einsumx.conformance.frameworks.mlx import MlxFramework
 from einsumx.conformance.frameworks.mxnet import MxnetFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
 from einsumx.conformance.frameworks.paddle import PaddleFramework
@@ -27,6 +28,7 @@ KNOWN: dict[str, type[Framework]] = {
         TorchFramework,
         JaxFramework,
         MxnetFramework,
+        MlxFramework,
         CupyFramework,
         PaddleFramework,
         ArrayApiFramework,

@@ -46,6 +46,7 @@ BUILTIN = (
     "mxnet",
     "jax",
     "paddle",
+    "mlx",
     "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""

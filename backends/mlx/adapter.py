@@ -1,0 +1,254 @@
+"""MLX: lazy arrays that are never changed, whose transposes are views; a product has any number of batch axes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, wraps
+from importlib import import_module
+from operator import attrgetter, methodcaller
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.replacement import Function, Name
+from einsumx.adapters.traits import HALVES, INTEGERS, Traits
+from einsumx.backends.mlx.choices import integer_workspace, workspace
+from einsumx.dtypes import kind, wrapped
+from einsumx.errors import BackendError, shown
+from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
+from einsumx.ir.program import Operand
+from einsumx.runtime.memory import free_host_bytes
+
+__all__ = ["ADAPTER", "TRAITS", "MlxAdapter"]
+
+_FLOATS = frozenset({"float32", "float64", "complex64"}) | HALVES
+
+_ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+"""The kinds of dtype that each type of Python scalar adopts."""
+
+_DEFAULTS = {int: "int32", float: "float32", complex: "complex64"}
+"""The dtype of a Python scalar that changes the kind of a result."""
+
+# Rates of the wheel for Linux, whose products are those of the reference BLAS.
+TRAITS = Traits(
+    memory_order=False,
+    dtypes=_FLOATS | INTEGERS | {"bool"},
+    matmul_dtypes=_FLOATS | INTEGERS,
+    matmul_through=(("bool", "float32"),),
+    widen=(("float16", "float32"), ("bfloat16", "float32")),
+    wide_matmul=HALVES,
+    wide_sum=HALVES,
+    rates=Rates(call=1.5e-6, view=0.7e-6, matrix=0.1e-6, gemm=3e9, stream=6e9, copy=8e9, permute=4e9),
+)
+
+
+class MlxAdapter(Adapter):
+    """MLX's arrays. They have no device: each op runs on the default one, whose memory all devices share.
+
+    Nothing is computed before a result is read, so operands have strides that only MLX knows. Plans take them for
+    C-contiguous, and MLX copies where a reshape needs it.
+    """
+
+    name = "mlx"
+    module = "mlx.core"
+    install = "pip install mlx"
+    out_of_memory = ("[malloc]", "Unable to allocate")
+    cpu = TRAITS
+    constant_dtypes = True
+
+    @cached_property
+    def _names(self) -> dict[Any, str]:
+        """The name of each dtype."""
+        return {self.dtype(name): name for name in sorted(_FLOATS | INTEGERS | {"bool"})}
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """Einsumx's kernels for MLX, in a module that imports MLX."""
+        return import_module("einsumx.backends.mlx.kernels")
+
+    # -- which arrays -----------------------------------------------------------------------------------
+
+    def check_type(self, kind: type) -> None:
+        if not issubclass(kind, self.xp.array):
+            raise wrong_type_error(kind, "mlx.core.array")
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    # A single C call.
+    signature = staticmethod(attrgetter("__class__", "shape", "dtype"))  # type: ignore[assignment]
+
+    def device_of(self, signature: Signature) -> str:
+        return self.device(None)
+
+    def device(self, array: Array) -> str:
+        return str(self.xp.default_device().type).rpartition(".")[2]
+
+    def dtype_name(self, dtype: Any) -> str:
+        try:
+            return self._names[dtype]
+        except KeyError:
+            raise BackendError(f"mlx: einsum computes in no dtype {shown(dtype)}") from None
+
+    def dtype(self, name: str) -> Any:
+        dtype = getattr(self.xp, "bool_" if name == "bool" else name, None)
+        if not isinstance(dtype, self.xp.Dtype):
+            raise BackendError(f"{self.name} has no dtype {shown(name)}")
+        return dtype
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if like is None or isinstance(value, list | tuple):
+            return self.xp.array(value)
+        if kind(dtype) not in _ADOPTED[type(value)]:
+            dtype = _DEFAULTS[type(value)]
+        if kind(dtype) in "iu" and wrapped(int(value.real), dtype) != value:
+            raise BackendError(f"mlx converts no {shown(value)} to {dtype}, the dtype of the arrays; pass dtype=")
+        return self.xp.array(value, dtype=self.dtype(dtype))
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def copy(self, array: Array) -> Array:
+        return self.xp.contiguous(array)  # no array is ever changed, so that one in C order need not be copied
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if array.dtype == self.xp.bool_:
+            return self.xp.any(array, axes)
+        # MLX sums short integers in 32 bits, which wrap to the same.
+        return self.xp.sum(array, axes).astype(array.dtype)
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.zeros(shape, self.dtype(dtype))
+
+    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        kernel: Callable[..., Array]
+        match op:
+            case Matmul() if dtype in INTEGERS:
+                kernel = self._kernels.integer_product(shapes[0][-1], dtype)
+            case Matmul() if self._has_reference_blas:
+                kernel = self._kernels.product(*shapes, dtype)
+            case Matmul():
+                kernel = self.xp.matmul
+            case Transpose():
+                kernel = methodcaller("transpose", *op.axes)
+            case Reshape():
+                kernel = self._kernels.reshape(shapes[0], op.shape)
+            case _:
+                kernel = super().kernel(op, shapes, dtype)
+        return kernel
+
+    @property
+    def _has_reference_blas(self) -> bool:
+        """Whether products run in the BLAS of MLX's wheel for Linux, which is slow for some layouts."""
+        return sys.platform == "linux" and self.device(None) == "cpu"
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        if not isinstance(op, Matmul):
+            return 0
+        lhs, rhs = [operand.shape for operand in operands]
+        dtype = operands[0].dtype
+        return integer_workspace(lhs, rhs, dtype) if dtype in INTEGERS else workspace(lhs, rhs, dtype)
+
+    def spelling(self) -> Spelling:
+        from einsumx.backends.mlx.source import MlxSpelling
+
+        return MlxSpelling(self.module, "mx")
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        pass  # every array can be assigned to
+
+    def write(self, out: Array, result: Array) -> None:
+        out[...] = result.astype(out.dtype)
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        return self.xp.array(value, dtype=self.dtype(dtype))
+
+    # -- blocks -----------------------------------------------------------------------------------------
+
+    def check_eager(self, array: Array) -> None:
+        try:
+            self.xp.eval(array)
+        except ValueError as error:  # of an array that mx.compile or mx.vmap traces
+            raise BackendError(
+                "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them, because nothing is "
+                "computed there; call einsum outside of the trace, or leave memory_limit= away"
+            ) from error
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return self._computed(array[box])
+
+    def add(self, total: Array, part: Array) -> Array:
+        function = self.xp.logical_or if total.dtype == self.xp.bool_ else self.xp.add
+        return self._computed(function(total, part))
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self._computed(self.xp.zeros(shape, self.dtype(dtype)))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out[box] = block.astype(out.dtype)
+        return self._computed(out)
+
+    def _computed(self, array: Array) -> Array:
+        """An array whose elements are computed now: queued operations keep their operands, and belong to a thread."""
+        self.xp.eval(array)
+        return array
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        device = self.xp.default_device()
+
+        def run(*arguments: Any) -> Any:
+            with self.xp.stream(device):
+                result = function(*arguments)
+                self.xp.eval(result)  # no other thread can compute what this one left undone
+            return result
+
+        return run
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes()
+
+    # -- to and from the host ---------------------------------------------------------------------------
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        dtype = self.dtype(array.dtype.name)
+        if array.flags.c_contiguous and array.dtype.isnative:
+            return self.xp.array(array, dtype=dtype)
+        # MLX would also copy the memory between the elements.
+        result = self._computed(self.xp.zeros(array.shape, dtype))
+        if array.size:
+            numpy = import_module("numpy")
+            numpy.copyto(numpy.asarray(result), array)
+        return result
+
+    def to_numpy(self, array: Array) -> Any:
+        if array.dtype == self.xp.bfloat16:
+            raise TypeError("NumPy has no bfloat16")
+        return import_module("numpy").array(array)  # a copy, as an array may be assigned to later
+
+    def move(self, array: Array, device: str) -> Array:
+        return array
+
+    def synchronize(self, array: Array) -> None:
+        self.xp.eval(array)
+
+    # -- einsumx behind MLX's own name --------------------------------------------------------------------
+
+    def names(self) -> Iterable[Name]:
+        def around(native: Function, call: Function) -> Function:
+            @wraps(native)
+            def function(*operands: Any, stream: Any = None, **options: Any) -> Any:
+                """Compute on a stream, as MLX does."""
+                if stream is None:
+                    return call(*operands, **options)
+                with self.xp.stream(stream):
+                    return call(*operands, **options)
+
+            return function
+
+        yield Name(self.xp, "einsum", around=around)
+
+
+ADAPTER = MlxAdapter()
