@@ -10,11 +10,13 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
+from einsumx.ir.fill import density
+from einsumx.planner.sparse_path import sparse_path
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
-    from einsumx.ir.program import Path
+    from einsumx.ir.program import Operand, Path
 
 __all__ = ["Optimize", "as_optimize", "find_path", "size_class", "step_outputs"]
 
@@ -44,11 +46,16 @@ def as_optimize(optimize: Any) -> Any:
             return tuple(_path_steps(steps))
 
 
-def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
+def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Sequence[Operand] = ()) -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
     ``"auto"`` finds one path for all sizes that are equal when rounded to four significant bits, because a search takes
     longer than many contractions. Steps of three or more operands are split into pairs.
+
+    Args:
+        equation: with sizes.
+        optimize: how to search, or the path.
+        operands: of which some may be sparse; ``"auto"`` then searches by the elements that they store.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
@@ -66,6 +73,9 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
         return (tuple(range(count)),)
     inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
     output, sizes = frozenset(equation.output), equation.sizes
+    if is_auto and any(operand.stored is not None for operand in operands):
+        classes = tuple([size_class(size) for size in sizes])
+        return sparse_path(inputs, output, classes, tuple(map(density, operands)))
     if is_auto:
         return _auto_path(inputs, output, tuple([size_class(size) for size in sizes]))
     match as_optimize(optimize):
