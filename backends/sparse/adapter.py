@@ -9,7 +9,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.operand_types import extension_error, wrong_type_error
+from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -42,8 +42,8 @@ TRAITS = Traits(
 class SparseAdapter(Adapter):
     """COO and GCXS arrays with a fill value of 0; DOK becomes COO.
 
-    Results are sparse: GCXS if all sparse operands are, otherwise COO, as ``sparse.einsum`` returns them. Within a plan,
-    sparse arrays are COO, and NumPy's stay what they are until a product with a sparse one.
+    Results are sparse: GCXS if all sparse operands with axes are, otherwise COO, as those of ``sparse.einsum``. Within
+    a plan, sparse arrays are COO, and NumPy's stay what they are until a product with a sparse one.
     """
 
     name = "sparse"
@@ -54,7 +54,8 @@ class SparseAdapter(Adapter):
     constant_dtypes = True
     measured_plans = False  # of one class of densities, plans have nothing else to choose
     no_limit = (
-        "nobody knows before how many elements a sparse result stores, so that memory_limit= cannot be kept; leave it away"
+        "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be kept; "
+        "leave it away"
     )
 
     # -- which arrays -----------------------------------------------------------------------------------
@@ -132,14 +133,14 @@ class SparseAdapter(Adapter):
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         from einsumx.backends.sparse.kernels import contraction, contraction_of_pair
 
-        if dtype == "float16" and op.kind == "work":  # numba has none; the planner asks for it only where it rounds once
+        if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
             return lambda *sources: self.cast(run(*[self.cast(each, "float32") for each in sources]), dtype)
         match op:
             case ops.Native() if len(op.terms) == 1:
                 return contraction(op.terms[0], op.output, shapes[0])
             case ops.Native():
-                return contraction_of_pair(*op.terms, op.output, dict(op.by_letter(shapes)))
+                return contraction_of_pair(op.terms, op.output, dict(op.by_letter(shapes)))
             case ops.Transpose():
                 letters = _letters(len(shapes[0]))
                 return contraction("".join(letters), "".join([letters[axis] for axis in op.axes]), shapes[0])
@@ -165,11 +166,9 @@ class SparseAdapter(Adapter):
         letters = _letters(rank)
         both = [(1,) * (rank - len(shape)) + shape for shape in (lhs, rhs)]
         shape = tuple(map(max, *both)) if rank else ()
-        terms = [
-            "".join([letter for letter, size, full in zip(letters, own, shape) if size == full]) for own in both
-        ]
+        terms = ["".join([letter for letter, size, full in zip(letters, own, shape) if size == full]) for own in both]
         reshaped = [tuple([size for size, full in zip(own, shape) if size == full]) for own in both]
-        multiply = contraction_of_pair(*terms, "".join(letters), dict(zip(letters, shape)))
+        multiply = contraction_of_pair(terms, "".join(letters), dict(zip(letters, shape)))
         return lambda first, second: multiply(self.reshape(first, reshaped[0]), self.reshape(second, reshaped[1]))
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -199,17 +198,20 @@ class SparseAdapter(Adapter):
         return self.xp.zeros(shape, dtype=self.dtype(dtype))
 
     def prepare(self, run: Run, program: Program) -> Run:
-        from einsumx.backends.sparse.kernels import as_elements
+        from einsumx.backends.sparse.kernels import as_elements, as_gcxs
 
         gcxs, sparse_array, coo, np = self.xp.GCXS, self.xp.SparseArray, self.xp.COO, self._np
 
         def run_sparse(*operands: Array) -> Array:
             with np.errstate(all="ignore"):
                 result = run(*operands)
+            if isinstance(result, list):  # values for the rest of a plan
+                return result
             if isinstance(result, np.ndarray):  # no operand is sparse
                 return as_elements(coo.from_numpy(result))
-            is_gcxs = program.shape and all(type(each) is gcxs for each in operands if isinstance(each, sparse_array))
-            return result.asformat("gcxs") if is_gcxs else as_elements(result)
+            kinds = {type(each) for each in operands if isinstance(each, sparse_array) and each.shape}
+            result = as_elements(result)
+            return as_gcxs(result) if program.shape and kinds == {gcxs} else result
 
         return run_sparse
 

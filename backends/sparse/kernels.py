@@ -19,7 +19,7 @@ from einsumx.adapters.replacement import own
 from einsumx.adapters.typing import Array
 from einsumx.backends.sparse import loops
 
-__all__ = ["as_elements", "contraction", "contraction_of_pair"]
+__all__ = ["as_elements", "as_gcxs", "contraction", "contraction_of_pair"]
 
 _TABLE = 8
 """Keys index a table directly if it has at most so many places for each stored element; otherwise only those that occur
@@ -27,13 +27,13 @@ are numbered."""
 
 
 def contraction(term: str, output: str, shape: Sequence[int]) -> Callable[[Array], Array]:
-    """The function that takes diagonals, sums and transposes one array, as ``term->output`` says; ``shape`` is its own."""
+    """The function that takes diagonals, sums and transposes an array of a shape, as ``term->output`` says."""
     sizes = dict(zip(term, shape))
     firsts = {letter: term.index(letter) for letter in term}
     repeats = [(axis, firsts[letter]) for axis, letter in enumerate(term) if firsts[letter] != axis]
     axes = [firsts[letter] for letter in output]
     out_shape = tuple([sizes[letter] for letter in output])
-    is_sum = len(output) < len(firsts)
+    is_sum, size = len(output) < len(firsts), prod(out_shape)
 
     def contracted(array: Array) -> Array:
         if isinstance(array, np.ndarray):
@@ -48,16 +48,21 @@ def contraction(term: str, output: str, shape: Sequence[int]) -> Callable[[Array
         if not is_sum:
             return _sorted(coords[axes], values, out_shape)
         keys = _keys(coords, axes, sizes, output)
+        if not _increase(keys) and size <= _TABLE * len(keys):
+            keys, values = loops.scattered(keys, values, size)
+            return _made(keys, values, out_shape)
         if not _increase(keys):
             order = np.argsort(keys, kind="stable")
             keys, values = keys[order], values[order]
-        return _made(*loops.summed(keys, values), out_shape)
+        keys, values = loops.summed(keys, values)
+        return _made(keys, values, out_shape)
 
     return contracted
 
 
-def contraction_of_pair(lhs: str, rhs: str, output: str, sizes: dict[str, int]) -> Callable[[Array, Array], Array]:
+def contraction_of_pair(terms: Sequence[str], output: str, sizes: dict[str, int]) -> Callable[[Array, Array], Array]:
     """The function that contracts two arrays, of which no label of one alone is summed, and none is repeated."""
+    lhs, rhs = terms
     forward, backward = _Product(lhs, rhs, output, sizes), _Product(rhs, lhs, output, sizes)
     text = f"{lhs},{rhs}->{output}"
 
@@ -174,7 +179,21 @@ def as_elements(array: Array) -> Array:
         return array
     if not array.shape and array.fill_value != 0:
         return sparse.COO(np.empty((0, 1), np.intp), array.todense().reshape(1), ())
-    return array.tocoo() if isinstance(array, sparse.GCXS) else array
+    if not isinstance(array, sparse.GCXS):
+        return array
+    if array.ndim != 2 or array.compressed_axes != (0,):
+        return array.tocoo()
+    rows = np.repeat(np.arange(array.shape[0]), np.diff(array.indptr))
+    return sparse.COO(np.stack((rows, array.indices)), array.data, array.shape, has_duplicates=False, sorted=False)
+
+
+def as_gcxs(array: Array) -> Array:
+    """A COO array as GCXS."""
+    if array.ndim != 2:
+        return array.asformat("gcxs")
+    rows, cols = array.coords
+    starts = np.searchsorted(rows, np.arange(array.shape[0] + 1))
+    return sparse.GCXS((array.data, cols, starts), shape=array.shape, compressed_axes=(0,))
 
 
 def _keys(coords: Any, axes: Sequence[int], sizes: dict[str, int], labels: Sequence[str]) -> Any:

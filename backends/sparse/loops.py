@@ -11,18 +11,18 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["grouped", "matched", "product", "product_with_dense", "summed"]
+__all__ = ["grouped", "matched", "product", "product_with_dense", "scattered", "summed"]
 
 
 def _compiled(function: Any) -> Any:
-    """The function compiled for each dtype at its first call, which takes seconds; kept on disk where that is possible."""
+    """The function, compiled at the first call with each dtype, which takes seconds; kept on disk where possible."""
     try:
         return numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # there is no directory to write to
         return numba.njit(nogil=True)(function)
 
 
-_SCANNED = 8
+_SCANNED = 16
 """A row with more than one of so many columns is read by scanning all columns, otherwise by sorting those it has."""
 
 
@@ -59,6 +59,19 @@ def summed(keys: Any, values: Any) -> Any:  # pragma: no cover
             found[count] = key
             count += 1
     return found[:count].copy(), sums[:count].copy()
+
+
+@_compiled
+def scattered(keys: Any, values: Any, size: int) -> Any:  # pragma: no cover
+    """As :func:`summed`, of keys in any order that are less than ``size``."""
+    totals = np.zeros(size, values.dtype)
+    is_there = np.zeros(size, np.bool_)
+    for place in range(len(keys)):
+        key = keys[place]
+        totals[key] = totals[key] + values[place] if is_there[key] else values[place]
+        is_there[key] = True
+    found = np.flatnonzero(totals)
+    return found, totals[found]
 
 
 @_compiled
@@ -133,7 +146,10 @@ def product(  # pragma: no cover
                         rows[count], found[count], sums[count] = row, col, row_sums[col]
                         count += 1
         else:
-            there[:touched].sort()
+            for place in range(1, touched):
+                if there[place] < there[place - 1]:
+                    there[:touched].sort()
+                    break
             for place in range(touched):
                 col = there[place]
                 is_there[col] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
+from einsumx.adapters.dialect import Spelling, Value, numbers, summed
 from einsumx.dtypes import kind
 from einsumx.ir.parse import symbol
 
@@ -56,8 +56,9 @@ class SparseSpelling(Spelling):
         if len(terms) == 1 or set(shared) & set(output):
             text = super().native(equation, arrays)
             return text if output else f"{text}.astype({self.dtype(arrays[0].dtype)})"  # it widens integers
-        axes = ", ".join([f"({listed([term.index(letter) for letter in shared])},)" if shared else "()" for term in terms])
-        product = f"{self.name}.tensordot({arrays[0].text}, {arrays[1].text}, axes=({axes}), return_type={self.name}.COO)"
+        axes = ", ".join([f"[{', '.join([str(term.index(letter)) for letter in shared])}]" for term in terms])
+        arguments = f"{arrays[0].text}, {arrays[1].text}, axes=({axes}), return_type={self.name}.COO"
+        product = f"{self.name}.tensordot({arguments})"
         made = [letter for term in terms for letter in term if letter in output]
         order = tuple([made.index(letter) for letter in output])
         return product if order == tuple(sorted(order)) else f"{product}.transpose({numbers(order)})"

@@ -206,7 +206,15 @@ def op_cost(
     workspace: int = 0,
     operands: Sequence[Operand] = (),
 ) -> OpCost:
-    """The cost of an op whose result has ``dtype``, from the shapes of all slots; of sparse ``operands``, an estimate."""
+    """The cost of an op whose result has ``dtype``, from the shapes of all slots.
+
+    Args:
+        op: the op.
+        shapes: of all slots.
+        dtype: of the result.
+        workspace: as in :class:`OpCost`.
+        operands: the sources, if some of them may be sparse.
+    """
     shape = shapes[op.out]
     estimate = op_stored(op, operands, shape)
     if estimate is not None:
@@ -474,8 +482,8 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
     model = CostModel(framework, result.dtype)
     estimate = op_stored(op, operands, result.shape)
     if estimate is not None:
-        elements = estimate.elements + sum([prod(each.shape) if each.stored is None else each.stored for each in operands])
-        return Price(model.sparse, ((elements,), (estimate.multiply_adds,)))
+        stored = [prod(each.shape) if each.stored is None else each.stored for each in operands]
+        return Price(model.sparse, ((estimate.elements + sum(stored),), (estimate.multiply_adds,)))
     if op.kind == "view":
         return Price(partial(model.overhead, op), ())
     match op:

@@ -109,9 +109,7 @@ def _plan_line(program: Program, kernels: Kernels | None) -> str:
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
     cost = program_cost(program, kernels)
-    shapes, path = (
-        " ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path))
-    )
+    shapes, path = (" ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path)))
     if len(program.operands) > _NAMED:
         shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
     ops = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
