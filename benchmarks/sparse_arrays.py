@@ -13,6 +13,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -66,7 +67,6 @@ def cases() -> Iterator[Case]:
         yield Case("ij,jk->ik", ((2000, 2000), (2000, 20)), (0.01, None), kind)
         yield Case("ij,ij->ij", ((1000, 1000),) * 2, (0.01, None), kind)
     yield Case("ij,jk,kl,lm->im", ((500, 500),) * 3 + ((500, 5),), (0.02,) * 4)
-    yield Case("ij,jk,ik->", ((1000, 1000),) * 3, (0.005,) * 3)
 
 
 def by_hand(equation: str, operands: list[Any]) -> Iterator[Callable[[], Any]]:
@@ -78,7 +78,7 @@ def by_hand(equation: str, operands: list[Any]) -> Iterator[Callable[[], Any]]:
         summed = tuple([axis for axis, letter in enumerate(terms[0]) if letter not in output])
         yield (lambda: operands[0].sum(summed)) if summed else (lambda: operands[0].transpose(axes))
         return
-    for steps in _orders(tuple(range(len(terms))), len(terms)):
+    for steps in _orders(dict(enumerate(map(frozenset, terms)))):
 
         def run(steps: Any = steps) -> Any:
             values = {number: (term, array) for number, (term, array) in enumerate(zip(terms, operands))}
@@ -92,13 +92,16 @@ def by_hand(equation: str, operands: list[Any]) -> Iterator[Callable[[], Any]]:
         yield run
 
 
-def _orders(left: tuple[int, ...], fresh: int) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    if len(left) == 1:
+def _orders(terms: dict[int, frozenset[str]]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Every order of pairs with a common label; the labels of a pair that are left are those that one of both has."""
+    if len(terms) == 1:
         yield ()
-    for first, second in combinations(left, 2):
-        rest = tuple([name for name in left if name not in (first, second)])
-        for steps in _orders((*rest, fresh), fresh + 1):
-            yield ((first, second, fresh), *steps)
+    for first, second in combinations(terms, 2):
+        if terms[first] & terms[second]:
+            made = max(terms) + 1
+            rest = {name: term for name, term in terms.items() if name not in (first, second)}
+            for steps in _orders({**rest, made: terms[first] ^ terms[second]}):
+                yield ((first, second, made), *steps)
 
 
 def _product(one: tuple[str, Any], other: tuple[str, Any], needed: set[str], output: str) -> tuple[str, Any]:
@@ -137,7 +140,7 @@ def _is_feasible(case: Case) -> bool:
     """Whether sparse's own einsum, which multiplies all operands before it sums, can store what it multiplies."""
     sizes = dict(zip(case.equation.replace(",", "").partition("->")[0], [size for s in case.shapes for size in s]))
     share = np.prod([density or 1.0 for density in case.densities])
-    return float(np.prod([float(size) for size in sizes.values()])) * share < _LARGEST
+    return bool(np.prod([float(size) for size in sizes.values()]) * share < _LARGEST)
 
 
 def main() -> None:
@@ -170,8 +173,7 @@ def main() -> None:
             flush=True,
         )
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1)
+        Path(options.json).write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":
