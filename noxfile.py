@@ -24,7 +24,7 @@ BACKENDS = {
     "mlx": ("mlx[cpu]",),
     "ndonnx": ("ndonnx", "onnxruntime"),
     "paddle": ("paddlepaddle",),
-    "sparse": ("sparse", "scipy"),
+    "sparse": ("sparse", "scipy", "array-api-strict"),
     "tensorflow": ("tensorflow-cpu",),
     "tinygrad": ("tinygrad",),
 }

@@ -69,6 +69,8 @@ class Framework:
             ``python``, which stands for Python's lists and scalars.
         immutable: why arrays cannot be written to; empty if they can.
         shares_parts: whether a part of an array has the array's memory, so that writing to one changes the other.
+        unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
+        mixes_with: the libraries whose arrays the library contracts with its own.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
         views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
         transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``; and ``dynamic`` if
@@ -93,6 +95,8 @@ class Framework:
     layouts: tuple[str, ...] = ("C",)
     immutable: str = ""
     shares_parts: bool = True
+    unlimited: str = ""
+    mixes_with: tuple[str, ...] = ()
     memory_order: bool = False
     views: bool = False
     transforms: tuple[str, ...] = ()

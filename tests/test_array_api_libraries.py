@@ -326,8 +326,6 @@ def test_a_shape_with_a_size_that_is_not_known_is_an_error(call, shape):
 
 
 LIBRARIES = {
-    "sparse.COO": ["float64"],  # which compiles anew for each dtype, and takes seconds
-    "sparse.GCXS": ["float64"],
     "cubed": ["bool", "int8", "float32", "complex64"],
     "ndonnx": ["bool", "int8", "float32"],
 }
@@ -335,10 +333,8 @@ LIBRARIES = {
 
 def made_by(name):
     """The functions that make a library's array of NumPy's, and back."""
-    module = pytest.importorskip(name.partition(".")[0] if name.startswith("sparse") else name)
+    module = pytest.importorskip(name)
     match name:
-        case "sparse.COO" | "sparse.GCXS":
-            return getattr(module, name.partition(".")[2]).from_numpy, lambda array: array.todense()
         case "cubed":
             import cubed.array_api
 
@@ -356,36 +352,6 @@ def test_a_real_library_gives_the_plain_sum(name):
             result = einsumx.einsum(equation, *map(to, values))
             assert not isinstance(result, np.ndarray), "it stays in its library"
             assert judge(np.asarray(back(result)), expect(equation, *values)), (equation, dtype)
-
-
-@pytest.mark.parametrize("kind", ["coo", "gcxs"])
-def test_sparse_arrays_are_not_made_dense(kind):
-    sparse = pytest.importorskip("sparse")
-    one = sparse.COO([[0, 1500], [3, 7]], [1.0, 2.0], shape=(2000, 2000)).asformat(kind)
-    other = sparse.COO([[3, 7], [5, 6]], [1.0, 2.0], shape=(2000, 2000)).asformat(kind)
-    product, total = einsumx.einsum("ij,jk->ik", one, other), einsumx.einsum("ij->j", one)
-    assert isinstance(product, sparse.SparseArray)
-    assert isinstance(total, sparse.SparseArray)
-    assert (product.nnz, total.nnz) == (2, 2)
-
-
-def test_sparse_arrays_beside_those_of_numpy_are_an_error_whose_advice_works():
-    sparse = pytest.importorskip("sparse")
-    one, other = np.eye(3), sparse.COO.from_numpy(np.arange(9.0).reshape(3, 3))
-    with pytest.raises(einsumx.BackendError, match=r"sparse.*COO\) to array_api.*convert one of them first"):
-        einsumx.einsum("ij,jk->ik", one, other)
-    assert np.array_equal(einsumx.einsum("ij,jk->ik", one, other.todense()), other.todense())
-    result = einsumx.einsum("ij,jk->ik", sparse.COO.from_numpy(one), other)
-    assert np.array_equal(result.todense(), other.todense())
-
-
-@pytest.mark.parametrize("odd", ["DOK", "fill value"])
-def test_sparse_arrays_that_sparse_cannot_multiply_are_an_error_that_says_why(odd):
-    sparse = pytest.importorskip("sparse")
-    values = np.arange(9.0).reshape(3, 3)
-    array = sparse.DOK.from_numpy(values) if odd == "DOK" else sparse.COO.from_numpy(values, fill_value=1.0)
-    with pytest.raises(einsumx.BackendError, match=r"the matmul of this contraction fails, as sparse raises"):
-        einsumx.einsum("ij,jk->ik", array, array)
 
 
 def test_a_symbolic_size_of_ndonnx_is_an_error_that_names_operand_and_axis():

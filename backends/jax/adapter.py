@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -79,6 +79,14 @@ class JaxAdapter(Adapter):
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, (self._jax.Array, self._jax.core.Tracer)):
+            if kind.__name__ in ("BCOO", "BCSR"):
+                first = "x = x.to_bcoo(); " if kind.__name__ == "BCSR" else ""
+                raise BackendError(
+                    f"einsum takes jax.Array, not {type_name(kind)}; x.todense() makes one, with memory for all its "
+                    f"zeros. {first}x = x.sum_duplicates(); "
+                    "sparse.COO(numpy.asarray(x.indices).T, numpy.asarray(x.data), x.shape) "
+                    "makes an array that stays sparse, and that einsum takes"
+                )
             raise wrong_type_error(kind, "jax.Array")
 
     # -- describing arrays ------------------------------------------------------------------------------

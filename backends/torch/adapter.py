@@ -135,7 +135,11 @@ class TorchAdapter(Adapter):
 
     def signature(self, array: Array) -> Signature:
         if array.layout is not self._strided:
-            raise BackendError(f"einsum takes dense tensors, not layout {array.layout}; to_dense() makes one")
+            raise BackendError(
+                f"einsum takes dense tensors, not layout {array.layout}; x.to_dense() makes one. With "
+                "c = x.to_sparse_coo().coalesce(), sparse.COO(c.indices().numpy(), c.values().numpy(), tuple(c.shape)) "
+                "makes an array that stays sparse, and that einsum takes"
+            )
         try:
             shape, strides = array.shape, array.stride()
         except RuntimeError as error:  # nested tensors have no shape

@@ -8,14 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from einsumx.conformance.deviations import cotengra, jax, mlx, mxnet, numpy, opt_einsum, paddle, tensorflow, torch
+from einsumx.conformance.deviations import (
+    cotengra,
+    jax,
+    mlx,
+    mxnet,
+    numpy,
+    opt_einsum,
+    paddle,
+    sparse,
+    tensorflow,
+    torch,
+)
 from einsumx.conformance.deviations.deviation import Deviation
 
 __all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     subject: listed
-    for module in (numpy, torch, jax, mlx, mxnet, paddle, tensorflow, opt_einsum, cotengra)
+    for module in (numpy, torch, jax, mlx, mxnet, paddle, sparse, tensorflow, opt_einsum, cotengra)
     for subject, listed in module.DEVIATIONS.items()
 }
 """Deviations by the name of the subject."""

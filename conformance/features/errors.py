@@ -188,7 +188,8 @@ def _shares_its_elements(case: Case, subject: Subject) -> None:
 
 def _foreign(subject: Subject) -> tuple[Framework, Array]:
     """Another framework than the subject's, and an array of three ones in it."""
-    names = ("array_api", "torch", "jax", "mxnet") if subject.framework.name == "numpy" else ("numpy",)
+    taken = {subject.framework.name, *subject.framework.mixes_with}
+    names = ("numpy",) if "numpy" not in taken else ("array_api", "torch", "jax", "mxnet")
     for framework in map(framework_of, names):
         try:
             import_module(framework.module)

@@ -16,6 +16,7 @@ from einsumx.conformance.frameworks.mlx import MlxFramework
 from einsumx.conformance.frameworks.mxnet import MxnetFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
 from einsumx.conformance.frameworks.paddle import PaddleFramework
+from einsumx.conformance.frameworks.sparse import SparseFramework
 from einsumx.conformance.frameworks.torch import TorchFramework
 from einsumx.errors import BackendError, shown
 
@@ -31,6 +32,7 @@ KNOWN: dict[str, type[Framework]] = {
         MlxFramework,
         CupyFramework,
         PaddleFramework,
+        SparseFramework,
         ArrayApiFramework,
     )
 }

@@ -64,6 +64,9 @@ class BlockAccess(Arrays):
     out_of_memory: tuple[str, ...] = ("out of memory",)
     """Parts of the messages of RuntimeErrors that mean the framework ran out of memory."""
 
+    no_limit: str = ""
+    """Why a contraction of the framework's arrays cannot keep a memory limit, and what to do; empty if it can."""
+
     def check_eager(self, array: Array) -> None:
         """Raise BackendError for an operand that is being traced: it has no memory to limit."""
 

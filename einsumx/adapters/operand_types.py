@@ -116,7 +116,10 @@ def _advice(kind: type) -> str:
     if issubclass(kind, type | FunctionType | BuiltinFunctionType):
         return "a function or a class is not an array: call it, and pass the result"
     if is_sparse(kind):
-        return "it is sparse, and einsum takes dense arrays: x.toarray() makes one, with memory for all its zeros"
+        stays = ""
+        if "scipy" in [top_package(base.__module__) for base in kind.__mro__]:
+            stays = "; sparse.COO.from_scipy_sparse(x) makes an array that stays sparse, and that einsum takes"
+        return f"it is sparse: x.toarray() makes a dense array, with memory for all its zeros{stays}"
     if issubclass(kind, AbstractSet | Iterator):
         return "make a list of it, or an array, which has an order and a length"
     return "convert them to arrays first (numpy.asarray), or register a backend for them"

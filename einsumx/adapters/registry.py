@@ -47,6 +47,7 @@ BUILTIN = (
     "jax",
     "paddle",
     "mlx",
+    "sparse",
     "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""

@@ -10,7 +10,7 @@ from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Outline, StageCostModel
-from einsumx.errors import MemoryLimitError, excerpt
+from einsumx.errors import BackendError, MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import cached
@@ -101,8 +101,14 @@ def least_limit(request: BlockedContraction) -> int:
 
 
 def _model(request: BlockedContraction) -> StageCostModel:
-    """The cost model of a contraction."""
+    """The cost model of a contraction.
+
+    Raises:
+        BackendError: the framework's arrays keep no memory limit.
+    """
     adapter, written, operands, device, options = request.contraction
+    if adapter.no_limit:
+        raise BackendError(f"{adapter.name}: {adapter.no_limit}")
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibrated(adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from einsumx.dtypes import arithmetic, itemsize
 from einsumx.ir import ops
+from einsumx.ir.fill import op_stored, work
 from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
@@ -61,6 +62,7 @@ class OpCost:
         workspace: further bytes that it takes while it runs.
         shape: of the op's result.
         dtype: of the op's result.
+        stored: about how many elements a sparse result stores; None if it is dense.
     """
 
     multiply_adds: int
@@ -69,6 +71,7 @@ class OpCost:
     workspace: int
     shape: tuple[int, ...]
     dtype: str
+    stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class PlanCost:
         input_bytes: of all operands; along an axis of stride 0, data is counted once.
         output_bytes: of the result.
         peak_bytes: the most bytes alive at once, as :attr:`einsumx.Plan.peak_bytes` says.
+
+    Of sparse arrays, all of these are estimates (:mod:`einsumx.ir.fill`).
     """
 
     ops: tuple[OpCost, ...]
@@ -112,19 +117,21 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     costs = []
     for op in program.ops:
         workspace = kernels.workspace(op, [slots[slot] for slot in op.sources]) if kernels else 0
-        costs.append(op_cost(op, shapes, types[op.out], workspace))
+        costs.append(op_cost(op, shapes, types[op.out], workspace, [slots[slot] for slot in op.sources]))
     inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        assumed(prod(program.shape) * itemsize(program.dtype)),
+        slots[program.result].nbytes,
         inputs + _peak(program, costs),
     )
 
 
 def _stored_bytes(operand: Operand) -> int:
+    if operand.stored is not None:
+        return operand.nbytes
     steps = operand.strides or contiguous(operand.shape)
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
 
@@ -170,12 +177,21 @@ def returns_view(program: Program) -> bool:
 
 
 def layouts(program: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; computed results are C-contiguous."""
-    strides = {slot: operand.strides for slot, operand in enumerate(program.operands)}
+    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates."""
+    slots = {
+        slot: Operand(shapes[slot], types[slot], operand.strides, stored=operand.stored)
+        for slot, operand in enumerate(program.operands)
+    }
     for op in program.ops:
-        first = op.sources[0]
-        strides[op.out] = op.result_strides(shapes[first], strides[first])
-    return {slot: Operand(shape, types[slot], strides[slot]) for slot, shape in shapes.items()}
+        sources = [slots[slot] for slot in op.sources]
+        estimate = op_stored(op, sources, shapes[op.out])
+        slots[op.out] = Operand(
+            shapes[op.out],
+            types[op.out],
+            op.result_strides(sources[0].shape, sources[0].strides),
+            stored=None if estimate is None else estimate.elements,
+        )
+    return slots
 
 
 def result_strides(program: Program) -> tuple[int, ...]:
@@ -184,9 +200,28 @@ def result_strides(program: Program) -> tuple[int, ...]:
     return layouts(program, shapes, slot_dtypes(program))[program.result].strides or contiguous(program.shape)
 
 
-def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
-    """The cost of an op whose result has ``dtype``, from the shapes of all slots."""
+def op_cost(
+    op: Op,
+    shapes: Mapping[int, tuple[int, ...]],
+    dtype: str,
+    workspace: int = 0,
+    operands: Sequence[Operand] = (),
+) -> OpCost:
+    """The cost of an op whose result has ``dtype``, from the shapes of all slots.
+
+    Args:
+        op: the op.
+        shapes: of all slots.
+        dtype: of the result.
+        workspace: as in :class:`OpCost`.
+        operands: the sources, if some of them may be sparse.
+    """
     shape = shapes[op.out]
+    estimate = op_stored(op, operands, shape)
+    if estimate is not None:
+        nbytes = Operand(shape, dtype, stored=estimate.elements).nbytes
+        copied = nbytes if op.kind == "copy" else 0
+        return OpCost(estimate.multiply_adds, copied, nbytes, workspace, shape, dtype, estimate.elements)
     nbytes = assumed(prod(shape) * itemsize(dtype))
     multiply_adds = assumed(op.multiply_adds([shapes[slot] for slot in op.sources], shape))
     copied = nbytes if op.kind == "copy" else 0
@@ -384,6 +419,15 @@ class CostModel:
         rate = rates.sweep if is_packed else rates.native or rates.sweep
         return call + rows * _EINSUM_ROW * rates.run + work / rate
 
+    def sparse(self, elements: int, multiply_adds: int) -> float:
+        """A call on sparse arrays.
+
+        Args:
+            elements: that the operands and the result store.
+            multiply_adds: of stored elements.
+        """
+        return self._rates.call + work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
+
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""
         return self.einsum(steps, 1, operands, is_packed=True)
@@ -437,6 +481,10 @@ class Price:
 def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:
     """The price of an op, from shapes, dtypes and strides."""
     model = CostModel(framework, result.dtype)
+    estimate = op_stored(op, operands, result.shape)
+    if estimate is not None:
+        stored = [prod(each.shape) if each.stored is None else each.stored for each in operands]
+        return Price(model.sparse, ((estimate.elements + sum(stored),), (estimate.multiply_adds,)))
     if op.kind == "view":
         return Price(partial(model.overhead, op), ())
     match op:

@@ -13,9 +13,12 @@ from einsumx.ir.sizes import evaluated_shape
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
 
-__all__ = ["Operand", "Path", "Program"]
+__all__ = ["COORDINATE", "Operand", "Path", "Program"]
 
 Path = tuple[tuple[int, ...], ...]
+
+COORDINATE = 8
+"""Bytes of a coordinate of an element of a sparse array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +30,20 @@ class Operand:
         dtype: by NumPy's name.
         strides: in elements, representative of the layout class; None if C-contiguous.
         weak: its dtype yields to other dtypes of its kind, as that of Python scalars in JAX.
+        stored: about how many elements it stores, if it is sparse; None if it is dense.
     """
 
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None = None
     weak: bool = False
+    stored: int | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements, counting repeated ones too."""
+        """Bytes of its elements, counting repeated ones too; of a sparse one, with their coordinates."""
+        if self.stored is not None:
+            return self.stored * (itemsize(self.dtype) + COORDINATE * len(self.shape))
         return prod(self.shape) * itemsize(self.dtype)
 
 

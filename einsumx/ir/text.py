@@ -8,8 +8,9 @@ from math import prod
 from einsumx.errors import excerpt, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
+from einsumx.ir.fill import density
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Program
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import log
@@ -19,6 +20,7 @@ __all__ = [
     "brief_text",
     "call_text",
     "duration",
+    "operand_text",
     "plan_text",
     "quantity",
     "remark_text",
@@ -38,7 +40,7 @@ def plan_text(program: Program, cost: PlanCost) -> str:
       %3 = matmul %1 %2        24 multiply-adds
       result %3                (4,2) float32
     """
-    shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
+    shapes = " ".join(operand_text(operand) for operand in program.operands)
     inputs = list(dict.fromkeys(operand.dtype for operand in program.operands))
     types = "/".join(inputs) if inputs == [program.dtype] else f"{'/'.join(inputs)} -> {program.dtype}"
     where = f"{program.backend} ({program.device})" if program.device else program.backend
@@ -120,9 +122,7 @@ def _plan_line(program: Program, kernels: Kernels | None) -> str:
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
     cost = program_cost(program, kernels)
-    shapes, path = (
-        " ".join(map(shape_text, part)) for part in ([each.shape for each in program.operands], program.path)
-    )
+    shapes, path = (" ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path)))
     if len(program.operands) > _NAMED:
         shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
     ops = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
@@ -199,7 +199,10 @@ def call_text(op: Op) -> str:
 
 
 def remark_text(op: Op, cost: OpCost) -> str:
-    """The cost of an op, and the reason if it copies."""
+    """The cost of an op, and the reason if it copies; of sparse arrays, estimates."""
+    if cost.stored is not None:
+        work = f"about {quantity(cost.multiply_adds)} multiply-adds, " if op.kind == "work" else ""
+        return f"{work}stores {_stored_text(cost.stored, cost.shape)}"
     match op:
         case ops.Transpose(reason="") | ops.Diagonal(reason="") | ops.Reshape() | ops.Expand() | ops.First():
             return "view"
@@ -219,6 +222,26 @@ def remark_text(op: Op, cost: OpCost) -> str:
             return f"{quantity(cost.multiply_adds)} multiply-adds in the framework's own kernel"
         case ops.Zeros():
             return "a label has size 0"
+
+
+def operand_text(operand: Operand) -> str:
+    """An operand's shape, and the share of its elements that it stores if it is sparse.
+
+    >>> operand_text(Operand((2, 3), "float32")), operand_text(Operand((600, 500), "float32", stored=3000))
+    ('(2,3)', '(600,500):1%')
+    """
+    if operand.stored is None:
+        return shape_text(operand.shape)
+    return f"{shape_text(operand.shape)}:{_percent(density(operand))}"
+
+
+def _stored_text(stored: int, shape: tuple[int, ...]) -> str:
+    share = _percent(min(stored / max(prod(shape), 1), 1.0))
+    return f"about {quantity(stored)} of {quantity(prod(shape))} elements ({share})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%" if share < 0.995 else "100%"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

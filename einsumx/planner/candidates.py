@@ -49,7 +49,7 @@ def selected_program(
     Raises:
         PathError: its path does not fit the operands.
     """
-    path = find_path(equation, optimize if selection.path is None else selection.path)
+    path = find_path(equation, optimize if selection.path is None else selection.path, operands)
     backend, device, traits, dtype = setting
     return lower(
         equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps

@@ -16,7 +16,7 @@ from einsumx.scalars import as_python
 if TYPE_CHECKING:
     from einsumx.ir import sizes
     from einsumx.ir.bind import SizedEquation
-    from einsumx.ir.program import Path
+    from einsumx.ir.program import Operand, Path
 else:
     sizes = LazyModule("einsumx.ir.sizes")
 
@@ -48,12 +48,17 @@ def as_optimize(optimize: Any) -> Any:
             return tuple(_path_steps(steps))
 
 
-def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
+def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Sequence[Operand] = ()) -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
     ``"auto"`` finds one path for all sizes that are equal when rounded to four significant bits, because a search takes
     longer than many contractions. Steps of three or more operands are split into pairs. Sizes that are not known count
     as typical ones.
+
+    Args:
+        equation: with sizes.
+        optimize: how to search, or the path.
+        operands: of which some may be sparse; ``"auto"`` then searches by the elements that they store.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
@@ -72,7 +77,13 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
     output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
     if is_auto:
-        return _auto_path(inputs, output, tuple([size_class(size) for size in label_sizes]))
+        classes = tuple([size_class(size) for size in label_sizes])
+        if any(operand.stored is not None for operand in operands):
+            from einsumx.ir.fill import density
+            from einsumx.planner.sparse_path import sparse_path
+
+            return sparse_path(inputs, output, classes, tuple(map(density, operands)))
+        return _auto_path(inputs, output, classes)
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, label_sizes, choice)

@@ -299,7 +299,7 @@ def make_program(contraction: Contraction) -> Program:
         program = lower.lower(
             sized,
             operands,
-            path.find_path(sized, options.optimize),
+            path.find_path(sized, options.optimize, operands),
             backend=adapter.name,
             traits=traits,
             dtype=dtype,

@@ -1,0 +1,95 @@
+"""How many elements sparse arrays store, and the work of contracting them.
+
+The estimates assume that each place of an array is stored with the same probability, independently of all others. Sums
+are taken to be different from zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import expm1, log1p, prod
+
+from einsumx.ir import ops
+from einsumx.ir.ops import Op
+from einsumx.ir.program import Operand
+
+__all__ = ["Stored", "density", "density_of_sum", "op_stored", "stored_class", "work"]
+
+_ELEMENT = 8
+"""The work of an element that is sorted, grouped or written with its coordinates, in multiply-adds."""
+
+
+class Stored:
+    """What an op of sparse arrays computes and stores.
+
+    Attributes:
+        multiply_adds: of stored elements.
+        elements: of the result.
+    """
+
+    __slots__ = ("elements", "multiply_adds")
+
+    def __init__(self, multiply_adds: float, elements: float) -> None:
+        self.multiply_adds, self.elements = round(multiply_adds), round(elements)
+
+
+def stored_class(stored: int) -> int:
+    """The nearest power of two, so that arrays with about as many elements share a plan.
+
+    >>> [stored_class(stored) for stored in (0, 1, 5, 6, 1000, 1500)]
+    [0, 1, 4, 8, 1024, 1024]
+    """
+    if stored < 2:
+        return stored
+    power: int = 1 << stored.bit_length() - 1
+    return power if 2 * stored < 3 * power else 2 * power
+
+
+def density(operand: Operand) -> float:
+    """The share of an operand's elements that it stores: at most 1, which is that of a dense one."""
+    if operand.stored is None:
+        return 1.0
+    return min(operand.stored / max(prod(operand.shape), 1), 1.0)
+
+
+def density_of_sum(share: float, terms: int) -> float:
+    """The share of sums of so many terms that have a term, if each is there with a probability of ``share``.
+
+    >>> density_of_sum(0.5, 1), density_of_sum(0.5, 2), round(density_of_sum(1e-9, 1000), 12)
+    (0.5, 0.75, 1e-06)
+    """
+    if share >= 1:
+        return 1.0
+    return -expm1(terms * log1p(-share))
+
+
+def work(elements: float, multiply_adds: float) -> float:
+    """The work of a product of sparse arrays, in multiply-adds.
+
+    Args:
+        elements: of both operands and of the result.
+        multiply_adds: of stored elements.
+    """
+    return _ELEMENT * elements + multiply_adds
+
+
+def op_stored(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> Stored | None:
+    """What an op computes and stores; None if all operands are dense.
+
+    Args:
+        op: the op.
+        operands: its sources.
+        shape: of its result.
+    """
+    if all(operand.stored is None for operand in operands):
+        return None
+    shapes = [operand.shape for operand in operands]
+    share, size = prod(map(density, operands)), prod(shape)
+    match op:
+        case ops.Zeros():
+            return Stored(0, 0)
+        case ops.Native() | ops.Matmul() | ops.Sum() | ops.Multiply() | ops.Scale():
+            terms = prod(op.loops(shapes, shape) or ())
+            return Stored(share * terms, size * density_of_sum(share, terms // max(size, 1)))
+        case _:
+            return Stored(0, share * size)
