@@ -112,7 +112,7 @@ class Names:
         """Make each name refer to the function that the active replacements call for."""
         for place in self._places:
             function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
-            setattr(place.owner, place.name, function)
+            _set(place.owner, place.name, function)
             if place.imported is not None:
                 place.imported.assign(function)
 
@@ -389,6 +389,11 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return accepted, ""
+
+
+def _set(owner: Any, name: str, function: Function) -> None:
+    """Set an attribute of a module, or a static method of a class."""
+    setattr(owner, name, staticmethod(function) if isinstance(owner, type) else function)
 
 
 def _is_native(place: _Place) -> bool:

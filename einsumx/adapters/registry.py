@@ -45,6 +45,7 @@ BUILTIN = (
     "cupy",
     "mxnet",
     "jax",
+    "tinygrad",
     "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
