@@ -99,7 +99,7 @@ def install(session: nox.Session, *requirements: str) -> None:
 
 
 def clang_of_zig(session: nox.Session) -> Path:
-    """A script that runs the clang of the wheel ziglang, for tinygrad, which calls a program without arguments of ours."""
+    """A script that runs the clang in the wheel ziglang, for tinygrad, which calls a program by one name."""
     script = Path(session.bin) / "clang-of-zig"
     script.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m ziglang clang "$@"\n')
     script.chmod(0o755)

@@ -125,6 +125,8 @@ class TinygradAdapter(Adapter):
                 return self._tensor(value, device=device)
             own = self.xp.dtypes.from_py(value)
             target = self._strong(self._least_upper(self.dtype(dtype), own) if dtype else own)
+            if value in (0, 1):  # products with these constants would be simplified: 0 * inf to 0, 1 * array to array
+                return self._tensor([value], device=device, dtype=target).reshape(())
             return self._tensor(value, device=device, dtype=target)
         except RuntimeError as error:
             raise BackendError(f"tinygrad makes no tensor of {shown(value)}: {error}") from error
@@ -224,7 +226,7 @@ class TinygradAdapter(Adapter):
         return run_on_strong
 
     def spelling(self) -> Spelling:
-        return TinygradSpelling(self.module)
+        return TinygradSpelling(self.module, self.module)
 
     # -- results ----------------------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class TinygradAdapter(Adapter):
         out.assign(result.cast(out.dtype))
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
-        if value == 0:  # tinygrad simplifies a product with the constant 0, whatever the other factor
+        if value == 0:  # tinygrad simplifies products with the constant 0, also those of inf
             return super().number(value, dtype, like)
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
@@ -368,10 +370,10 @@ class TinygradSpelling(Spelling):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        return ("from tinygrad import Tensor, dtypes",)
+        return ("import tinygrad",)
 
     def dtype(self, name: str) -> str:
-        return f"dtypes.{name}"
+        return f"tinygrad.dtypes.{name}"
 
     def transpose(self, array: Value, axes: tuple[int, ...]) -> str:
         return f"{array.text}.T" if axes == (1, 0) else f"{array.text}.permute({listed(axes)})"
@@ -402,11 +404,11 @@ class TinygradSpelling(Spelling):
         dtype = arrays[0].dtype
         wide = {"bool": "int32", "float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
         texts = [array.text if wide == dtype else self.cast(array, wide) for array in arrays]
-        text = f'Tensor.einsum("{equation}", {", ".join(texts)}, dtype={self.dtype(wide)})'
+        text = f'tinygrad.Tensor.einsum("{equation}", {", ".join(texts)}, dtype={self.dtype(wide)})'
         return text if wide == dtype else f"{text}.cast({self.dtype(dtype)})"
 
     def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
-        return f"Tensor.zeros({numbers(shape)}, dtype={self.dtype(dtype)}, device={arrays[0].text}.device)"
+        return f"tinygrad.Tensor.zeros({numbers(shape)}, dtype={self.dtype(dtype)}, device={arrays[0].text}.device)"
 
 
 ADAPTER = TinygradAdapter()

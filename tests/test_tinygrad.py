@@ -11,6 +11,7 @@ from einsumx import BackendError, EquationError, SizeError
 tinygrad = pytest.importorskip("tinygrad")
 
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, dtypes, function  # noqa: E402
+from tinygrad.dtype import strong_dtype  # noqa: E402
 
 RNG = np.random.default_rng(21)
 
@@ -81,7 +82,7 @@ def test_compiled_calls_take_new_values():
         close(compiled(a, b), a.numpy() @ b.numpy() @ b.numpy().T)
 
 
-# -- gradients --------------------------------------------------------------------------------------------------------
+# -- gradients ------------------------------------------------------------------------------------------------------
 
 
 def test_gradients_of_every_order():
@@ -117,14 +118,14 @@ def test_a_memory_limit_computes_its_result_so_that_gradients_end_there():
         close(result.sum().gradient(a)[0], np.zeros((60, 50)))
 
 
-# -- dtypes and numbers -------------------------------------------------------------------------------------------------
+# -- dtypes and numbers ---------------------------------------------------------------------------------------------
 
 
 def test_promotion_is_that_of_tinygrad():
-    names = "bool int8 uint8 int32 uint64 float16 bfloat16 float32 float64".split()
+    names = ["bool", "int8", "uint8", "int32", "uint64", "float16", "bfloat16", "float32", "float64"]
     for one, other in product(names, names):
         a, b = Tensor.ones(2, dtype=one), Tensor.ones(2, dtype=other)
-        assert einsumx.einsum("i,i->i", a, b).dtype == (a * b).dtype
+        assert einsumx.einsum("i,i->i", a, b).dtype == strong_dtype((a * b).dtype)
 
 
 def test_numbers_have_weak_dtypes():
@@ -151,7 +152,7 @@ def test_eight_bit_floats_are_refused(dtype):
 def test_half_precision_is_rounded_once():
     array = Tensor.full((4096,), 1.0009765625, dtype="float16").realize()  # 1 + 2**-10, whose square needs 21 bits
     exact = 4096 * 1.0009765625**2
-    assert einsumx.einsum("i,i->", array, array).item() == np.float16(exact)
+    assert einsumx.einsum("i,i->", array, array).numpy() == np.float16(exact)
 
 
 def test_symbolic_sizes_are_refused():
@@ -160,7 +161,7 @@ def test_symbolic_sizes_are_refused():
         einsumx.einsum("ij,kj->ik", rows, tensor(5, 3))
 
 
-# -- out= and devices -----------------------------------------------------------------------------------------------------
+# -- out= and devices -----------------------------------------------------------------------------------------------
 
 
 def test_out_is_assigned():
@@ -204,7 +205,7 @@ def test_blocks_of_a_size_share_their_kernels():
     def kinds(rows):
         GlobalCounters.reset()
         a, b = tensor(rows, 64), tensor(64, 64)
-        close(einsumx.einsum("ij,jk->ik", a, b, memory_limit=100_000), a.numpy() @ b.numpy())
+        close(einsumx.einsum("ij,jk->ik", a, b, memory_limit=160_000), a.numpy() @ b.numpy())
         return len(compiled)
 
     from tinygrad.codegen import to_program_cache as compiled
@@ -214,7 +215,7 @@ def test_blocks_of_a_size_share_their_kernels():
     assert kinds(512) == known
 
 
-# -- tinygrad's own einsum --------------------------------------------------------------------------------------------------
+# -- tinygrad's own einsum ------------------------------------------------------------------------------------------
 
 
 def test_patch_replaces_the_method():
@@ -248,6 +249,6 @@ def test_source_runs_without_einsumx():
     text = einsumx.plan("ij,jk,ii->ki", *arrays).source()
     assert "einsumx" not in text
     names = {}
-    exec(text, names)  # noqa: S102
+    exec(text, names)
     expected = np.einsum("ij,jk,ii->ki", *[array.numpy() for array in arrays])
     close(names["contraction"](*arrays), expected)
