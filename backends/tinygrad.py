@@ -12,7 +12,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.replacement import Function, Name, own
+from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -83,8 +83,8 @@ class TinygradAdapter(Adapter):
         _, shape, dtype, _ = signature
         if any(type(size) is not int for size in shape):
             raise BackendError(
-                f"a plan is for sizes that are known, and an operand has shape {excerpt(str(shape))}: unbind its "
-                "variables, or call Tensor.einsum there"
+                f"a plan is for sizes that are known, and an operand has shape {_sizes(shape)}: call Tensor.einsum "
+                "where sizes are variables, or have einsumx.patch('tinygrad') leave such calls to it"
             )
         return Operand(shape, self.dtype_name(dtype), weak=dtype in self.xp.dtypes.weaks)
 
@@ -256,6 +256,9 @@ class TinygradAdapter(Adapter):
         def function(formula: str, *operands: Any, **options: Any) -> Any:
             """Take a list of operands too, and widen sums of integers and of bools, as tinygrad does."""
             arrays = argfix(*operands)
+            if any(type(size) is not int for array in arrays for size in getattr(array, "shape", ())):
+                say_native("Tensor.einsum", [formula], "a size is a variable")
+                return native(formula, *arrays, **options)
             if options.get("dtype") is None and all(isinstance(array, self._tensor) for array in arrays):
                 promoted = self._least_upper(*[array.dtype for array in arrays])
                 if not self.xp.dtypes.is_float(promoted):
@@ -269,7 +272,7 @@ class TinygradAdapter(Adapter):
     def check_eager(self, array: Array) -> None:
         if not isinstance(array.device, str):
             raise BackendError(
-                f"memory_limit= is for tensors on one device, and not on {self.device(array) or 'none'}; "
+                f"memory_limit= is for tensors on one device, not on {self.device(array) or 'none, as constants are'}; "
                 "move it to one with .to(), or leave memory_limit= away"
             )
 
@@ -356,6 +359,11 @@ def _is_expanded(uop: Any) -> bool:
             return True
         uop = uop.src[0]
     return False
+
+
+def _sizes(shape: Sequence[Any]) -> str:
+    """A shape with the names of its variables."""
+    return f"({', '.join(size.render() if hasattr(size, 'render') else str(size) for size in shape)})"
 
 
 def _device_name(device: Any) -> str:

@@ -210,9 +210,9 @@ class Replacement:
 def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
 
-    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum`` or
-    ``dask.array.einsum``, or the einsum of any registered backend. It accepts the arguments of the original and of
-    :func:`einsumx.einsum`.
+    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
+    tinygrad's ``Tensor.einsum`` or ``dask.array.einsum``, or the einsum of any registered backend. It accepts the
+    arguments of the original and of :func:`einsumx.einsum`.
     ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
     original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
@@ -232,8 +232,8 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     that ``jax.jit`` has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``; or ``"dask"``, or
-            ``"opt_einsum"``.
+        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``,
+            ``"tinygrad"``; or ``"dask"``, or ``"opt_einsum"``.
         effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
             einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 
