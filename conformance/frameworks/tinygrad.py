@@ -51,7 +51,8 @@ class TinygradFramework(Framework):
 
     def promote(self, first: str, second: str) -> str | None:
         one, other = (self.xp.Tensor.empty(1, dtype=dtype) for dtype in (first, second))
-        return self.dtype(one * other)
+        # Of 64-bit integers with and without a sign it is weak: stored, it becomes the default dtype.
+        return self.dtype(one * other if (one * other).dtype not in self.xp.dtypes.weaks else self.xp.Tensor([0.5]))
 
     def other_devices(self, device: str) -> tuple[str, ...]:
         here = self.device(self.array(0, "float32", device))
