@@ -542,9 +542,9 @@ def test_explain_imports_no_framework():
     code = """
 import sys
 from einsumx.cli.main import main
-for backend in ("numpy", "torch", "cupy", "mxnet", "jax", "array_api"):
+for backend in ("numpy", "torch", "cupy", "mxnet", "jax", "tinygrad", "array_api"):
     main(["explain", "bind,bjnd->bnij", "4,10,3,8", "4,5,3,8", "--backend", backend])
-names = ("numpy", "torch", "cupy", "mxnet", "jax", "jaxlib", "array_api_strict", "rich")
+names = ("numpy", "torch", "cupy", "mxnet", "jax", "jaxlib", "tinygrad", "array_api_strict", "rich")
 print([name for name in names if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
