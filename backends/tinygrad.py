@@ -12,10 +12,11 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.replacement import Function, Name, own, say_native
+from einsumx.adapters.replacement import Function, Name, own
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Native, Op
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
@@ -71,7 +72,10 @@ class TinygradAdapter(Adapter):
 
     def signature(self, array: Array) -> Signature:
         uop = array.uop
-        return type(array), uop.shape, uop.dtype, uop.device
+        shape = uop.shape
+        if not all(type(size) is int for size in shape):  # variables
+            shape = planned_sizes([size if type(size) is int else None for size in shape])
+        return type(array), shape, uop.dtype, uop.device
 
     def device(self, array: Array) -> str:
         return _device_name(array.device)
@@ -81,11 +85,6 @@ class TinygradAdapter(Adapter):
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, _ = signature
-        if any(type(size) is not int for size in shape):
-            raise BackendError(
-                f"a plan is for sizes that are known, and an operand has shape {_sizes(shape)}: call Tensor.einsum "
-                "where sizes are variables, or have einsumx.patch('tinygrad') leave such calls to it"
-            )
         return Operand(shape, self.dtype_name(dtype), weak=dtype in self.xp.dtypes.weaks)
 
     def dtype_name(self, dtype: Any) -> str:
@@ -183,7 +182,7 @@ class TinygradAdapter(Adapter):
             case Native() if len(op.terms) == 1:
                 return partial(self._single, term=op.terms[0], output=op.output)
             case Native():
-                return self._pair(op, shapes, dtype)
+                return self._pair(op, dtype)
             case _:
                 return super().kernel(op, shapes, dtype)
 
@@ -198,18 +197,17 @@ class TinygradAdapter(Adapter):
         kept = [label for label in term if label in output]
         return self.transpose(array, tuple([kept.index(label) for label in output]))
 
-    def _pair(self, op: Native, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[[Array, Array], Array]:
+    def _pair(self, op: Native, dtype: str) -> Callable[[Array, Array], Array]:
         """The function that multiplies two arrays and sums: one kernel, which loops over whole axes."""
         (lhs, rhs), output = op.terms, op.output
         contracted = "".join(label for label in lhs if label not in output)
-        left, right = (_alignment(term, output + contracted, shape) for term, shape in zip((lhs, rhs), shapes))
+        left, right = (_alignment(term, output + contracted) for term in (lhs, rhs))
         axes = tuple(range(len(output), len(output + contracted)))
         wide, target = self.dtype("float32" if dtype in HALVES else dtype), self.dtype(dtype)
         is_bool = dtype == "bool"
 
         def product(lhs: Array, rhs: Array) -> Array:
-            lhs = lhs.cast(wide).permute(left.axes).reshape(left.shape)
-            rhs = rhs.cast(wide).permute(right.axes).reshape(right.shape)
+            lhs, rhs = left.applied(lhs.cast(wide)), right.applied(rhs.cast(wide))
             if is_bool:
                 return (lhs & rhs).any(axes)
             return (lhs * rhs).sum(axes, dtype=wide).cast(target)
@@ -256,9 +254,6 @@ class TinygradAdapter(Adapter):
         def function(formula: str, *operands: Any, **options: Any) -> Any:
             """Take a list of operands too, and widen sums of integers and of bools, as tinygrad does."""
             arrays = argfix(*operands)
-            if any(type(size) is not int for array in arrays for size in getattr(array, "shape", ())):
-                say_native("Tensor.einsum", [formula], "a size is a variable")
-                return native(formula, *arrays, **options)
             if options.get("dtype") is None and all(isinstance(array, self._tensor) for array in arrays):
                 promoted = self._least_upper(*[array.dtype for array in arrays])
                 if not self.xp.dtypes.is_float(promoted):
@@ -335,21 +330,30 @@ class TinygradAdapter(Adapter):
 
 
 class _Alignment(NamedTuple):
-    """How an operand broadcasts against others: its axes in order, and its shape with axes of size 1."""
+    """How an operand broadcasts against others.
+
+    Attributes:
+        axes: its axes, in order.
+        places: for each axis of the product, the axis of the operand; None for a new one of size 1.
+    """
 
     axes: tuple[int, ...]
-    shape: tuple[int, ...]
+    places: tuple[int | None, ...]
+
+    def applied(self, array: Array) -> Array:
+        sizes = array.shape
+        shape = [1 if axis is None else sizes[axis] for axis in self.places]
+        return array.permute(self.axes).reshape(shape)
 
 
-def _alignment(term: str, order: str, shape: tuple[int, ...]) -> _Alignment:
+def _alignment(term: str, order: str) -> _Alignment:
     """The alignment of an array with the labels ``term`` to axes of the labels ``order``.
 
-    >>> _alignment("jk", "ikj", (2, 3))
-    _Alignment(axes=(1, 0), shape=(1, 3, 2))
+    >>> _alignment("jk", "ikj")
+    _Alignment(axes=(1, 0), places=(None, 1, 0))
     """
-    sizes = dict(zip(term, shape))
-    axes = tuple([term.index(label) for label in order if label in term])
-    return _Alignment(axes, tuple([sizes.get(label, 1) for label in order]))
+    places = tuple([term.index(label) if label in term else None for label in order])
+    return _Alignment(tuple([axis for axis in places if axis is not None]), places)
 
 
 def _is_expanded(uop: Any) -> bool:
@@ -359,11 +363,6 @@ def _is_expanded(uop: Any) -> bool:
             return True
         uop = uop.src[0]
     return False
-
-
-def _sizes(shape: Sequence[Any]) -> str:
-    """A shape with the names of its variables."""
-    return f"({', '.join(size.render() if hasattr(size, 'render') else str(size) for size in shape)})"
 
 
 def _device_name(device: Any) -> str:

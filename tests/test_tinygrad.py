@@ -155,14 +155,17 @@ def test_half_precision_is_rounded_once():
     assert einsumx.einsum("i,i->", array, array).numpy() == np.float16(exact)
 
 
-def test_sizes_that_are_variables_are_left_to_tinygrad():
-    whole, other = tensor(10, 3), tensor(10, 5)
-    size = Variable("n", 1, 10).bind(4)
-    rows, columns = whole[:size], other[:size]
-    with pytest.raises(BackendError, match=r"an operand has shape \(n.*, 3\): call Tensor.einsum"):
-        einsumx.einsum("ij,ik->jk", rows, columns)
-    with einsumx.patch("tinygrad"):
-        close(Tensor.einsum("ij,ik->jk", rows, columns), whole.numpy()[:4].T @ other.numpy()[:4])
+def test_sizes_may_be_variables():
+    whole, other, vector = tensor(10, 3), tensor(10, 5), tensor(3)
+    for count in (4, 7):
+        size = Variable("n", 1, 10).bind(count)
+        rows, columns = whole[:size], other[:size]
+        first, second = whole.numpy()[:count], other.numpy()[:count]
+        close(einsumx.einsum("ij,ik->jk", rows, columns), first.T @ second)
+        close(einsumx.einsum("ij,ik,j->k", rows, columns, vector), (first @ vector.numpy()) @ second)
+        result = einsumx.einsum("ij,kj->ki", rows, tensor(5, 3))
+        assert result.shape[0] == 5
+        assert result.shape[1] is rows.shape[0]
 
 
 # -- out= and devices -----------------------------------------------------------------------------------------------
