@@ -26,7 +26,7 @@ BACKENDS = {
     "paddle": ("paddlepaddle",),
     "sparse": ("sparse", "scipy", "array-api-strict"),
     "tensorflow": ("tensorflow-cpu",),
-    "tinygrad": ("tinygrad",),
+    "tinygrad": ("tinygrad==0.14.*", "ziglang==0.17.*"),
 }
 """The libraries that `backend` tests, each in an environment of its own, and what to install for them."""
 
@@ -118,6 +118,14 @@ def install(session: nox.Session, *requirements: str) -> None:
     session.install(f"{copy_of_project(session)}[conformance]", *requirements)
 
 
+def clang_of_zig(session: nox.Session) -> Path:
+    """A script that runs the clang in the wheel ziglang, for tinygrad, which calls a program by one name."""
+    script = Path(session.bin) / "clang-of-zig"
+    script.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m ziglang clang "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
 def test(session: nox.Session, *options: str) -> None:
     """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped."""
     session.run("pytest", "-n", "auto", *options, *session.posargs)
@@ -170,6 +178,8 @@ def libraries(session: nox.Session) -> None:
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and every case of the conformance suite on the real library."""
     install(session, *TESTING, *BACKENDS[library])
+    if library == "tinygrad":
+        session.env["CC"] = str(clang_of_zig(session))
     test(session, f"tests/test_{library}.py", "tests/test_upstream.py")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")

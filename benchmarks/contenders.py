@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from inspect import signature
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from names import EINSUMX, HAND_WRITTEN
@@ -91,7 +93,8 @@ class Framework:
         lines = {**LINES, **own}
         if problem.equation in lines and problem.dtype != "bool":
             line = lines[problem.equation]
-            functions[HAND_WRITTEN] = lambda _, *arrays: line(self.adapter.xp, *arrays)
+            xp = TINYGRAD if self.backend == "tinygrad" else self.adapter.xp
+            functions[HAND_WRITTEN] = lambda _, *arrays: line(xp, *arrays)
         return functions
 
     def measuring(self, problem: Problem) -> Function | None:
@@ -146,7 +149,7 @@ def _installed(peers: Peers) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     for name, (module, attribute, keywords) in peers.items():
         with suppress(ModuleNotFoundError):
-            functions[name] = partial(getattr(import_module(module), attribute), **keywords)
+            functions[name] = partial(attrgetter(attribute)(import_module(module)), **keywords)
     return functions
 
 
@@ -188,6 +191,13 @@ FRAMEWORKS = (
     ),
     Framework("paddle", "paddle", {"paddle.einsum": ("paddle", "einsum", {})}),
     Framework("mlx", "mlx", {"mx.einsum": ("mlx.core", "einsum", {})}, waits=True),
+    Framework(
+        "tinygrad",
+        "tinygrad",
+        {"Tensor.einsum": ("tinygrad", "Tensor.einsum", {})},
+        waits=True,
+        groups=("attention", "fused"),
+    ),
 )
 
 
@@ -268,6 +278,23 @@ def _shared_keys(xp: Any, queries: Array, keys: Array) -> Array:
     return xp.moveaxis(xp.matmul(queries, xp.moveaxis(keys, 0, 2)), (0, 1), (2, 3))
 
 
+TINYGRAD = SimpleNamespace(
+    matmul=lambda a, b: a @ b,
+    swapaxes=lambda array, first, second: array.transpose(first, second),
+    moveaxis=lambda array, source, target: array.permute(_moved(array.ndim, source, target)),
+)
+"""NumPy's names for methods of tinygrad's tensors, for the lines."""
+
+
+def _moved(rank: int, source: int | Sequence[int], target: int | Sequence[int]) -> list[int]:
+    """The order of axes that ``moveaxis`` makes."""
+    sources, targets = ([each] if isinstance(each, int) else list(each) for each in (source, target))
+    axes = [axis for axis in range(rank) if axis not in [each % rank for each in sources]]
+    for place, axis in sorted((place % rank, axis % rank) for axis, place in zip(sources, targets)):
+        axes.insert(place, axis)
+    return axes
+
+
 LINES: dict[str, Function] = {
     "bnid,bnjd->bnij": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
     "bind,bjnd->bnij": lambda xp, a, b: xp.matmul(xp.swapaxes(a, 1, 2), xp.moveaxis(b, 1, 3)),
@@ -289,6 +316,7 @@ LINES: dict[str, Function] = {
     "bij,bjk->bik": lambda xp, a, b: xp.matmul(a, b),
     "bij,bkj->bik": lambda xp, a, b: xp.matmul(a, _swap(xp, b)),
     "ij,jk,kl->il": lambda xp, a, b, c: xp.matmul(xp.matmul(a, b), c),
+    "bnid,bnjd,bnje->bnie": lambda xp, a, b, c: xp.matmul(a, xp.matmul(_swap(xp, b), c)),
     "ij,j->i": lambda xp, a, b: xp.matmul(a, b),
     "ij,i->j": lambda xp, a, b: xp.matmul(b, a),
     "bij,bj->bi": lambda xp, a, b: xp.matmul(a, b[..., None])[..., 0],

@@ -81,7 +81,8 @@ class Framework:
         gradient_dtypes: the dtypes in which the library differentiates.
         adds_gradients: whether the library can add gradients to existing arrays.
         second_order: whether the library differentiates gradients.
-        differentiates_eagerly: whether the library runs the function that it differentiates, instead of tracing it.
+        differentiates_eagerly: whether the library differentiates what it has computed, instead of what it traces or
+            has not computed yet.
         conjugates_gradients: whether the gradient by a complex operand conjugates the other operands, as in PyTorch,
             unlike JAX.
         deviations: known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own

@@ -112,7 +112,7 @@ class Names:
         """Make each name refer to the function that the active replacements call for."""
         for place in self._places:
             function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
-            setattr(place.owner, place.name, function)
+            _set(place.owner, place.name, function)
             if place.imported is not None:
                 place.imported.assign(function)
 
@@ -210,9 +210,9 @@ class Replacement:
 def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
 
-    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum`` or
-    ``dask.array.einsum``, or the einsum of any registered backend. It accepts the arguments of the original and of
-    :func:`einsumx.einsum`.
+    This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
+    tinygrad's ``Tensor.einsum`` or ``dask.array.einsum``, or the einsum of any registered backend. It accepts the
+    arguments of the original and of :func:`einsumx.einsum`.
     ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
     original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
@@ -232,8 +232,7 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     that ``jax.jit`` has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name: ``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, ``"mxnet"``, ``"paddle"``; or
-            ``"dask"``, or ``"opt_einsum"``.
+        framework: a backend's name, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.
         effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
             einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
 
@@ -389,6 +388,11 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     if accepted.get("order") not in (None, "K", "k"):
         return {}, "order= is for a new array, and out= brings one"
     return accepted, ""
+
+
+def _set(owner: Any, name: str, function: Function) -> None:
+    """Set an attribute of a module, or a static method of a class."""
+    setattr(owner, name, staticmethod(function) if isinstance(owner, type) else function)
 
 
 def _is_native(place: _Place) -> bool:

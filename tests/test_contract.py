@@ -274,7 +274,8 @@ def promotion(backend, first, second):
         return first if first == second else PaddleFramework().promote(first, second)
     one, other = backend.array(np.ones(1), first), backend.array(np.ones(1), second)
     try:
-        return backend.dtype(one * other if backend.name == "mxnet" else backend.adapter.xp.multiply(one, other))
+        has_operator = backend.name in ("mxnet", "tinygrad")
+        return backend.dtype(one * other if has_operator else backend.adapter.xp.multiply(one, other))
     except Exception:  # noqa: BLE001  whatever a framework raises, it has no such promotion
         return None
 

@@ -32,7 +32,7 @@ EQUATIONS = (
     "abc,ade,bdf,cef->",
     "ab,bc,cd,de,ea->",
 )
-BACKENDS = ("numpy", "torch", "mxnet", "jax", "array_api")
+BACKENDS = ("numpy", "torch", "mxnet", "jax", "tinygrad", "array_api")
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from einsumx.conformance.deviations import (
     paddle,
     sparse,
     tensorflow,
+    tinygrad,
     torch,
 )
 from einsumx.conformance.deviations.deviation import Deviation
@@ -26,7 +27,7 @@ __all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     subject: listed
-    for module in (numpy, torch, jax, mlx, mxnet, paddle, sparse, tensorflow, opt_einsum, cotengra)
+    for module in (numpy, torch, jax, mxnet, tensorflow, paddle, mlx, tinygrad, sparse, opt_einsum, cotengra)
     for subject, listed in module.DEVIATIONS.items()
 }
 """Deviations by the name of the subject."""

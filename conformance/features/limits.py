@@ -103,7 +103,7 @@ def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -
     """Every operand's gradient is right under the smallest memory limit."""
     needs_gradients(case, subject)
     if not subject.framework.differentiates_eagerly:
-        raise NotApplicable(f"{subject.name} differentiates traced functions, which keep no memory limit")
+        raise NotApplicable(f"{subject.name} differentiates what is traced or lazy, which keeps no memory limit")
     hosts = case.values()
     values, array = cotangent(case, subject, hosts)
 

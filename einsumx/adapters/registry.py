@@ -48,6 +48,7 @@ BUILTIN = (
     "paddle",
     "mlx",
     "sparse",
+    "tinygrad",
     "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""

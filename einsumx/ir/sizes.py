@@ -30,6 +30,8 @@ TYPICAL = 256
 """The size that estimates assume for an axis of unknown size."""
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     _Number = int
 else:
     _Number = object  # without __index__: a size that reaches the framework by mistake is an error, not a wrong number

@@ -225,7 +225,7 @@ def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signa
             f"  {excerpt(program.equation)}"
         )
     out_device, device = adapter.device_of(out), adapter.device_of(first)
-    if out_device != device:
+    if out_device and device and out_device != device:  # some arrays are on no device
         raise BackendError(f"out= is on {out_device}, but the operands are on {device}")
     check_out_dtype(adapter, program.dtype, adapter.dtype_name(dtype), casting, dtype)
 
