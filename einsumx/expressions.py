@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
@@ -45,6 +45,8 @@ class Expression:
     framework, dtype and values, bit by bit; Dask's arrays are compared by name. ``copy.copy`` returns the expression
     itself; ``copy.deepcopy`` also copies the constants.
     """
+
+    autograph_info__: ClassVar[dict[str, str]] = {}  # by which tf.function leaves the code as it is
 
     def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands

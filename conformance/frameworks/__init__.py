@@ -14,6 +14,7 @@ from einsumx.conformance.frameworks.cupy import CupyFramework
 from einsumx.conformance.frameworks.jax import JaxFramework
 from einsumx.conformance.frameworks.mxnet import MxnetFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
+from einsumx.conformance.frameworks.tensorflow import TensorflowFramework
 from einsumx.conformance.frameworks.torch import TorchFramework
 from einsumx.errors import BackendError
 
@@ -28,6 +29,7 @@ KNOWN: dict[str, type[Framework]] = {
         MxnetFramework,
         CupyFramework,
         ArrayApiFramework,
+        TensorflowFramework,
     )
 }
 

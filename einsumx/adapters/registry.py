@@ -46,6 +46,7 @@ BUILTIN = (
     "mxnet",
     "jax",
     "array_api",
+    "tensorflow",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 
