@@ -202,7 +202,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
 
 hooks.einsum = einsum
 einsum.__dict__["_torchdynamo_inline"] = _compiled  # the attribute by which torch.compile finds it
-einsum.__dict__["autograph_info__"] = {}  # by which tf.function leaves the code as it is, instead of converting it
+einsum.__dict__["autograph_info__"] = ()  # by which tf.function leaves the code as it is, instead of converting it
 
 
 @overload

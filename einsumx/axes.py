@@ -95,8 +95,8 @@ def _traced_transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
 tensordot.__dict__["_torchdynamo_inline"] = _traced_tensordot
 transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
-tensordot.__dict__["autograph_info__"] = {}  # by which tf.function leaves the code as it is
-transpose.__dict__["autograph_info__"] = {}
+tensordot.__dict__["autograph_info__"] = ()  # by which tf.function leaves the code as it is
+transpose.__dict__["autograph_info__"] = ()
 
 
 def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
@@ -46,7 +46,7 @@ class Expression:
     itself; ``copy.deepcopy`` also copies the constants.
     """
 
-    autograph_info__: ClassVar[dict[str, str]] = {}  # by which tf.function leaves the code as it is
+    autograph_info__ = ()  # by which tf.function leaves the code as it is
 
     def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands

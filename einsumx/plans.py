@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram
@@ -43,7 +43,7 @@ class Plan(Program):
     ``operands``, ``path``, ``ops``, ``result``, ``shape`` and ``dtype``.
     """
 
-    autograph_info__: ClassVar[dict[str, str]] = {}  # by which tf.function leaves the code as it is
+    autograph_info__ = ()  # by which tf.function leaves the code as it is
 
     def __str__(self) -> str:
         return plan_text(self, plan_cost(self))

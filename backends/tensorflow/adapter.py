@@ -40,7 +40,7 @@ TRAITS = Traits(
     views=False,
     memory_order=False,
     dtypes=_DTYPES,
-    max_batch_axes=1,
+    max_batch_axes=10,
     transpose_flags=True,
     matmul_dtypes=_FLOATS | HALVES | {"int32", "int64"},
     matmul_through=tuple(_THROUGH.items()),
@@ -405,8 +405,12 @@ class TensorflowAdapter(Adapter):
         block = self._as(block, self.dtype_name(out.dtype))
         if all(part.indices(size)[:2] == (0, size) for part, size in zip(box, out.shape)):
             out.assign(block)
-        else:
+        elif len(box) <= _MOST_SLICED:
             out[box].assign(block)
+        else:
+            whole = out.numpy()
+            whole[box] = block.numpy()
+            out.assign(whole)
         return out
 
     def finished(self, out: Array) -> Array:

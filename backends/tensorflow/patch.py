@@ -20,11 +20,17 @@ tf: Any = import_module("tensorflow")
 
 
 class InvalidArgument(tf.errors.InvalidArgumentError):  # type: ignore[misc]
-    """TensorFlow's error for operands that do not fit, made of a message alone."""
+    """TensorFlow's error for operands that do not fit, of a message alone and without an operation."""
 
-    def __init__(self, *message: Any) -> None:
-        super().__init__(None, None, *message)
-        self.args = message
+    _op = _node_def = None
+    _error_code = tf.errors.INVALID_ARGUMENT
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+    @property
+    def _message(self) -> str:
+        return str(self)
 
 
 def names() -> Iterator[Name]:
