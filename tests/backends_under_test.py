@@ -18,6 +18,9 @@ DTYPES = {
     "mxnet": "bool int8 int32 int64 uint8 float16 float32 float64",
     "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
     "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
+    "tensorflow": (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
+    ),
 }
 """The number types that every supported version of a framework has (JAX: without 64 bits, as it comes)."""
 
