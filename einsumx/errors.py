@@ -32,7 +32,8 @@ __all__ = [
 class EinsumxError(Exception):
     """The root of einsumx's own errors."""
 
-    __init__ = Exception.__init__  # by which tf.function knows that it can make another error of the class
+    if not TYPE_CHECKING:  # mypy would take the class for a function of Any
+        __init__ = Exception.__init__  # by which tf.function knows that it can make another error of the class
 
 
 class EquationError(EinsumxError, ValueError):

@@ -53,6 +53,11 @@ class Backend:
         found = self.adapter.from_numpy(values)
         return self.adapter.cast(found, dtype) if dtype == "bfloat16" else found
 
+    def out(self, values, dtype=None):
+        """As :meth:`array`, for ``out=``: a variable on TensorFlow, whose tensors cannot be written to."""
+        found = self.array(values, dtype)
+        return self.adapter.xp.Variable(found) if self.name == "tensorflow" else found
+
     def values(self, array):
         """An array of the framework as a NumPy array; of float32 for bfloat16."""
         if self.dtype(array) == "bfloat16":

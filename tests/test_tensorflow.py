@@ -93,6 +93,23 @@ def test_a_plan_that_ran_eagerly_runs_in_a_graph_and_the_other_way_round(rng):
     assert np.array_equal(plan(a), first)
 
 
+def test_one_graph_serves_every_size(rng):
+    traces = []
+    unknown = tf.TensorSpec((None, None, 2, 4), "float64")
+
+    @tf.function(input_signature=[unknown, unknown])
+    def scores(q, k):
+        traces.append(q.shape)
+        return einsumx.einsum("bind,bjnd->bnij", q, k)
+
+    for rows in (3, 5, 1):
+        q, k = tensors(rng, (2, rows, 2, 4), (2, 6, 2, 4))
+        assert close(scores(q, k), "bind,bjnd->bnij", q, k)
+    assert len(traces) == 1
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has another size in operand 1"):
+        scores(*tensors(rng, (2, 3, 2, 4), (3, 6, 2, 4)))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_vectorized_map_maps_each_kind_of_op(rng, sign):
     a, b = tensors(rng, (4, 3, 3, 2), (4, 2, 5))
@@ -298,6 +315,14 @@ def test_products_broadcast_in_more_groups_than_tensorflow_does(rng):
     for dtype in ("bool", "uint16"):
         one, other = tf.cast(tf.round(a), dtype), tf.cast(tf.round(b), dtype)
         assert close(einsumx.einsum("aceg,bdfh->abcdefgh", one, other), "aceg,bdfh->abcdefgh", one, other)
+
+
+def test_wide_broadcasts_take_unknown_sizes(rng):
+    a, b = tensors(rng, (2, 3, 2, 3), (3, 2, 3, 2))
+    unknown = tf.TensorSpec((None,) * 4, "float64")
+    traced = tf.function(lambda a, b: einsumx.einsum("aceg,bdfh->abcdefgh", a, b), input_signature=[unknown] * 2)
+    assert close(traced(a, b), "aceg,bdfh->abcdefgh", a, b)
+    assert close(traced(b, a), "aceg,bdfh->abcdefgh", b, a)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
+from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "TRAITS", "TensorflowAdapter"]
@@ -42,6 +44,7 @@ TRAITS = Traits(
     dtypes=_DTYPES,
     max_batch_axes=10,
     transpose_flags=True,
+    dots_by_sum=True,
     matmul_dtypes=_FLOATS | HALVES | {"int32", "int64"},
     matmul_through=tuple(_THROUGH.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
@@ -112,15 +115,25 @@ class TensorflowAdapter(Adapter):
     # -- describing arrays ------------------------------------------------------------------------------
 
     def signature(self, array: Array) -> Signature:
-        try:
-            shape = tuple(array.shape.as_list())
-        except ValueError:  # TensorFlow's error does not say what to do
+        if type(array) is self._eager:
+            return self._eager, tuple(array.shape.as_list()), array.dtype, array.device
+        if array.shape.rank is None:
             raise BackendError(
                 "the number of axes of a tensor is not known; declare it: tf.ensure_shape(x, [None, None])"
-            ) from None
-        if type(array) is self._eager:
-            return self._eager, shape, array.dtype, array.device
-        return type(array), shape, array.dtype, self._place(array)
+            )
+        return type(array), planned_sizes(array.shape.as_list()), array.dtype, self._place(array)
+
+    def size(self, array: Array, axis: int) -> Any:
+        return self.xp.shape(array)[axis]
+
+    def with_size(self, array: Array, axis: int, size: Any, message: str) -> Array:
+        known = array.shape[axis]
+        if known is not None and isinstance(size, int):
+            if known != size:
+                raise SizeError(message)
+            return array
+        with self.xp.control_dependencies([self.xp.debugging.assert_equal(self.size(array, axis), size, message)]):
+            return self.xp.identity(array)
 
     def _place(self, array: Array) -> str:
         """The device of a variable; empty for a traced tensor, and for a variable within a trace."""
@@ -141,11 +154,6 @@ class TensorflowAdapter(Adapter):
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, _ = signature
-        if None in shape:
-            raise BackendError(
-                f"a plan is for sizes that are known, and an operand has shape {shape}: declare them in tf.function's "
-                "input_signature=, or with tf.ensure_shape"
-            )
         return Operand(shape, self.dtype_name(dtype))
 
     def dtype_name(self, dtype: Any) -> str:
@@ -283,6 +291,8 @@ class TensorflowAdapter(Adapter):
             case Transpose(axes=axes):
                 constant, eager, transpose = self._constant(axes), self._eager, self._ops.Transpose
                 return lambda source: transpose(x=source, perm=constant if type(source) is eager else axes)
+            case Reshape(shape=shape) if not all(isinstance(size, int) for size in shape):
+                return lambda source: self.xp.reshape(source, shape)
             case Reshape(shape=shape):
                 constant, eager, reshape = self._constant(shape), self._eager, self._ops.Reshape
                 return lambda source: reshape(tensor=source, shape=constant if type(source) is eager else shape)
@@ -319,17 +329,33 @@ class TensorflowAdapter(Adapter):
         It moves the axes into three groups, those of both sides, of the left and of the right one, and then back.
         """
         groups = grouped(left, right)
+        first, second = groups.counts[0], sum(groups.counts[:2])
+        states_sizes = is_known((*left, *right))
 
-        def moved(source: Array, shape: tuple[int, ...]) -> Array:
+        def moved(source: Array) -> Array:
             ones = (1,) * (len(groups.order) - len(source.shape))
-            whole = self.reshape(source, (*ones, *source.shape)) if ones else source
-            return self.reshape(self.transpose(whole, groups.order), shape)
+            return self.transpose(
+                self.xp.reshape(source, (*ones, *self._shape(source))) if ones else source, groups.order
+            )
+
+        def merged(source: Array, shape: tuple[int, ...]) -> Array:
+            if states_sizes:
+                return self.reshape(source, shape)
+            sizes = self.xp.shape(source)
+            runs = sizes[:first], sizes[first:second], sizes[second:]
+            return self.xp.reshape(source, [self.xp.reduce_prod(run) for run in runs])
 
         def run(lhs: Array, rhs: Array) -> Array:
-            product = self.multiply(moved(lhs, groups.left), moved(rhs, groups.right))
-            return self.transpose(self.reshape(product, groups.shape), groups.back)
+            lhs, rhs = moved(lhs), moved(rhs)
+            product = self.multiply(merged(lhs, groups.left), merged(rhs, groups.right))
+            shape = groups.shape if states_sizes else self.xp.maximum(self.xp.shape(lhs), self.xp.shape(rhs))
+            return self.transpose(self.xp.reshape(product, shape), groups.back)
 
         return run
+
+    def _shape(self, array: Array) -> Sequence[Any]:
+        """The sizes of an array, as TensorFlow takes them in a shape."""
+        return [self.size(array, axis) if size is None else size for axis, size in enumerate(array.shape)]
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         match op:

@@ -52,12 +52,14 @@ class Groups:
     """A product whose axes are those of both sides, then of the left, then of the right one.
 
     Attributes:
+        counts: the numbers of axes of these groups.
         order: the axes of such a product, out of those of the operands; of a transpose of both operands.
         left, right: the shapes of the operands with one axis for each of the three groups.
         shape: of the product, with all axes.
         back: of the transpose that puts the product in order.
     """
 
+    counts: Axes
     order: Axes
     left: Axes
     right: Axes
@@ -70,7 +72,7 @@ def grouped(left: Axes, right: Axes) -> Groups:
     """How to multiply two arrays with three groups of axes; the one with fewer axes gets axes of size 1 in front.
 
     >>> grouped((2, 1, 4), (1, 3, 4))
-    Groups(order=(2, 0, 1), left=(4, 2, 1), right=(4, 1, 3), shape=(4, 2, 3), back=(1, 2, 0))
+    Groups(counts=(1, 1, 1), order=(2, 0, 1), left=(4, 2, 1), right=(4, 1, 3), shape=(4, 2, 3), back=(1, 2, 0))
     """
     left, right = _padded(left, right)
     kinds = _kinds(left, right)
@@ -78,6 +80,7 @@ def grouped(left: Axes, right: Axes) -> Groups:
     order = tuple([axis for group in places for axis in group])
     both, of_left, of_right = [tuple(max(left[axis], right[axis]) for axis in group) for group in places]
     return Groups(
+        tuple(map(len, places)),
         order,
         (prod(both), prod(of_left), 1),
         (prod(both), 1, prod(of_right)),

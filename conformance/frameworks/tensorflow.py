@@ -24,7 +24,7 @@ class TensorflowFramework(Framework):
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     second_order = True
     conjugates_gradients = True
-    transforms = ("jit", "compile", "vmap")
+    transforms = ("jit", "compile", "vmap", "dynamic")
     imports = ("import tensorflow as tf",)
     code = "tf.constant({values}, {dtype!r})"
 
@@ -82,6 +82,12 @@ class TensorflowFramework(Framework):
     def transformed(self, transform: str, function: Function) -> Function:
         compiled: Function = self.xp.function(function, jit_compile=transform == "jit")
         return compiled
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        sizes = [[None if isinstance(size, str) else size for size in shape] for shape in shapes]
+        signature = [self.xp.TensorSpec(shape, dtype) for shape, dtype in zip(sizes, dtypes)]
+        traced: Function = self.xp.function(function, input_signature=signature)
+        return traced
 
     def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
         def mapped(*arrays: Array) -> Array:
