@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from einsumx.conformance.deviations import cotengra, jax, mxnet, numpy, opt_einsum, torch
+from einsumx.conformance.deviations import cotengra, jax, mxnet, numpy, opt_einsum, tensorflow, torch
 from einsumx.conformance.deviations.deviation import Deviation
 
 __all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     subject: listed
-    for module in (numpy, torch, jax, mxnet, opt_einsum, cotengra)
+    for module in (numpy, torch, jax, mxnet, tensorflow, opt_einsum, cotengra)
     for subject, listed in module.DEVIATIONS.items()
 }
 """Deviations by the name of the subject."""
