@@ -386,7 +386,7 @@ def test_markdown_has_a_table_for_einsumx_and_one_for_others_and_a_note_for_each
 
 def test_pages_say_what_was_not_judged():
     for text in (markdown(RUNS), page(RUNS)):
-        assert "Not judged: einsumx on torch, cupy, mxnet, jax, array_api; anything on a GPU." in text
+        assert "Not judged: einsumx on torch, cupy, mxnet, jax, array_api, tensorflow; anything on a GPU." in text
     on_gpu = replace(made_run(outcome("forms/a")), device="cuda:0")
     assert "GPU" not in markdown([on_gpu])
 
