@@ -432,9 +432,11 @@ _TENSORFLOW: dict[str, Function] = {
     "bij,bkj->bik": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
     "ij,jk,kl->il": lambda tf, a, b, c: tf.matmul(tf.matmul(a, b), c),
     "ij,jk,kl,lm->im": lambda tf, a, b, c, d: tf.matmul(tf.matmul(tf.matmul(a, b), c), d),
-    "bti,ir,ro->bto": lambda tf, a, b, c: _tf_rows(tf, a, tf.matmul(b, c), c.shape[1:])
-    if b.shape[1] * (b.shape[0] + c.shape[1]) > b.shape[0] * c.shape[1]
-    else _tf_rows(tf, _tf_rows(tf, a, b, b.shape[1:]), c, c.shape[1:]),
+    "bti,ir,ro->bto": lambda tf, a, b, c: (
+        _tf_rows(tf, a, tf.matmul(b, c), c.shape[1:])
+        if b.shape[1] * (b.shape[0] + c.shape[1]) > b.shape[0] * c.shape[1]
+        else _tf_rows(tf, _tf_rows(tf, a, b, b.shape[1:]), c, c.shape[1:])
+    ),
     "bqd,bkd,bkc->bqc": lambda tf, a, b, c: tf.matmul(tf.matmul(a, b, transpose_b=True), c),
     "ij,j->i": lambda tf, a, b: tf.linalg.matvec(a, b),
     "ij,i->j": lambda tf, a, b: tf.linalg.matvec(a, b, transpose_a=True),
