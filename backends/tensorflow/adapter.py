@@ -44,6 +44,7 @@ TRAITS = Traits(
     dtypes=_DTYPES,
     max_batch_axes=10,
     transpose_flags=True,
+    multiply_broadcasts=True,
     dots_by_sum=True,
     matmul_dtypes=_FLOATS | HALVES | {"int32", "int64"},
     matmul_through=tuple(_THROUGH.items()),

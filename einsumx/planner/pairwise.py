@@ -187,7 +187,8 @@ def _sweeps(pair: Pair) -> bool:
 
 def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
-    if not (builder.traits.strided or builder.traits.pairs_by_einsum):
+    traits = builder.traits
+    if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
         return _fused_multiply(builder, pair)
     order = _product_order(builder, pair)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
