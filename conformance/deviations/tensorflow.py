@@ -21,6 +21,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             zero sizes/* bool|int8
             jit/* bool
             compile/* bool
+            unknown sizes/* bool|int8 all axes
             vmap/* bool
         TensorFlow broadcasts axes of size 1 under an ellipsis only.
             broadcasting/* complex64|float32|float64|int32
@@ -40,6 +41,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             known faults/* size 1 does not broadcast
             large rank/abcdefg,abcdefh->gabcdefh (2,1* *
             second order/* (1*
+            unknown sizes/bij,bjk->bik (1,3,4) *
+            unknown sizes/ij,ij->i (1,4) * all axes
             vmap/Zij,ij->Zi *
             zero sizes/bij,bjk->bik (3,2,0) (1,0,4) complex64|float16|float32
         TensorFlow does not sum the axes of an ellipsis that the output leaves out.
@@ -99,6 +102,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             !gradients/ij,ij->i *
             half precision/*
             larger sizes/* float16|bfloat16
+            unknown sizes/* float16|bfloat16 all axes
             vmap/* float16|bfloat16
 """),
     ),
