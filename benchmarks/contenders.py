@@ -90,7 +90,8 @@ class Framework:
         functions = {**self.einsums(), **_installed(self.engines)}
         # PyTorch does not differentiate through the out= of its own lines.
         own = {} if problem.gradient and self.backend == "torch" else OWN_LINES.get(self.backend, {})
-        lines = {**LINES, **own}
+        # TensorFlow has few of the names that other libraries share.
+        lines = own if self.backend == "tensorflow" else {**LINES, **own}
         if problem.equation in lines and problem.dtype != "bool":
             line = lines[problem.equation]
             xp = TINYGRAD if self.backend == "tinygrad" else self.adapter.xp
@@ -198,6 +199,15 @@ FRAMEWORKS = (
         waits=True,
         groups=("attention", "fused"),
     ),
+    Framework(
+        "tensorflow",
+        "tensorflow",
+        {
+            "tf.einsum": ("tensorflow", "einsum", {}),
+            "tf.einsum(optimal)": ("tensorflow", "einsum", {"optimize": "optimal"}),
+            **_PAIRWISE,
+        },
+    ),
 )
 
 
@@ -252,12 +262,25 @@ def _mlx_gradients(function: Function) -> Function:
     return forward_and_backward
 
 
+def _tensorflow_gradients(function: Function) -> Function:
+    tape = import_module("tensorflow").GradientTape
+
+    def forward_and_backward(equation: str, *arrays: Array) -> Any:
+        with tape() as recorded:
+            recorded.watch(arrays[:-1])
+            result = function(equation, *arrays[:-1])
+        return recorded.gradient(result, arrays[:-1], arrays[-1])
+
+    return forward_and_backward
+
+
 GRADIENTS = {
     "torch": _torch_gradients,
     "jax": _jax_gradients,
     "mxnet": _mxnet_gradients,
     "mlx": _mlx_gradients,
     "paddle": _paddle_gradients,
+    "tensorflow": _tensorflow_gradients,
 }
 
 
@@ -435,7 +458,92 @@ def _mlx_shared(xp: Any, queries: Array, keys: Array) -> Array:
     return xp.transpose(xp.matmul(queries, xp.moveaxis(keys, 0, 2)), (2, 3, 0, 1))
 
 
+def _tf_rows(tf: Any, array: Array, matrix: Array, last: Sequence[int], transpose: bool = False) -> Array:
+    """The last axis of ``array`` contracted with an axis of ``matrix``, whose other one becomes the axes ``last``."""
+    rows = tf.matmul(tf.reshape(array, (-1, array.shape[-1])), matrix, transpose_b=transpose)
+    return tf.reshape(rows, (*array.shape[:-1], *last))
+
+
+def _tf_scores(tf: Any, a: Array, b: Array) -> Array:
+    """``bind,bjnd->bnij``: attention scores, with positions before heads."""
+    return tf.matmul(tf.transpose(a, (0, 2, 1, 3)), tf.transpose(b, (0, 2, 1, 3)), transpose_b=True)
+
+
+_TENSORFLOW: dict[str, Function] = {
+    "bnid,bnjd->bnij": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
+    "bhqd,bhkd->bhqk": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
+    "bind,bjnd->bnij": _tf_scores,
+    "binc,bjnc->bnij": _tf_scores,
+    "bind,jnd->bnij": lambda tf, a, b: tf.matmul(
+        tf.transpose(a, (0, 2, 1, 3)), tf.transpose(b, (1, 0, 2)), transpose_b=True
+    ),
+    "bnij,bnjc->binc": lambda tf, a, b: tf.transpose(tf.matmul(a, b), (0, 2, 1, 3)),
+    "bnij,bjnd->bind": lambda tf, a, b: tf.transpose(tf.matmul(a, tf.transpose(b, (0, 2, 1, 3))), (0, 2, 1, 3)),
+    "bhqd,bhqkd->bhqk": lambda tf, a, b: tf.linalg.matvec(b, a),
+    "bhqk,bhqkd->bhqd": lambda tf, a, b: tf.linalg.matvec(b, a, transpose_a=True),
+    "bhqd,kd->bhqk": lambda tf, a, b: _tf_rows(tf, a, b, (b.shape[0],), transpose=True),
+    "ij,jk->ik": lambda tf, a, b: tf.matmul(a, b),
+    "ij,kj->ik": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
+    "ji,jk->ik": lambda tf, a, b: tf.matmul(a, b, transpose_a=True),
+    "ij,jk->ki": lambda tf, a, b: tf.matmul(b, a, transpose_a=True, transpose_b=True),
+    "ij,kj->ki": lambda tf, a, b: tf.matmul(b, a, transpose_b=True),
+    "bi,io->bo": lambda tf, a, b: tf.matmul(a, b),
+    "bi,oi->bo": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
+    "bti,io->bto": lambda tf, a, b: _tf_rows(tf, a, b, b.shape[1:]),
+    "bti,oi->bto": lambda tf, a, b: _tf_rows(tf, a, b, b.shape[:1], transpose=True),
+    "bij,bjk->bik": lambda tf, a, b: tf.matmul(a, b),
+    "bij,bkj->bik": lambda tf, a, b: tf.matmul(a, b, transpose_b=True),
+    "ij,jk,kl->il": lambda tf, a, b, c: tf.matmul(tf.matmul(a, b), c),
+    "ij,jk,kl,lm->im": lambda tf, a, b, c, d: tf.matmul(tf.matmul(tf.matmul(a, b), c), d),
+    "bti,ir,ro->bto": lambda tf, a, b, c: (
+        _tf_rows(tf, a, tf.matmul(b, c), c.shape[1:])
+        if b.shape[1] * (b.shape[0] + c.shape[1]) > b.shape[0] * c.shape[1]
+        else _tf_rows(tf, _tf_rows(tf, a, b, b.shape[1:]), c, c.shape[1:])
+    ),
+    "bqd,bkd,bkc->bqc": lambda tf, a, b, c: tf.matmul(tf.matmul(a, b, transpose_b=True), c),
+    "ij,j->i": lambda tf, a, b: tf.linalg.matvec(a, b),
+    "ij,i->j": lambda tf, a, b: tf.linalg.matvec(a, b, transpose_a=True),
+    "bij,bj->bi": lambda tf, a, b: tf.linalg.matvec(a, b),
+    "bij,bi->bj": lambda tf, a, b: tf.linalg.matvec(a, b, transpose_a=True),
+    "i,i->": lambda tf, a, b: tf.tensordot(a, b, 1),
+    "ij,ij->": lambda tf, a, b: tf.tensordot(a, b, 2),
+    "i,j->ij": lambda _, a, b: a[:, None] * b,
+    "bi,bj->bij": lambda _, a, b: a[:, :, None] * b[:, None, :],
+    "ij,ij->ij": lambda _, a, b: a * b,
+    "ij,ji->ij": lambda tf, a, b: a * tf.transpose(b),
+    "ij,ij->i": lambda tf, a, b: tf.reduce_sum(a * b, -1),
+    "nc,nc->n": lambda tf, a, b: tf.reduce_sum(a * b, -1),
+    "nc,nc->c": lambda tf, a, b: tf.reduce_sum(a * b, 0),
+    "ibnc,jbnc->bnij": lambda tf, a, b: tf.matmul(
+        tf.transpose(a, (1, 2, 0, 3)), tf.transpose(b, (1, 2, 0, 3)), transpose_b=True
+    ),
+    "bkgid,bkjd->bkgij": lambda tf, a, b: tf.matmul(a, b[:, :, None], transpose_b=True),
+    "bti,bto->io": lambda tf, a, b: tf.matmul(
+        tf.reshape(a, (-1, a.shape[2])), tf.reshape(b, (-1, b.shape[2])), transpose_a=True
+    ),
+    "ijk,ikl->jl": lambda tf, a, b: tf.tensordot(a, b, ((0, 2), (0, 1))),
+    "ijk,kl->il": lambda tf, a, b: tf.matmul(tf.reduce_sum(a, 1), b),
+    "bhwc,co->bhwo": lambda tf, a, b: _tf_rows(tf, a, b, b.shape[1:]),
+    "ea,ebcd->abcd": lambda tf, a, b: tf.tensordot(a, b, ((0,), (0,))),
+    "ijk,k->ijk": lambda _, a, b: a * b,
+    "ij,ji->": lambda tf, a, b: tf.reduce_sum(a * tf.transpose(b)),
+    "ij,i,j->ij": lambda _, a, b, c: a * b[:, None] * c,
+    "ij,jk,ki->": lambda tf, a, b, c: tf.reduce_sum(tf.matmul(a, b) * tf.transpose(c)),
+    "ii->i": lambda tf, a: tf.linalg.diag_part(a),
+    "ii->": lambda tf, a: tf.linalg.trace(a),
+    "ijk->kij": lambda tf, a: tf.transpose(a, (2, 0, 1)),
+    "ijk->k": lambda tf, a: tf.reduce_sum(a, (0, 1)),
+    "ijk->j": lambda tf, a: tf.reduce_sum(a, (0, 2)),
+    "ijk->ik": lambda tf, a: tf.reduce_sum(a, 1),
+    "ij->ji": lambda tf, a: tf.transpose(a),
+    "ij->i": lambda tf, a: tf.reduce_sum(a, 1),
+    "ij->j": lambda tf, a: tf.reduce_sum(a, 0),
+    ",ij->ij": lambda _, a, b: a * b,
+    ",->": lambda _, a, b: a * b,
+}
+
 OWN_LINES: dict[str, dict[str, Function]] = {
+    "tensorflow": _TENSORFLOW,
     "numpy": {
         "ij,ij->i": _row_products,
         "nc,nc->n": _row_products,

@@ -32,6 +32,9 @@ __all__ = [
 class EinsumxError(Exception):
     """The root of einsumx's own errors."""
 
+    if not TYPE_CHECKING:  # mypy would take the class for a function of Any
+        __init__ = Exception.__init__  # by which tf.function knows that it can make another error of the class
+
 
 class EquationError(EinsumxError, ValueError):
     """The equation cannot be read, or does not fit the number of operands."""

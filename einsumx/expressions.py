@@ -49,6 +49,8 @@ class Expression:
     itself; ``copy.deepcopy`` also copies the constants.
     """
 
+    autograph_info__ = ()  # by which tf.function leaves the code as it is
+
     def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands
         shapes = as_shapes(self._written, inputs)

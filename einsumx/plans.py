@@ -45,6 +45,8 @@ class Plan(Program):
     ``operands``, ``path``, ``ops``, ``result``, ``shape`` and ``dtype``.
     """
 
+    autograph_info__ = ()  # by which tf.function leaves the code as it is
+
     def __str__(self) -> str:
         return plan_text(self, plan_cost(self))
 

@@ -22,6 +22,9 @@ DTYPES = {
     "sparse": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
     "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
     "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
+    "tensorflow": (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
+    ),
 }
 """The number types that every supported version of a framework has (JAX: without 64 bits, as it comes)."""
 
@@ -53,6 +56,11 @@ class Backend:
         values = np.asarray(values, "float32" if dtype == "bfloat16" else dtype)
         found = self.adapter.from_numpy(values)
         return self.adapter.cast(found, dtype) if dtype == "bfloat16" else found
+
+    def out(self, values, dtype=None):
+        """As :meth:`array`, for ``out=``: a variable on TensorFlow, whose tensors cannot be written to."""
+        found = self.array(values, dtype)
+        return self.adapter.xp.Variable(found) if self.name == "tensorflow" else found
 
     def values(self, array):
         """An array of the framework as a NumPy array; of float32 for bfloat16."""

@@ -26,7 +26,7 @@ def test_partial_sums_are_not_added_up_in_an_operand(backend):
 
 @pytest.mark.parametrize("backend", [backend for backend in INSTALLED if backend.adapter.name != "jax"], ids=str)
 def test_a_sum_of_everything_in_blocks_is_written_to_an_out_without_axes(backend):
-    array, out = backend.array(np.arange(12.0).reshape(3, 4), "float32"), backend.array(np.zeros(()), "float32")
+    array, out = backend.array(np.arange(12.0).reshape(3, 4), "float32"), backend.out(np.zeros(()), "float32")
     equation = "ij,ij->"
     with pytest.raises(einsumx.MemoryLimitError) as caught:
         einsum(equation, array, array, memory_limit=1, out=out)

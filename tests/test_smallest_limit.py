@@ -74,7 +74,7 @@ def test_the_limit_that_is_named_is_enough_for_the_result(backend, asked):
             options = {"backend": backend.name} if asked == "stored" else {}
             if asked.startswith("out"):
                 host = np.zeros(expected.values.shape, expected.dtype)
-                options["out"] = backend.array(host) if asked == "out" else Stored(host)
+                options["out"] = backend.out(host) if asked == "out" else Stored(host)
             elif asked in ("C", "F"):
                 options["order"] = asked
             elif asked == "dtype":

@@ -7,136 +7,103 @@ from einsumx.conformance.deviations.deviation import Deviation, listed
 __all__ = ["DEVIATIONS"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
-    "tensorflow:einsum": listed(r"""
-        Some random problems are in dtypes or have broadcasting that TensorFlow's einsum lacks, or round float16.
-        [sometimes]
-            random/*
-        TensorFlow accepts only the 52 ASCII letters as labels, and only the space as whitespace.
-            forms/ij,\tjk\n->ik|αж,жB->Bα *
-        With optimize=False, TensorFlow's einsum passes three operands to a kernel for two.
+    "tensorflow:einsum": (
+        *listed(r"""
+        TensorFlow's einsum computes in floats, complex numbers, int32 and int64 only.
+            broadcasting/* bool
+            dtypes/* bool|int8|int16|uint8|uint16|uint32|uint64
+            integers/* int8|int16|uint8|uint16|uint32|uint64
+            bool/*
+            known faults/* bool *
+            known faults/* int8 *
+            larger sizes/* bool|int8|uint8
+            no axes/* bool
+            zero sizes/* bool|int8
+            jit/* bool
+            compile/* bool
+            unknown sizes/* bool|int8 all axes
+            vmap/* bool
+        TensorFlow broadcasts axes of size 1 under an ellipsis only.
+            broadcasting/* complex64|float32|float64|int32
+            !broadcasting/ij,jk->ik (1,3) (3,1) *
+            !broadcasting/i,i->i (1) (1) *
+            !broadcasting/ij->i|ij-> *
+            !broadcasting/ijk,kl,jl->ik *
+            !broadcasting/...ij,...jk->...ik *
+            compile/ij,ij->i (1,4) *
+            gradients/ab,bc,bd->acd|bij,bjk->bik|i,i->|ij,jk->ik * (1*
+            gradients/bij,bjk->bik|i,i,i->i|ii,i->i|ij,ij->|ij,ij->i|ij,ij->ij (1*
+            gradients/ij,jk->ik (2,1) *
+            !gradients/i,i-> (1) (1) *
+            implicit output/...ij,...jk (5,2,3) (5,3,4) *
+            jit/ij,ij->i (1,4) *
+            known faults/* gradients of size 1 lack the cotangent
+            known faults/* size 1 does not broadcast
+            large rank/abcdefg,abcdefh->gabcdefh (2,1* *
+            second order/* (1*
+            unknown sizes/bij,bjk->bik (1,3,4) *
+            unknown sizes/ij,ij->i (1,4) * all axes
+            vmap/Zij,ij->Zi *
+            zero sizes/bij,bjk->bik (3,2,0) (1,0,4) complex64|float16|float32
+        TensorFlow does not sum the axes of an ellipsis that the output leaves out.
+            ellipsis/...,...|...i->i|...j->j|...i,...->i *
+            gradients/...,...|...i->i|...i,...->i *
+            known faults/* ellipsis axes are not summed
+            no axes/...-> (2,3) complex64|float16|float32|int64
+        TensorFlow's errors for tensors that do not fit are of no built-in class.
+            known faults/* a diagonal of sizes 1 and 3
+            known faults/* an axis too many
+            known faults/* errors come late
+            known faults/* the wrong sizes are named
+            promotion/*
+            wrong sizes/*
+        TensorFlow raises a bare AttributeError or KeyError for what is no tensor, equation or path.
+            known faults/* an array of no library is taken for NumPy's
+            wrong equations/(2,2) float32
+            wrong equations/'ij'|5|[...,...]|[0,1];'ij'|[0,1];5|[0,1];[0,0]|[0,1];[0,7] *
+            wrong equations/{0, 1} *
+            wrong equations/[0,[1]] *
+            wrong operands/*
+            wrong paths/* optimize=no such
+        TensorFlow accepts blanks inside of an arrow, and two ellipses in a subscript.
+            wrong equations/ij- >i *
+            wrong equations/...i... *
+        TensorFlow converts NumPy arrays to its own.
+            two frameworks/*
+        The only whitespace that TensorFlow accepts is the space, and the only labels the 52 ASCII letters.
+            forms/ij,\tjk\n->ik *
+            forms/αж,жB->Bα *
+        TensorFlow's einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
+            zero sizes/*:inf|*:nan *
+            !zero sizes/ij,jk->ik *
+        TensorFlow's einsum takes no optimize=False.
             keywords/ij,jk,kl->il * optimize=False
-        TensorFlow does not sum over an ellipsis, and its implicit output leaves the ellipsis out.
-            ellipsis/...,...|...i,...->i|...i->i|...j->j *
-            gradients/...,...|...i,...->i|...i->i *
-            implicit output/...ij,...jk *
-            known faults/* summed
-            no axes/...-> * complex64
-            no axes/...-> * float16
-            no axes/...-> * float32
-            no axes/...-> * int64
-            wrong sizes/...,... *
-        TensorFlow's einsum has no dtype=, casting=, order= or out=, and optimize= only by name.
+            known faults/ij,jk,kl->il * optimize=False *
+        TensorFlow's einsum has no dtype=, casting=, order= or out=.
             casting/*
             dtype/*
-            known faults/* dtype=int32 *
-            known faults/* order= *
+            known faults/* order=* order= fails, or is ignored
             order/*
             wrong keywords/*
             wrong out/*
-        TensorFlow's einsum does not promote operands of different dtypes.
-            promotion/*
-        TensorFlow's einsum has no kernel for bools and for integers other than int32 and int64.
-            bool/*
-            broadcasting/* bool
-            dtypes/* bool
-            dtypes/* int16
-            dtypes/* int8
-            dtypes/* uint16
-            dtypes/* uint32
-            dtypes/* uint64
-            dtypes/* uint8
-            integers/* int16
-            integers/* int8
-            integers/* uint16
-            integers/* uint32
-            integers/* uint64
-            integers/* uint8
-            known faults/* bool *
-            known faults/* widened
-            larger sizes/* bool
-            larger sizes/* int8
-            larger sizes/* uint8
-            no axes/* bool
-            zero sizes/* bool
-            zero sizes/* int8
-            compile/* bool
-            jit/* bool
-            vmap/* bool
-        TensorFlow's einsum accepts equations only as text and operands only as tensors.
-            known faults/* NumPy's
-            known faults/* labels *
-            known faults/* sublists
+        TensorFlow's einsum takes no lists, and no numbers.
+            known faults/* labels of sublists are *
+            known faults/* no ellipsis in sublists
             lists and scalars/*
-            many operands/1000|60 *
+            many operands/1000 *
+            many operands/60 *
             sublists/*
-            wrong equations/'ij'|5|[...,...]|[0,1];'ij'|[0,1];5|[0,1];[0,0]|[0,1];[0,7]|[0,[1]]|{0, *
-            wrong operands/*
-            wrong sizes/[0,1];[1,2] *
-        TensorFlow's einsum first sums axes that only one operand has, so an infinity meets the 0 of an empty sum.
-            zero sizes/i,j->j (0) (4):inf float32
-            zero sizes/i,j->j (0) (4):nan float32
-            zero sizes/i,j,j->|i,j,k->|i,j->|ij,jk,kl->|ik,jk->j *
-        TensorFlow converts arrays of other libraries to tensors where it can. [sometimes]
-            two frameworks/*
-        TensorFlow's einsum accumulates half precision in half precision, or rounds it after each pair of operands.
-        [sometimes]
-            dtypes/* bfloat16
-            dtypes/* float16
-            gradients/bind,bjnd->bnij|iij,j->i|ij,jk,kl->li *
-            gradients/ij,jk->ik * float16
+        Some random problems have other dtypes, or broadcast. [sometimes]
+            random/*
+        TensorFlow's einsum sums float16 without a wider dtype, and rounds half precision after each pair. [sometimes]
+            compile/* float16|bfloat16
+            dtypes/* float16|bfloat16
+            gradients/* float16|bfloat16
+            !gradients/ij,ij->i *
             half precision/*
-            larger sizes/* bfloat16
-            larger sizes/* float16
-            compile/* float16
-            vmap/* float16
-        TensorFlow's einsum raises errors of its own, which are no ValueError, or checks incompletely.
-            known faults/* many
-            wrong equations/(2,2)|...i...|ij- *
-            wrong paths/* such
-            wrong sizes/,i->i|->|...i,...i->...|...ij|ab,bc->ac|i|i,i,i->i|i,i->i|ii|ii->i|ij|ij,j->i|ij,jk,ki-> *
-            wrong sizes/ij,jk->ik|ij...|jii,j->i *
-        TensorFlow's einsum does not broadcast an axis of size 1, unless an ellipsis stands for it.
-            broadcasting/ij,jk->ik (2,1) (3,4) complex64
-            broadcasting/ij,jk->ik (2,1) (3,4) float32
-            broadcasting/ij,jk->ik (2,1) (3,4) float64
-            broadcasting/ij,jk->ik (2,1) (3,4) int32
-            broadcasting/ij,jk->ik (2,3) (1,4) complex64
-            broadcasting/ij,jk->ik (2,3) (1,4) float32
-            broadcasting/ij,jk->ik (2,3) (1,4) float64
-            broadcasting/ij,jk->ik (2,3) (1,4) int32
-            broadcasting/ab,bc,bd->acd|abc,cd,bd->a|bhqd,bhqkd->bhqk|bij,bjk->bik|bind,bjnd->bnij * complex64
-            broadcasting/bnid,bnjd->bnij|i,i,i->i|i,i->|ii,i->i|iij,j->i|ij,ij->|ij,ij->i|ij,ij->ij * complex64
-            broadcasting/ab,bc,bd->acd|abc,cd,bd->a|bhqd,bhqkd->bhqk|bij,bjk->bik|bind,bjnd->bnij * float32
-            broadcasting/bnid,bnjd->bnij|i,i,i->i|i,i->|ii,i->i|iij,j->i|ij,ij->|ij,ij->i|ij,ij->ij * float32
-            broadcasting/ab,bc,bd->acd|abc,cd,bd->a|bhqd,bhqkd->bhqk|bij,bjk->bik|bind,bjnd->bnij * float64
-            broadcasting/bnid,bnjd->bnij|i,i,i->i|i,i->|ii,i->i|iij,j->i|ij,ij->|ij,ij->i|ij,ij->ij * float64
-            broadcasting/ab,bc,bd->acd|abc,cd,bd->a|bhqd,bhqkd->bhqk * int32
-            broadcasting/bij,bjk->bik|bind,bjnd->bnij|bnid,bnjd->bnij * int32
-            broadcasting/i,i,i->i|i,i->|ii,i->i|iij,j->i|ij,ij->|ij,ij->i|ij,ij->ij * int32
-            compile/ij,ij->i *
-            gradients/i,i-> (0) (1) float32
-            gradients/i,i,i->i (1) (3) (1) float32
-            gradients/ij,ij->ij (1,4) (2,1) float32
-            gradients/ij,ij->i (1,4) (2,4) float32
-            gradients/ij,jk->ik (2,1) (3,4) float32
-            gradients/ij,jk->ik (2,3) (1,4) float32
-            gradients/i,i-> (3) (1) float32
-            gradients/ab,bc,bd->acd|bij,bjk->bik|ii,i->i|ij,ij-> *
-            gradients/ij,ij->i * bfloat16
-            gradients/ij,ij->i * complex128
-            gradients/ij,ij->i * complex64
-            gradients/ij,ij->i * float16
-            gradients/ij,ij->i * float64
-            jit/ij,ij->i *
-            known faults/ij,jk,kl->il * optimize=False *
-            known faults/* 1 *
-            known faults/* late
-            known faults/* named
-            large rank/abcdefg,abcdefh->gabcdefh *
-            second order/ab,bc,bd->acd|ij,ij->i *
-            vmap/Zij,ij->Zi *
-            zero sizes/bij,bjk->bik (3,2,0) (1,0,4) complex64
-            zero sizes/bij,bjk->bik (3,2,0) (1,0,4) float16
-            zero sizes/bij,bjk->bik (3,2,0) (1,0,4) float32
-    """),
+            larger sizes/* float16|bfloat16
+            unknown sizes/* float16|bfloat16 all axes
+            vmap/* float16|bfloat16
+"""),
+    ),
 }

@@ -12,9 +12,9 @@ from einsumx.conformance.subject import Subject
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "jit": "A function that is traced once and compiled, with gradients outside and inside (JAX)",
-    "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch)",
-    "compile": "A function that is compiled as one graph, with gradients (PyTorch)",
+    "jit": "A function that is traced once and compiled, with gradients outside and inside (JAX; TensorFlow by XLA)",
+    "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch, TensorFlow)",
+    "compile": "A function that is compiled as one graph, with gradients (PyTorch, TensorFlow)",
     "hybridize": "A block that is traced once, with gradients (MXNet)",
 }
 

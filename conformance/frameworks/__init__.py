@@ -17,6 +17,7 @@ from einsumx.conformance.frameworks.mxnet import MxnetFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
 from einsumx.conformance.frameworks.paddle import PaddleFramework
 from einsumx.conformance.frameworks.sparse import SparseFramework
+from einsumx.conformance.frameworks.tensorflow import TensorflowFramework
 from einsumx.conformance.frameworks.tinygrad import TinygradFramework
 from einsumx.conformance.frameworks.torch import TorchFramework
 from einsumx.errors import BackendError, shown
@@ -36,6 +37,7 @@ KNOWN: dict[str, type[Framework]] = {
         SparseFramework,
         TinygradFramework,
         ArrayApiFramework,
+        TensorflowFramework,
     )
 }
 

@@ -95,6 +95,10 @@ class BlockAccess(Arrays):
         out[box] = block
         return out
 
+    def finished(self, out: Array) -> Array:
+        """The array to return, from the one that :meth:`empty` made and :meth:`put` has filled."""
+        return out
+
     def in_place(self, array: Any) -> Array | None:
         """A NumPy array as a read-only array of the framework that shares its memory; None if that takes a copy."""
         return None

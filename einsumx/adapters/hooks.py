@@ -25,8 +25,10 @@ class _AsItIs:
 
 
 def as_it_is(function: Callable[..., Any]) -> None:
-    """Tell Paddle to trace the calls that a function makes, instead of rewriting its code.
+    """Have tracers that rewrite the code of functions call this one as it is.
 
-    This is ``paddle.jit.marker.unified`` without an import of Paddle.
+    These are the marks of ``paddle.jit.marker.unified`` and ``tf.autograph.experimental.do_not_convert``, without
+    an import of Paddle or TensorFlow.
     """
     function.__dict__["___jit_transform_options___"] = _AsItIs()
+    function.__dict__["autograph_info__"] = ()

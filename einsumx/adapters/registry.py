@@ -50,6 +50,7 @@ BUILTIN = (
     "sparse",
     "tinygrad",
     "array_api",
+    "tensorflow",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 

@@ -71,6 +71,14 @@ class Traits:
     outer_by_matmul: bool = False
     """An outer product is faster as a matmul over an axis of size 1, because multiply is slow to broadcast."""
 
+    multiply_broadcasts: bool = False
+    """Multiply broadcasts any axes, in any order. Set if not ``strided``: otherwise an elementwise product is made of
+    axes that are merged into three."""
+
+    dots_by_sum: bool = False
+    """Dot products of many pairs of rows are faster as a multiplication and a sum, because a batched matmul is slow
+    for single rows. Used for dtypes that need no wider one."""
+
     matmul_dtypes: frozenset[str] = frozenset()
     """Dtypes that matmul computes in directly."""
 

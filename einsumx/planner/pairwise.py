@@ -60,6 +60,12 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     is_matmul = (broadcasts or (outer and traits.outer_by_matmul)) and dtype in traits.matmul_dtypes
     if not classes.contracted and not is_matmul:
         return _multiply(builder, pair)
+    if (
+        traits.dots_by_sum
+        and classes.batch
+        and not (classes.lhs_free or classes.rhs_free or dtype in dict(traits.widen))
+    ):
+        return _multiply_sum(builder, pair, lhs.in_memory_order(lhs.labels))
     if dtype in traits.matmul_dtypes:
         return _product(builder, pair)
     if through is not None:
@@ -181,7 +187,8 @@ def _sweeps(pair: Pair) -> bool:
 
 def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
-    if not (builder.traits.strided or builder.traits.pairs_by_einsum):
+    traits = builder.traits
+    if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
         return _fused_multiply(builder, pair)
     order = _product_order(builder, pair)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
@@ -262,10 +269,10 @@ def _fused_multiply(builder: Builder, pair: Pair) -> Term:
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _multiply_sum(builder: Builder, pair: Pair) -> Term:
-    """An elementwise product and its sum."""
+def _multiply_sum(builder: Builder, pair: Pair, order: Labels = ()) -> Term:
+    """An elementwise product, with its axes in an order, and its sum; by default, summed axes are last."""
     kept, contracted = pair.classes.kept, pair.classes.contracted
-    order = (*(pair.use.target(kept) or kept), *contracted)
+    order = order or (*(pair.use.target(kept) or kept), *contracted)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
     return builder.sum(builder.packed(out, order), contracted)
 

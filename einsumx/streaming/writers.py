@@ -114,7 +114,8 @@ class _Fresh(Target):
     def done(self) -> Array:
         if not self._program.shape:
             return self._adapter.element(self._result)
-        return self._transposed(self._result) if self._is_transposed else self._result
+        result = self._adapter.finished(self._result)
+        return self._transposed(result) if self._is_transposed else result
 
 
 class _Array(Target):
