@@ -67,6 +67,7 @@ class Framework:
             ``negated`` have that operation pending, as in PyTorch. With any library, a spec may also have the layout
             ``python``, which stands for Python's lists and scalars.
         immutable: why arrays cannot be written to; empty if they can.
+        unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
         views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
         transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``.
@@ -86,6 +87,7 @@ class Framework:
     module: str
     layouts: tuple[str, ...] = ("C",)
     immutable: str = ""
+    unlimited: str = ""
     memory_order: bool = False
     views: bool = False
     transforms: tuple[str, ...] = ()

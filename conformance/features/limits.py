@@ -123,6 +123,8 @@ def call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
     """
     if not subject.is_einsumx:
         raise NotApplicable(f"{subject.name} has no memory_limit=")
+    if subject.framework.unlimited:
+        raise NotApplicable(subject.framework.unlimited)
     try:
         return call(memory_limit=1)
     except MemoryLimitError as error:

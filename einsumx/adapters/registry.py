@@ -45,6 +45,9 @@ BUILTIN = (
     "cupy",
     "mxnet",
     "jax",
+    "cubed",
+    "ndonnx",
+    "dpnp",
     "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
