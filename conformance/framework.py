@@ -70,7 +70,11 @@ class Framework:
         unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
         views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
-        transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``.
+        transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``; and ``dynamic`` if
+            one graph can serve operands of several sizes, see :meth:`dynamic`.
+        counts_traces: whether a function that :meth:`dynamic` traces may count its calls; if not, a call of what
+            :meth:`dynamic` returns raises an error if it would trace it again.
+        differentiates_dynamic: whether :meth:`gradients` works for functions that :meth:`dynamic` returns.
         gradient_dtypes: the dtypes in which the library differentiates.
         adds_gradients: whether the library can add gradients to existing arrays.
         second_order: whether the library differentiates gradients.
@@ -91,6 +95,8 @@ class Framework:
     memory_order: bool = False
     views: bool = False
     transforms: tuple[str, ...] = ()
+    counts_traces: bool = True
+    differentiates_dynamic: bool = True
     gradient_dtypes: tuple[str, ...] = ()
     adds_gradients: bool = False
     second_order: bool = False
@@ -257,6 +263,17 @@ class Framework:
 
     def transformed(self, transform: str, function: Function) -> Function:
         """The function after one of :attr:`transforms`."""
+        raise NotImplementedError
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        """The function as one graph for operands of several sizes, which is traced here or at the first call.
+
+        Args:
+            function: of arrays of these shapes and dtypes.
+            shapes: a number for each size that is known, and a letter for each that is not. Axes of one letter have
+                one size; those of two letters may have one.
+            dtypes: of the arrays.
+        """
         raise NotImplementedError
 
     def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:

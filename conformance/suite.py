@@ -27,6 +27,7 @@ from einsumx.conformance.features import (
     scale,
     sizes,
     tracing,
+    unknown_sizes,
 )
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
@@ -45,6 +46,7 @@ _MODULES = (
     devices,
     derivatives,
     tracing,
+    unknown_sizes,
     scale,
     limits,
     errors,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import Casting
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize
 from einsumx.runtime import effort as efforts
@@ -253,7 +253,7 @@ def plan(
 
     Args:
         *operands: as for :func:`einsum`, where a shape, a tuple of sizes, may stand for each operand. Shapes describe
-            C-contiguous arrays. Planning from shapes imports no framework.
+            C-contiguous arrays, and have None for a size that is not known. Planning from shapes imports no framework.
         backend: with shapes, the framework to plan for; NumPy by default.
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
@@ -283,6 +283,7 @@ def plan(
       result %4                    (64,8,100,50) float32
     """
     from einsumx.ir.program import Operand
+    from einsumx.ir.sizes import is_known
     from einsumx.plans import as_blocked_plan, as_chunked_plan, as_plan
     from einsumx.runtime.shapes import as_dtypes, as_shapes
     from einsumx.runtime.stored import unread
@@ -298,6 +299,8 @@ def plan(
     if memory_limit is not None:
         request.check_limited()
     shapes = as_shapes(written, inputs)
+    if memory_limit is not None and not all(is_known(shape or ()) for shape in shapes):
+        raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
     if out is not None and (memory_limit is None or None not in shapes):
         raise ValueError("out= changes a plan only with arrays and a memory_limit=")
     if stored and (memory_limit is None or None in shapes):

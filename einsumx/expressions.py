@@ -11,6 +11,8 @@ from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, servi
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
+from einsumx.ir.bind import planned_sizes
+from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.effort import Effort, as_effort
 from einsumx.runtime.factors import factors_of
@@ -181,7 +183,7 @@ class Expression:
         return arrays_of(list(operands), self._adapter, self._variables)
 
     def _check_shape(self, slot: int, shape: tuple[int, ...]) -> None:
-        if shape != self._shapes[slot]:
+        if not may_be_equal(shape, self._shapes[slot]):
             raise SizeError(
                 f"operand {slot} has shape {shown(shape)}, but the expression was made for "
                 f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
@@ -223,7 +225,7 @@ class Expression:
 def _shape(constant: Any) -> tuple[int, ...]:
     """The shape of an array, or of a number or list beside lazy arrays."""
     array = constant if hasattr(constant, "shape") else arrays_of([constant], None)[1][0]
-    return tuple(array.shape)
+    return planned_sizes(array.shape)
 
 
 def _is_same(array: Any, other: Any, adapter: Adapter | None) -> bool:

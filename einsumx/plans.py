@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
-from einsumx.errors import BackendError, EinsumxError, excerpt, shown
+from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
 from einsumx.ir.cost import Kernels, PlanCost, program_cost
 from einsumx.ir.meaning import check_meaning
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.sizes import names_in
 from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
 from einsumx.runtime.caches import cached
@@ -126,6 +127,7 @@ class Plan(Program):
         """
         from einsumx.render.source import plan_source
 
+        _check_known(self, "written as code")
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
         return plan_source(plan, get_backend(plan.backend), name)
 
@@ -137,6 +139,7 @@ class Plan(Program):
         >>> einsumx.Plan.from_json(plan.to_json()) == plan
         True
         """
+        _check_known(self, "stored")
         return json.dumps({"format": FORMAT, **_to_data(self)})
 
     @staticmethod
@@ -319,6 +322,16 @@ def _to_data(value: Any) -> Any:
                 "op": type(value).__name__,
                 **{field.name: _to_data(getattr(value, field.name)) for field in fields(value)},
             }
+
+
+def _check_known(plan: Plan, use: str) -> None:
+    """Raise SizeError if a plan has sizes that are not known."""
+    names = names_in([operand.shape for operand in plan.operands])
+    if names:
+        raise SizeError(
+            f"a plan is {use} for known sizes, and the size of label {names[0]!r} is not known; make a plan with a "
+            f"number in its place\n  {excerpt(plan.equation)}"
+        )
 
 
 _OPS: dict[str, type[Op]] = {cls.__name__: cls for cls in get_args(Op)}

@@ -20,6 +20,7 @@ from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
+from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
@@ -84,15 +85,13 @@ class JaxAdapter(Adapter):
 
     def signature(self, array: Array) -> Signature:
         aval = array.aval  # its attributes are faster than the array's
-        return type(array), aval.shape, aval.dtype, self.device(array), aval.weak_type
+        shape = aval.shape
+        if not all(type(size) is int for size in shape):  # symbols, as in jax.export
+            shape = planned_sizes([size if type(size) is int else None for size in shape])
+        return type(array), shape, aval.dtype, self.device(array), aval.weak_type
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, _, weak = signature
-        if _is_symbolic(shape):
-            raise BackendError(
-                f"a plan is for sizes that are known, and an operand has shape {shape}: call jax.numpy.einsum where "
-                "sizes are symbolic, or have einsumx.patch('jax') leave such calls to it"
-            )
         return Operand(shape, self.dtype_name(dtype), weak=bool(weak))
 
     def device(self, array: Array) -> str:
@@ -377,9 +376,6 @@ class JaxAdapter(Adapter):
                     operand = arguments[place]
                     if isinstance(operand, numpy.ndarray | numpy.number | numpy.bool_):
                         arguments[place] = self.xp.asarray(operand)
-                    elif _is_tracer(type(operand)) and _is_symbolic(operand.shape):
-                        say_native("jax.numpy.einsum", operands, "the export has symbolic sizes")
-                        return native(*operands, **options)
                 return call(*arguments, **options)
 
             return function
@@ -574,11 +570,6 @@ def _device_name(device: Any) -> str:
 @lru_cache(maxsize=256)
 def _device_names(sharding: Any) -> str:
     return ",".join(sorted(map(_device_name, sharding.device_set)))
-
-
-def _is_symbolic(shape: tuple[Any, ...]) -> bool:
-    """Whether a size is symbolic, as in jax.export."""
-    return any(type(size) is not int for size in shape)
 
 
 ADAPTER = JaxAdapter()

@@ -30,6 +30,7 @@ from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
+from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "TorchAdapter"]
@@ -139,9 +140,9 @@ class TorchAdapter(Adapter):
             shape, strides = array.shape, array.stride()
         except RuntimeError as error:  # nested tensors have no shape
             raise BackendError(f"einsum takes dense tensors: {error}") from error
-        if array._has_symbolic_sizes_strides:  # int() makes torch.compile guard on its symbols
-            shape, strides = tuple(map(int, shape)), tuple(map(int, strides))
-        if 0 in strides and self._kernels.is_recorded(array):
+        if array._has_symbolic_sizes_strides:
+            shape, strides = self._kernels.layout_without_guards(shape, strides)
+        elif 0 in strides and self._kernels.is_recorded(array):
             strides = _packed_strides(shape, strides)
         return array.__class__, shape, array.dtype, array.device, strides
 
@@ -183,6 +184,13 @@ class TorchAdapter(Adapter):
             return self.xp.scalar_tensor(value, dtype=target, device=like.device)
         except (OverflowError, RuntimeError):  # the cast of a tensor wraps, or makes an infinity of it
             return self.xp.as_tensor(value, device=like.device).to(target)
+
+    def with_size(self, array: Array, axis: int, size: Any, message: str) -> Array:
+        actual = array.shape[axis]
+        if type(actual) is int and type(size) is int:
+            return super().with_size(array, axis, size, message)
+        self.xp._check(actual == size, lambda: message)
+        return array
 
     # -- primitives -------------------------------------------------------------------------------------
 
@@ -240,6 +248,8 @@ class TorchAdapter(Adapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         kernel: Callable[..., Array]
+        if not all(map(is_known, shapes)):
+            return self._traced_kernel(op, shapes, dtype)
         match op:
             case Matmul() if dtype in INTEGERS:
                 kernel = self._kernels.integer_product(*shapes, dtype)
@@ -256,6 +266,19 @@ class TorchAdapter(Adapter):
             case _:
                 kernel = super().kernel(op, shapes, dtype)
         return kernel
+
+    def _traced_kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+        """The kernel of an op for a graph that serves any size: no choice by size, and no question about a symbol."""
+        match op:
+            case Matmul():
+                return self._kernels.any_product  # type: ignore[no-any-return]
+            case Cast():
+                target = self.dtype(op.dtype)
+                return lambda source: source.to(target)
+            case Sum() if dtype == "bool":
+                return lambda source: source.any(op.axes)  # amax() takes no axis of size 0
+            case _:
+                return super().kernel(op, shapes, dtype)
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         match op:

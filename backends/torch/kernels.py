@@ -14,11 +14,23 @@ from typing import Any, TypeAlias
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import LARGEST, copies_turned, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
-from einsumx.ir.layout import broadcast, inverse, memory_order
+from einsumx.ir.bind import planned_sizes
+from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.program import Operand
 from einsumx.runtime import pool
 
-__all__ = ["cast", "copied", "integer_product", "is_plain", "is_recorded", "multiply", "product", "product_into"]
+__all__ = [
+    "any_product",
+    "cast",
+    "copied",
+    "integer_product",
+    "is_plain",
+    "is_recorded",
+    "layout_without_guards",
+    "multiply",
+    "product",
+    "product_into",
+]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
@@ -322,6 +334,39 @@ def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
     size = -(-source.shape[axis] // parts)
     for out, part in zip(target.split(size, axis), source.split(size, axis)):
         _copy_blocks(out, part, axis + 1, limit)
+
+
+# -- unknown sizes ------------------------------------------------------------------------------------------------
+
+
+def any_product(lhs: Array, rhs: Array) -> Array:
+    """A product whose sizes are symbols."""
+    return _matmul(lhs, rhs)
+
+
+def layout_without_guards(shape: Sequence[Any], strides: Sequence[Any]) -> tuple[Shape, Shape]:
+    """A shape with unknown sizes for symbols, and strides of the layout that the tensor at hand has.
+
+    torch.compile and torch.export restrict a graph to the sizes that were compared or made a number; their hints may be
+    read. A graph for another layout is right too, as reshapes copy where they must.
+    """
+    planned = planned_sizes([size if type(size) is int else None for size in shape])
+    hints = [hint for size in (*shape, *strides) if (hint := _hint(size)) is not None]
+    sizes, steps = hints[: len(planned)], hints[len(planned) :]
+    if len(steps) < len(planned) or 0 in sizes:
+        return planned, contiguous(planned)
+    pattern = layout_pattern(sizes, steps) or ()
+    # An axis of stride 0 counts as stored, with a gap, because its derivative is not that of one slice.
+    pattern = tuple([(axis, step or 2) for axis, step in pattern])
+    return planned, pattern_strides(pattern, planned) or contiguous(planned)
+
+
+def _hint(size: Any) -> int | None:
+    """A size, or what a symbol stands for in the arrays at hand; None for a symbol that depends on values."""
+    if type(size) is int:
+        return size
+    hint = size.node.hint
+    return hint if type(hint) is int else None
 
 
 def is_plain(array: Array) -> bool:

@@ -41,12 +41,8 @@ def _around(native: Function, eager: Function) -> Function:
         if torch._C._len_torch_function_stack() and _is_watched():
             return overridden(operands, options, "a TorchFunctionMode is active")
         operands = _one_by_one(operands)
-        if not all(map(_is_plain, map(type, operands))):
-            if any(map(_overrides, map(type, operands))):
-                return overridden(operands, options, "an operand has functions of its own")
-            if any(map(_is_symbolic, operands)):
-                say_native("torch.einsum", operands, "the trace has symbolic sizes")
-                return native(*operands, **options)
+        if not all(map(_is_plain, map(type, operands))) and any(map(_overrides, map(type, operands))):
+            return overridden(operands, options, "an operand has functions of its own")
         if torch.jit.is_tracing():
             say_native("torch.einsum", operands, "torch.jit.trace records code for other sizes too")
             return native(*operands, **options)
@@ -91,11 +87,6 @@ def _is_watched() -> bool:
     """Whether a TorchFunctionMode observes calls; torch's own ones, such as its default device, leave einsum alone."""
     modes = torch.overrides._get_current_function_mode_stack()
     return any(top_package(type(mode).__module__) != "torch" for mode in modes)
-
-
-def _is_symbolic(operand: Any) -> bool:
-    """Whether a tensor is traced with symbolic sizes."""
-    return isinstance(operand, torch.Tensor) and any(type(size) is not int for size in operand.shape)
 
 
 def _overrides(kind: type) -> bool:

@@ -19,7 +19,7 @@ class JaxFramework(Framework):
 
     name = module = "jax"
     immutable = "jax arrays are immutable"
-    transforms = ("jit", "vmap")
+    transforms = ("jit", "vmap", "dynamic")
     second_order = True
     differentiates_eagerly = False
     imports = ("import jax.numpy as jnp",)
@@ -75,6 +75,16 @@ class JaxFramework(Framework):
     def transformed(self, transform: str, function: Function) -> Function:
         compiled: Function = self._jax.jit(function)
         return compiled
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        export = import_module("jax.export")
+        scope = export.SymbolicScope()
+        arguments = [
+            self._jax.ShapeDtypeStruct(export.symbolic_shape(",".join(map(str, shape)), scope=scope), dtype)
+            for shape, dtype in zip(shapes, dtypes)
+        ]
+        exported: Function = export.export(self._jax.jit(function))(*arguments).call
+        return exported
 
     def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
         mapped: Function = self._jax.vmap(function, in_axes=axes)

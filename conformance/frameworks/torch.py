@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ class TorchFramework(Framework):
     layouts = (*VIEWS, "conjugated", "negated")
     memory_order = True
     views = True
-    transforms = ("compile", "vmap")
+    transforms = ("compile", "vmap", "dynamic")
+    counts_traces = False  # torch.compile captures one graph, which a counter would break
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     adds_gradients = True
     second_order = True
@@ -115,6 +117,28 @@ class TorchFramework(Framework):
         self.xp._dynamo.reset()
         compiled: Function = self.xp.compile(function, fullgraph=True, backend="aot_eager")
         return compiled
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        dynamo = import_module("torch._dynamo")
+        dynamo.reset()
+
+        def forward(*arrays: Array) -> Array:
+            return function(*arrays)
+
+        def recorded(*arrays: Array) -> Array:  # a graph of its own, as torch.compile makes one for gradients
+            return function(*arrays)
+
+        plain, graph = [self.xp.compile(each, fullgraph=True, backend="aot_eager") for each in (forward, recorded)]
+
+        def run(*arrays: Array) -> Array:
+            for array, shape in zip(arrays, shapes):
+                for axis, size in enumerate(shape):
+                    if isinstance(size, str):
+                        dynamo.mark_dynamic(array, axis)
+            with dynamo.config.patch(error_on_recompile=True):
+                return (graph if any(array.requires_grad for array in arrays) else plain)(*arrays)
+
+        return run
 
     def mapped(self, function: Function, axes: tuple[int | None, ...]) -> Function:
         return self.xp.vmap(function, in_dims=axes)  # type: ignore[no-any-return]

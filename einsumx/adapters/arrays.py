@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.dtypes import Casting, can_cast
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.ir.program import Operand
 
 __all__ = ["Arrays"]
@@ -74,6 +74,9 @@ class Arrays:
     def signature(self, array: Array) -> Signature:
         """Type, shape, dtype and whatever else plans depend on. It is the key of every cache, so every call takes it.
 
+        A size that is no number is :data:`~einsumx.ir.sizes.UNKNOWN` in the shape, as
+        :func:`~einsumx.ir.bind.planned_sizes` writes it.
+
         It may raise AttributeError or TypeError for an object that is not an array of the framework.
         """
         return type(array), tuple(array.shape), array.dtype, self.device(array)
@@ -88,6 +91,33 @@ class Arrays:
             arrays: the operands.
         """
         return tuple(map(self.signature, arrays))
+
+    def size(self, array: Array, axis: int) -> Any:
+        """The size of an axis, as the framework's own functions accept it in a shape.
+
+        Only axes that :meth:`signature` describes by :data:`~einsumx.ir.sizes.UNKNOWN` are asked for. A tracer may
+        return a symbol or a scalar tensor; sizes are multiplied with each other and with integers.
+        """
+        return array.shape[axis]
+
+    def with_size(self, array: Array, axis: int, size: Any, message: str) -> Array:
+        """``array``, after a check that an axis has this size; only for contractions with axes of unknown size.
+
+        A framework that knows sizes only when its graph runs records the check, and returns an array that depends on
+        it.
+
+        Args:
+            array: an operand.
+            axis: which may be of known size too; the check must cost nothing then.
+            size: a number, or what :meth:`size` returned for another axis.
+            message: for the error.
+
+        Raises:
+            SizeError: it has another one.
+        """
+        if self.size(array, axis) != size:
+            raise SizeError(message)
+        return array
 
     def device(self, array: Array) -> str:
         """The name of the device that holds ``array``."""

@@ -12,9 +12,20 @@ from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.request import limit_bytes
 
-__all__ = ["add_dtype", "add_output", "add_problem", "add_shapes", "amount", "count", "file_ending_in", "shape"]
+__all__ = [
+    "add_dtype",
+    "add_output",
+    "add_problem",
+    "add_shapes",
+    "amount",
+    "count",
+    "file_ending_in",
+    "planned_shape",
+    "shape",
+]
 
 _SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
+_UNKNOWN = "; ? for a size that is not known"
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +39,15 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
 
 
-def add_problem(parser: argparse.ArgumentParser) -> None:
-    """Declare an equation with the shapes and the dtype of its operands, the backend, and the path."""
+def add_problem(parser: argparse.ArgumentParser, *, is_only_planned: bool = False) -> None:
+    """Declare an equation with the shapes and the dtype of its operands, the backend, and the path.
+
+    Args:
+        parser: of a command.
+        is_only_planned: whether sizes may be unknown.
+    """
     parser.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- if it starts with ->")
-    add_shapes(parser, nargs="+")
+    add_shapes(parser, nargs="+", is_only_planned=is_only_planned)
     add_dtype(parser)
     parser.add_argument("--backend", default="numpy", metavar="NAME", help="the framework (default: numpy)")
     parser.add_argument(
@@ -42,14 +58,20 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_shapes(parser: argparse.ArgumentParser, nargs: str) -> None:
+def add_shapes(parser: argparse.ArgumentParser, nargs: str, *, is_only_planned: bool = False) -> None:
     """Declare the shapes of the operands, after the equation; or first, if a text of names comes last."""
-    more = f"{_SHAPES}; a text of names, 'row k, k col -> row col', comes after the shapes"
-    parser.add_argument("shapes", nargs=nargs, type=_shape_or_names, action=_Shapes, metavar="SHAPE", help=more)
+    unknown = _UNKNOWN if is_only_planned else ""
+    more = f"{_SHAPES}{unknown}; a text of names, 'row k, k col -> row col', comes after the shapes"
+    kind = _planned_shape_or_names if is_only_planned else _shape_or_names
+    parser.add_argument("shapes", nargs=nargs, type=kind, action=_Shapes, metavar="SHAPE", help=more)
 
 
 def _shape_or_names(text: str) -> tuple[int, ...] | str:
     return text if "->" in text else shape(text)
+
+
+def _planned_shape_or_names(text: str) -> tuple[int | None, ...] | str:
+    return text if "->" in text else planned_shape(text)
 
 
 class _Shapes(argparse.Action):
@@ -58,7 +80,8 @@ class _Shapes(argparse.Action):
     def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *__: object) -> None:
         if values and isinstance(text := values[-1], str):
             try:
-                values = [shape(namespace.equation), *values[:-1]]
+                first = planned_shape if self.type is _planned_shape_or_names else shape
+                values = [first(namespace.equation), *values[:-1]]
                 namespace.equation = parse_sublists(*parse_names(text, len(values))).text
             except (argparse.ArgumentTypeError, EquationError) as error:
                 raise argparse.ArgumentError(self, str(error)) from None
@@ -71,17 +94,33 @@ def shape(text: str) -> tuple[int, ...]:
     >>> shape("64,100,8"), shape("(5,)"), shape("7"), shape("-"), shape("()")
     ((64, 100, 8), (5,), (7,), (), ())
     """
+    sizes = _sizes(text)
+    if not all(size.isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}")
+    return tuple(map(int, sizes))
+
+
+def planned_shape(text: str) -> tuple[int | None, ...]:
+    """The same, where a size may be unknown.
+
+    >>> planned_shape("?,3")
+    (None, 3)
+    """
+    sizes = _sizes(text)
+    if not all(size.isdecimal() or size == "?" for size in sizes):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}{_UNKNOWN}")
+    return tuple([None if size == "?" else int(size) for size in sizes])
+
+
+def _sizes(text: str) -> list[str]:
     bare = text.strip()
     if bare == "-":
-        return ()
+        return []
     if bare.startswith("(") and bare.endswith(")"):
         bare = bare[1:-1].strip()
         if not bare:
-            return ()
-    sizes = bare.removesuffix(",").split(",")
-    if not all(size.strip().isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}")
-    return tuple(map(int, sizes))
+            return []
+    return [size.strip() for size in bare.removesuffix(",").split(",")]
 
 
 def count(text: str) -> int:

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import Equation, Label, parse_text, symbol
+from einsumx.ir.sizes import UNKNOWN, Unknown, is_known
 
-__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names"]
+__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names", "planned_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class SizedEquation:
         inputs: label numbers of each operand, one for each axis.
         output: label numbers of the result.
         sizes: the size of each label. An operand's axis of size 1 broadcasts to it.
-        shapes: the operands' shapes.
+        shapes: the operands' shapes. An axis of unknown size has the size of its label.
     """
 
     text: str
@@ -77,8 +78,27 @@ def known_sizes(shape: Sequence[Any]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def planned_sizes(shape: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of an array for its signature: sizes that are no numbers, such as None or symbols, are unknown.
+
+    >>> planned_sizes((2, None))
+    (2, ?)
+    """
+    return tuple([_known_or_not(size) for size in shape])
+
+
+def _known_or_not(size: Any) -> int:
+    try:
+        return size if type(size) is int else index(size)
+    except TypeError:
+        return UNKNOWN
+
+
 def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
     """Number the labels in order of appearance and find their sizes.
+
+    An axis of unknown size has the size of its label in other operands, if that is known. It does not broadcast: a
+    label has an unknown size if all axes with it are of unknown size or of size 1. These sizes are named after labels.
 
     Raises:
         SizeError: a rank does not fit its subscript, or a label has two sizes.
@@ -87,8 +107,12 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     >>> sized = bind(parse_text("...i,ij->...j", 2), [(7, 2), (2, 3)])
     >>> sized.inputs, sized.output, sized.sizes
     (((0, 1), (1, 2)), (0, 2), (7, 2, 3))
+    >>> bind(parse_text("ij,jk->ik", 2), [(UNKNOWN, UNKNOWN), (2, UNKNOWN)]).shapes
+    ((i, 2), (2, k))
     """
     inputs, output, labels = _numbered(equation, tuple([len(shape) for shape in shapes]))
+    if inputs and not all(map(is_known, shapes)):
+        shapes = _unified(SizedEquation(equation.text, inputs, output, (1,) * len(labels), tuple(shapes)))
     sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
     if sizes is None:
         _raise_size_error(equation, shapes)
@@ -145,6 +169,23 @@ def _sizes(
         ):
             return None
     return tuple(sizes)
+
+
+def _unified(equation: SizedEquation) -> tuple[tuple[int, ...], ...]:
+    """The shapes with each unknown size replaced by that of its label, or by its name."""
+    sizes: list[int] = [Unknown(name) for name in label_names(equation)]
+    for labels, shape in zip(equation.inputs, equation.shapes):
+        for label, size in zip(labels, shape):
+            if isinstance(sizes[label], Unknown) and not isinstance(size, Unknown) and size != 1:
+                sizes[label] = size
+    shapes = []
+    for labels, shape in zip(equation.inputs, equation.shapes):
+        # Both axes of a diagonal have one size, even if that is 1.
+        own = {label: size for label, size in zip(labels, shape) if not isinstance(size, Unknown)}
+        shapes.append(tuple([
+            own.get(label, sizes[label]) if isinstance(size, Unknown) else size for label, size in zip(labels, shape)
+        ]))  # fmt: skip
+    return tuple(shapes)
 
 
 def label_names(equation: SizedEquation) -> tuple[str, ...]:

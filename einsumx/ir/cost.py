@@ -14,6 +14,7 @@ from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.sizes import assumed
 from einsumx.ir.verify import replay
 
 __all__ = [
@@ -72,7 +73,7 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """The cost of a program.
+    """The cost of a program; sizes that are not known count as :data:`~einsumx.ir.sizes.TYPICAL` ones.
 
     Attributes:
         ops: an entry for each op.
@@ -118,14 +119,14 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        prod(program.shape) * itemsize(program.dtype),
+        assumed(prod(program.shape) * itemsize(program.dtype)),
         inputs + _peak(program, costs),
     )
 
 
 def _stored_bytes(operand: Operand) -> int:
     steps = operand.strides or contiguous(operand.shape)
-    return prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)
+    return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
 
 
 def slot_dtypes(program: Program) -> dict[int, str]:
@@ -186,8 +187,8 @@ def result_strides(program: Program) -> tuple[int, ...]:
 def op_cost(op: Op, shapes: Mapping[int, tuple[int, ...]], dtype: str, workspace: int = 0) -> OpCost:
     """The cost of an op whose result has ``dtype``, from the shapes of all slots."""
     shape = shapes[op.out]
-    nbytes = prod(shape) * itemsize(dtype)
-    multiply_adds = op.multiply_adds([shapes[slot] for slot in op.sources], shape)
+    nbytes = assumed(prod(shape) * itemsize(dtype))
+    multiply_adds = assumed(op.multiply_adds([shapes[slot] for slot in op.sources], shape))
     copied = nbytes if op.kind == "copy" else 0
     return OpCost(multiply_adds, copied, 0 if op.kind == "view" else nbytes, workspace, shape, dtype)
 
@@ -430,7 +431,7 @@ class Price:
     @property
     def seconds(self) -> float:
         """The time for these sizes."""
-        return self.time(*map(prod, self.amounts))
+        return self.time(*[assumed(prod(amount)) for amount in self.amounts])
 
 
 def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:

@@ -10,10 +10,12 @@ from einsumx.ir import ops
 from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import log
 
 __all__ = [
+    "assumption",
     "brief_text",
     "call_text",
     "duration",
@@ -44,7 +46,18 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    return f"{visible(program.equation)}  {shapes}  {types} on {where}\n{body}"
+    return f"{visible(program.equation)}  {shapes}  {types} on {where}{assumption(program)}\n{body}"
+
+
+def assumption(program: Program) -> str:
+    """What the figures of a plan with unknown sizes assume, to follow a text; empty for another plan.
+
+    >>> import einsumx
+    >>> assumption(einsumx.plan("ij,jk->ik", (None, 3), (3, None)))
+    '; figures are for i = k = 256'
+    """
+    names = names_in([operand.shape for operand in program.operands])
+    return f"; figures are for {' = '.join(names)} = {TYPICAL}" if names else ""
 
 
 def brief_text(program: Program) -> str:

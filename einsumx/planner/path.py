@@ -10,11 +10,15 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
+    from einsumx.ir import sizes
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Path
+else:
+    sizes = LazyModule("einsumx.ir.sizes")
 
 __all__ = ["Optimize", "as_optimize", "find_path", "size_class", "step_outputs"]
 
@@ -48,7 +52,8 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
     ``"auto"`` finds one path for all sizes that are equal when rounded to four significant bits, because a search takes
-    longer than many contractions. Steps of three or more operands are split into pairs.
+    longer than many contractions. Steps of three or more operands are split into pairs. Sizes that are not known count
+    as typical ones.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
@@ -65,12 +70,12 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
     if count <= 2 and (is_auto or optimize is False):
         return (tuple(range(count)),)
     inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
-    output, sizes = frozenset(equation.output), equation.sizes
+    output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
     if is_auto:
-        return _auto_path(inputs, output, tuple([size_class(size) for size in sizes]))
+        return _auto_path(inputs, output, tuple([size_class(size) for size in label_sizes]))
     match as_optimize(optimize):
         case (bool() | str()) as choice:
-            steps = _optimized(inputs, output, sizes, choice)
+            steps = _optimized(inputs, output, label_sizes, choice)
         case (str() as name, limit):
             path = find_path(equation, name)
             _check_limit(path, inputs, equation, limit)
@@ -78,13 +83,13 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto") -> Path:
         case tuple() as steps:
             pass
         case _ if callable(optimize):
-            steps = _optimized(inputs, output, sizes, optimize)
+            steps = _optimized(inputs, output, label_sizes, optimize)
         case _:
             hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
             raise PathError(
                 f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
             )
-    return tuple(_pairwise(steps, inputs, output, sizes))
+    return tuple(_pairwise(steps, inputs, output, label_sizes))
 
 
 @lru_cache(maxsize=1024)
@@ -108,7 +113,8 @@ def size_class(size: int) -> int:
 def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEquation, limit: float) -> None:
     """Raise if an intermediate has more elements than NumPy's limit, which NumPy avoids by unpaired contractions."""
     *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
-    largest = max((prod(equation.sizes[label] for label in labels) for _, labels in intermediates), default=0)
+    label_sizes = tuple(map(sizes.assumed, equation.sizes))
+    largest = max((prod(label_sizes[label] for label in labels) for _, labels in intermediates), default=0)
     if largest > limit:
         raise MemoryLimitError(
             f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "

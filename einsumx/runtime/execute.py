@@ -15,11 +15,12 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses, slot_dtypes
 from einsumx.ir.layout import contiguous, inverse, reshaped
-from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
+from einsumx.ir.ops import Expand, Matmul, Op, Reshape, Scale, Transpose, Zeros
 from einsumx.ir.program import Program
+from einsumx.ir.sizes import Unknown, evaluated, is_known
 from einsumx.ir.verify import verify
 
-__all__ = ["Update", "executable", "executable_into"]
+__all__ = ["Update", "executable", "executable_into", "executable_of_any_size"]
 
 
 def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -56,6 +57,98 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
         else:
             run = _LongRun(arguments, calls, program.result, names, values)
     return adapter.prepare(run, program)
+
+
+def executable_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+    """A function that runs ``program`` op by op on operands of which some sizes are not known in advance.
+
+    It reads them from the operands, and checks that each label has one size: some ops would give a wrong result
+    otherwise, for example after a reshape that merges axes.
+
+    Args:
+        program: lowered for the adapter's framework.
+        adapter: executes the ops, of which those that state sizes get what :meth:`~einsumx.adapters.arrays.Arrays.size`
+            returns, or products of that. Their kernels are made anew at each run, and the framework records the calls.
+        constants: operands that are known already, by position; the function takes the others.
+
+    Raises:
+        EinsumxError: the adapter cannot run an op.
+    """
+    shapes, dtypes = verify(program), slot_dtypes(program)
+    kernels = _kernels([op for op in program.ops if not _states_unknown(op)], adapter, shapes, dtypes)
+    fixed = dict(constants or {})
+    spent = _spent(program.calls, program.result)
+    late = [slot for slot in range(len(program.operands)) if slot not in fixed]
+
+    def run(*operands: Array) -> Array:
+        values = {**fixed, **dict(zip(late, operands))}
+        sizes = _sizes_of(values, program, adapter)
+        for op in program.ops:
+            kernel = kernels.get(op.out)
+            if kernel is None:
+                sources = [shapes[slot] for slot in op.sources]
+                kernel = _kernel(_with_sizes(op, sizes), adapter, sources, dtypes[op.sources[0]])
+            values[op.out] = kernel(*[values[slot] for slot in op.sources])
+            for slot in spent.get(op.out, ()):
+                del values[slot]
+        return values[program.result] if program.shape else adapter.element(values[program.result])
+
+    return adapter.prepare(run, program)
+
+
+def _sizes_of(values: dict[int, Array], program: Program, adapter: Adapter) -> dict[str, Any]:
+    """The sizes of unknown axes by name; the operands in ``values`` become checked ones.
+
+    Raises:
+        SizeError: a label has two sizes.
+    """
+    sizes: dict[str, Any] = {}
+    places: dict[str, tuple[int, int]] = {}
+    for number, operand in enumerate(program.operands):
+        for axis, size in enumerate(operand.shape):
+            if not isinstance(size, Unknown):
+                where = f"operand {number} has another size than {size} (axis {axis})"
+                values[number] = adapter.with_size(values[number], axis, size, _told(where, program))
+                continue
+            (name,) = size.names
+            if name not in sizes:
+                sizes[name], places[name] = adapter.size(values[number], axis), (number, axis)
+                continue
+            other, other_axis = places[name]
+            where = (
+                f"label {name!r} has another size in operand {number} (axis {axis}) than in operand {other} "
+                f"(axis {other_axis})"
+            )
+            values[number] = adapter.with_size(values[number], axis, sizes[name], _told(where, program))
+    return sizes
+
+
+def _told(where: str, program: Program) -> str:
+    return f"{where}; axes of unknown size do not broadcast\n  {excerpt(program.equation)}"
+
+
+def _states_unknown(op: Op) -> bool:
+    """Whether an op states a size that is not known."""
+    match op:
+        case Reshape() | Expand() | Zeros():
+            return not is_known(op.shape)
+        case Scale():
+            return not is_known((op.count,))
+        case _:
+            return False
+
+
+def _with_sizes(op: Op, sizes: Mapping[str, Any]) -> Op:
+    """An op that states sizes, with those that were unknown."""
+    match op:
+        case Reshape() | Expand():
+            return type(op)(op.out, op.src, tuple([evaluated(size, sizes) for size in op.shape]))
+        case Zeros():
+            return Zeros(op.out, op.operands, tuple([evaluated(size, sizes) for size in op.shape]), op.dtype)
+        case Scale():
+            return Scale(op.out, op.src, evaluated(op.count, sizes))
+        case _:
+            raise AssertionError(op)
 
 
 class Update(NamedTuple):

@@ -10,6 +10,7 @@ The planner is imported on the first miss, to keep ``import einsumx`` fast.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -22,7 +23,7 @@ from einsumx.runtime.request import Contraction, Options, Written
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, parse, text
+    from einsumx.ir import bind, cost, layout, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from einsumx.planner.lower import Setting
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
-    bind, cost, parse, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "parse", "text")])
+    bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
+    parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
     measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.wisdom")
@@ -39,6 +41,7 @@ else:
 __all__ = [
     "Prepared",
     "arrays_of",
+    "by_layout",
     "check_byte_order",
     "check_operand",
     "described",
@@ -211,8 +214,8 @@ def from_signatures(
     operands = described(adapter, signatures)
     contraction = Contraction(adapter, written, operands, device, options)
     # An optimizer object may find another path next time, so its plan is not cached.
-    by_layout = _by_layout if isinstance(options.optimize, str | bool | tuple) else _by_layout.__wrapped__
-    prepared: Prepared = by_layout(contraction)
+    make = by_layout if isinstance(options.optimize, str | bool | tuple) else by_layout.__wrapped__
+    prepared: Prepared = make(contraction)
     if options.casting == "no" and not cost.returns_view(prepared.program):
         check_byte_order([signature[2] for signature in signatures])
     return prepared
@@ -261,11 +264,16 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
 def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
     """The program of a contraction, and the function that runs it, or that tries its candidates first.
 
+    With operands of unknown size, which are traced, none is tried.
+
     Args:
         contraction: what to compute.
         constants: operands that are known already, by position; the function takes the others.
     """
     program = make_program(contraction)
+    if not _are_known(contraction.operands):
+        of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
+        return Prepared(program, of_any_size, is_fixed=False)
     run = None
     if contraction.options.effort == "measure":
         run = measured.trying(contraction, *setting_of(contraction), constants)
@@ -273,7 +281,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     return Prepared(program, run or execute.executable(program, contraction.runner, constants), is_fixed)
 
 
-_by_layout = cached("plans")(runnable)
+by_layout = cached("plans")(runnable)
 
 
 def make_program(contraction: Contraction) -> Program:
@@ -283,7 +291,9 @@ def make_program(contraction: Contraction) -> Program:
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
     program = None
-    if wisdom.may_have(adapter, device):
+    if not _are_known(operands):
+        operands = tuple(map(_in_shape, operands, sized.shapes))
+    elif wisdom.may_have(adapter, device):
         program = measured.remembered(contraction, sized, lower.Setting(adapter.name, device, traits, dtype))
     if program is None:
         program = lower.lower(
@@ -297,6 +307,16 @@ def make_program(contraction: Contraction) -> Program:
         )
     text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
+
+
+def _are_known(operands: Sequence[Operand]) -> bool:
+    return all(sizes.is_known(operand.shape) for operand in operands)
+
+
+def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
+    """The operand with its unknown sizes as the equation has them."""
+    strides = layout.pattern_strides(layout.layout_pattern(operand.shape, operand.strides) or (), shape)
+    return replace(operand, shape=shape, strides=strides)
 
 
 def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
@@ -370,8 +390,11 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
 
 
 def check_operand(number: int, operand: Operand, planned: Operand, text: str) -> None:
-    """Raise SizeError or BackendError if an operand has another shape or dtype than planned; ``text`` is for errors."""
-    if operand.shape != planned.shape:
+    """Raise SizeError or BackendError if an operand has another shape or dtype than planned; ``text`` is for errors.
+
+    An unknown size fits any.
+    """
+    if not sizes.may_be_equal(operand.shape, planned.shape):
         raise SizeError(
             f"operand {number} has shape {shown(operand.shape)}, but the plan is made for {shown(planned.shape)}\n"
             f"  {excerpt(text)}"

@@ -14,10 +14,11 @@ from einsumx.errors import SizeError, excerpt
 from einsumx.ir.layout import contiguous
 from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.sizes import is_known
 from einsumx.runtime.caches import cached
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import arrays_of, check_operand, described, make_program, one_device
+from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
 from einsumx.runtime.request import Contraction, Options
 
 __all__ = ["retarget", "run_program"]
@@ -34,7 +35,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     """Run a program, retargeted if the operands need it.
 
     They do if they belong to another framework, or if they are not broadcast along an axis along which the program
-    assumes it.
+    assumes it. A program with unknown sizes is lowered for those of the operands, along the same path.
 
     Raises:
         SizeError: the number of operands or their shapes are not the program's.
@@ -50,6 +51,9 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     actual = described(adapter, signatures)
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.equation)
+    if not all(is_known(operand.shape) for operand in program.operands):
+        options = Options(program.dtype, "unsafe", program.path)
+        return by_layout(Contraction(adapter, program.equation, actual, device, options)).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     try:
         run = _checked_run(program, adapter, device, fits)

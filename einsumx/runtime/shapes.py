@@ -7,6 +7,7 @@ from typing import Any
 
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.ir.sizes import UNKNOWN, Unknown
 from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
@@ -15,7 +16,7 @@ __all__ = ["as_dtypes", "as_shapes"]
 
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    """Each operand's shape if it is a tuple of sizes; None for an array.
+    """Each operand's shape if it is a tuple of sizes, of which None stands for an unknown one; None for an array.
 
     Raises:
         SizeError: an operand looks like a shape, but is not a tuple of non-negative integers.
@@ -36,10 +37,10 @@ def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...]
 def _as_shape(operand: Any) -> tuple[int, ...] | None:
     if not isinstance(operand, tuple):
         return None
-    if any(size is None or isinstance(size, str) for size in operand):
-        raise SizeError(f"a shape {shown(operand)} has a size that is not known; contractions are planned by sizes")
-    sizes = tuple(map(as_python, operand))
-    are_sizes = [isinstance(size, int) and not isinstance(size, bool) for size in sizes]
+    if any(isinstance(size, str) for size in operand):
+        raise SizeError(f"a shape has sizes that are integers, or None for one that is not known: {shown(operand)}")
+    sizes = tuple([UNKNOWN if size is None or isinstance(size, Unknown) else as_python(size) for size in operand])
+    are_sizes = [isinstance(size, int | Unknown) and not isinstance(size, bool) for size in sizes]
     if all(are_sizes):
         if any(size < 0 for size in sizes):
             raise SizeError(f"a shape has no negative sizes: {shown(sizes)}")

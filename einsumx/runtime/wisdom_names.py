@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.ir.layout import layout_pattern, pattern_strides
 from einsumx.ir.parse import symbol
+from einsumx.ir.sizes import is_known
 from einsumx.planner.path import size_class
 from einsumx.runtime.calibration import cache_folder, file_word
 from einsumx.runtime.threads import get_num_threads
@@ -61,7 +62,7 @@ def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, opt
     """
     asked = _asked(optimize)
     layouts = [_layout(operand) for operand in operands]
-    if asked is None or None in layouts:
+    if asked is None or None in layouts or not is_known(equation.sizes):
         return None
     terms = []
     for labels, shape in zip(equation.inputs, equation.shapes):
