@@ -16,6 +16,9 @@ DTYPES = {
     "torch": "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64 complex64 complex128",
     "jax": "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64",
     "mxnet": "bool int8 int32 int64 uint8 float16 float32 float64",
+    "cubed": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
+    "ndonnx": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64",
+    "dpnp": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
     "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
     "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
 }

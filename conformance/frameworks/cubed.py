@@ -21,11 +21,11 @@ class CubedFramework(Framework):
     module = "cubed.array_api"
     immutable = "cubed's arrays are immutable"
     unlimited = "cubed's arrays are lazy, and cubed bounds the memory of a task itself"
-    imports = ("import cubed.array_api as xp",)
-    code = "xp.asarray(np.array({values}, {dtype!r}))"
+    imports = ("import cubed",)
+    code = "cubed.from_array(np.array({values}, {dtype!r}), chunks=-1)"
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
-        return self.xp.asarray(np.array(values, dtype, order="C"))
+        return import_module("cubed").from_array(np.array(values, dtype, order="C"), chunks=-1)
 
     def values(self, array: Array) -> Any:
         return np.array(array.compute())

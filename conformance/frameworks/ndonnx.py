@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.framework import Array, Framework
+from einsumx.conformance.framework import Array, Framework, Function
 
 __all__ = ["NdonnxFramework"]
 
@@ -17,6 +19,7 @@ class NdonnxFramework(Framework):
 
     name = module = "ndonnx"
     unlimited = "ndonnx keeps every block in its graph"
+    transforms = ("dynamic",)
     imports = ("import ndonnx as ndx",)
     code = "ndx.asarray(np.array({values}, {dtype!r}))"
 
@@ -39,3 +42,17 @@ class NdonnxFramework(Framework):
         with suppress(TypeError):
             return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).unwrap_numpy().name)
         return None
+
+    def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
+        arguments = {
+            f"x{place}": self.xp.argument(shape=tuple(shape), dtype=getattr(self.xp, dtype))
+            for place, (shape, dtype) in enumerate(zip(shapes, dtypes))
+        }
+        model = self.xp.build(arguments, {"result": function(*arguments.values())})
+        session = import_module("onnxruntime").InferenceSession(model.SerializeToString())
+
+        def run(*arrays: Array) -> Array:
+            (result,) = session.run(None, dict(zip(arguments, map(self.values, arrays))))
+            return self.xp.asarray(result)
+
+        return run
