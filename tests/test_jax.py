@@ -520,8 +520,26 @@ def test_more_labels_than_letters_are_one_product_that_merges_no_axes():
     assert (einsumx.einsum(lhs, labels[0], rhs, labels[1], output) == 2).all()
 
 
-def test_symbolic_sizes_are_an_error_that_says_what_to_call():
+def test_one_export_serves_symbolic_sizes_and_traces_as_few_products():
     export = pytest.importorskip("jax.export")
-    lhs = jax.ShapeDtypeStruct(export.symbolic_shape("n, 3"), "float32")
-    with pytest.raises(einsumx.BackendError, match=r"shape \(n, 3\): call jax\.numpy\.einsum"):
-        export.export(jax.jit(lambda lhs: einsumx.einsum("ij,kj->ik", lhs, lhs)))(lhs)
+    scope = export.SymbolicScope()
+    shapes = [export.symbolic_shape(text, scope=scope) for text in ("b, n, 3", "b, m, 3")]
+    q, k = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+
+    def attention(q, k):
+        return einsumx.einsum("bid,bjd->bij", q, k)
+
+    exported = export.export(jax.jit(attention))(q, k)
+    assert primitives(jax.make_jaxpr(attention)(jnp.ones((2, 4, 3)), jnp.ones((2, 5, 3))).jaxpr) == ["dot_general"]
+    assert str(exported.mlir_module()).count("stablehlo.dot_general") == 1
+    for batch, rows, cols in ((2, 4, 5), (1, 6, 1), (3, 1, 2)):
+        lhs = np.arange(3.0 * batch * rows, dtype="float32").reshape(batch, rows, 3)
+        rhs = np.arange(3.0 * batch * cols, dtype="float32").reshape(batch, cols, 3)
+        np.testing.assert_allclose(exported.call(lhs, rhs), np.einsum("bid,bjd->bij", lhs, rhs))
+
+
+def test_symbolic_sizes_that_differ_are_an_error():
+    export = pytest.importorskip("jax.export")
+    lhs = jax.ShapeDtypeStruct(export.symbolic_shape("n, m"), "float32")
+    with pytest.raises(einsumx.SizeError, match=r"label 'i' has another size in operand 0 \(axis 1\)"):
+        export.export(jax.jit(lambda lhs: einsumx.einsum("ii->i", lhs)))(lhs)

@@ -47,14 +47,8 @@ class Unknown(_Number):
 
     def __new__(cls, *names: str, times: int = 1) -> Self:
         size = object.__new__(cls)
-        object.__setattr__(size, "names", tuple(sorted(names)))
-        object.__setattr__(size, "times", times)
+        size.names, size.times = tuple(sorted(names)), times
         return size
-
-    if not TYPE_CHECKING:
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            raise AttributeError(f"{name} of a size is read-only")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made, (self.names, self.times)
