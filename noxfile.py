@@ -20,7 +20,7 @@ nox.options.sessions = ["tests", "lint"]
 
 BACKENDS = {
     "cubed": ("cubed",),
-    "dpnp": ("dpnp",),
+    "dpnp": ("dpnp", "intel-opencl-rt"),  # a runtime for the processor
     "mlx": ("mlx[cpu]",),
     "ndonnx": ("ndonnx", "onnxruntime"),
     "paddle": ("paddlepaddle",),
@@ -62,7 +62,7 @@ MXNET_TESTS = (
 
 LIBRARIES = (
     "autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*",
-    "moto[server]", "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
+    "moto[server]", "ndonnx", "onnxruntime", "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
     "xarray", "zarr",
 )  # fmt: skip
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
@@ -150,6 +150,8 @@ def libraries(session: nox.Session) -> None:
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and every case of the conformance suite on the real library."""
     install(session, *TESTING, *BACKENDS[library])
+    if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
+        session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
     test(session, f"tests/test_{library}.py")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")

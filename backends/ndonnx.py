@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Array, Signature
+from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import TRAITS
 from einsumx.errors import BackendError
@@ -99,6 +100,21 @@ class NdonnxAdapter(NamedLibrary):
         index = self._onnx.unsqueeze(places.unwrap_spox(), self._onnx.const([1]))
         taken = self.xp.asarray(self._onnx.gather_nd(moved.unwrap_spox(), self._onnx.concat([index, index], axis=1)))
         return self.xp.permute_dims(taken, (*range(1, 1 + len(kept)), 0))
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        dtype = self.dtype_name(array.dtype)
+        if dtype not in INTEGERS:
+            return super().sum(array, axes)
+        # onnxruntime sums integers in floating point, and does not wrap; its products are exact.
+        array = self.cast(array, dict(self.cpu.matmul_through).get(dtype, dtype))
+        for axis in sorted(axes, reverse=True):
+            array = self.xp.permute_dims(array, (*(other for other in range(array.ndim) if other != axis), axis))
+            terms = array.unwrap_spox()
+            ones = self._onnx.expand(
+                self.xp.asarray(1, dtype=array.dtype).unwrap_spox(), self._onnx.shape(terms, start=-1)
+            )
+            array = self.xp.asarray(self._onnx.matmul(terms, ones))
+        return self.cast(array, dtype)
 
     def _counted(self, size: Array) -> Array:
         zero, one = self._onnx.const(0), self._onnx.const(1)

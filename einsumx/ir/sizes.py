@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
-
 __all__ = ["TYPICAL", "UNKNOWN", "Unknown", "assumed", "evaluated", "is_known", "may_be_equal", "names_in"]
 
 TYPICAL = 256
 """The size that estimates assume for an axis of unknown size."""
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     _Number = int
 else:
     _Number = object  # without __index__: a size that reaches the framework by mistake is an error, not a wrong number
