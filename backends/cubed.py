@@ -25,7 +25,7 @@ class CubedAdapter(NamedLibrary):
 
     def check_eager(self, array: Array) -> None:
         raise BackendError(
-            "arrays of cubed are lazy, and cubed bounds the memory of a task itself: leave memory_limit= away, and "
+            "arrays of cubed are lazy, and cubed bounds the memory of a task itself; leave memory_limit= away, and "
             "make the arrays with spec=cubed.Spec(allowed_mem=...)"
         )
 

@@ -45,7 +45,7 @@ class DpnpAdapter(NamedLibrary):
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         # dpnp takes an array of stride 0 for one that can be written to, and refuses each write to it.
         if any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape)):
-            raise BackendError("out= is a dpnp array that repeats elements, and cannot be written to; leave out= away")
+            raise BackendError("out= is a read-only dpnp array, which repeats elements; leave out= away")
         super().check_out(out, operands)
 
 

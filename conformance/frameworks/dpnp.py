@@ -30,7 +30,7 @@ class DpnpFramework(Framework):
         return str(array.dtype.name)
 
     def device(self, array: Array) -> str:
-        return array.device.sycl_device.filter_string
+        return str(array.device.sycl_device.filter_string)
 
     def is_array(self, array: Any) -> bool:
         return isinstance(array, self.xp.ndarray)
