@@ -62,7 +62,8 @@ MXNET_TESTS = (
 
 LIBRARIES = (
     "autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*",
-    "moto[server]", "ndonnx", "onnxruntime", "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
+    "moto[server]", "ndonnx", "onnxruntime",
+    "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
     "xarray", "zarr",
 )  # fmt: skip
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
