@@ -20,7 +20,7 @@ nox.options.sessions = ["tests", "lint"]
 
 BACKENDS = {
     "cubed": ("cubed",),
-    "dpnp": ("dpnp",),
+    "dpnp": ("dpnp", "intel-opencl-rt"),  # a runtime for the processor
     "mlx": ("mlx[cpu]",),
     "ndonnx": ("ndonnx", "onnxruntime"),
     "paddle": ("paddlepaddle",),
@@ -72,7 +72,8 @@ MXNET_TESTS = (
 
 LIBRARIES = (
     "autoray", "cotengra", "dask[array,distributed]", "e3nn", "einops", "einx", "fsspec", "h5py", "jax==0.10.*",
-    "moto[server]", "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
+    "moto[server]", "ndonnx", "onnxruntime",
+    "opt_einsum_fx", "pandas", "pyarrow", "pyro-ppl", "pyscf", "quimb", "ray", "s3fs", "tensorly",
     "xarray", "zarr",
 )  # fmt: skip
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
@@ -141,7 +142,7 @@ def others(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    beside = ("cotengra", "cubed", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm")
+    beside = ("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm")
     install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", *beside)
     test(session)
 
@@ -180,6 +181,8 @@ def backend(session: nox.Session, library: str) -> None:
     install(session, *TESTING, *BACKENDS[library])
     if library == "tinygrad":
         session.env["CC"] = str(clang_of_zig(session))
+    if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
+        session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
     test(session, f"tests/test_{library}.py", "tests/test_upstream.py")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")

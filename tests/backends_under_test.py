@@ -20,6 +20,9 @@ DTYPES = {
     "mxnet": "bool int8 int32 int64 uint8 float16 float32 float64",
     "paddle": "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64 complex64 complex128",
     "sparse": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
+    "cubed": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
+    "ndonnx": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64",
+    "dpnp": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
     "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
     "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
     "tensorflow": (
@@ -86,6 +89,10 @@ def _is_installed(name):
     return find_spec(package) is not None
 
 
+UNLIMITED = ("cubed", "ndonnx")
+"""The backends of lazy arrays, which refuse ``memory_limit=``."""
+
 INSTALLED = [Backend(name) for name in BUILTIN if _is_installed(name)]
+LIMITED = [backend for backend in INSTALLED if backend.name not in UNLIMITED]
 NUMPY = INSTALLED[0]
 OTHERS = INSTALLED[1:]

@@ -4,7 +4,7 @@ from einsumx.conformance.plugin import suite_test
 from einsumx.conformance.subject import installed_backends
 
 INSTALLED = installed_backends()
-SLOW = [name for name in INSTALLED if name == "jax"]
+SLOW = [name for name in INSTALLED if name in ("jax", "tinygrad")]
 """What compiles each case by itself, and so takes minutes for what takes others seconds."""
 
 test_einsumx_keeps_its_promises = suite_test(*(name for name in INSTALLED if name not in SLOW), level="full")

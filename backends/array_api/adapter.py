@@ -156,7 +156,7 @@ class ArrayApiAdapter(Adapter):
             with suppress(BackendError):
                 if self.dtype(name) == dtype:
                     return name
-        raise BackendError(f"array_api: einsum computes in no dtype {dtype}")
+        raise BackendError(f"{self.name}: einsum computes in no dtype {dtype}")
 
     def promote(self, dtypes: Sequence[str]) -> str:
         self._function("result_type")

@@ -10,10 +10,13 @@ from importlib.metadata import EntryPoint, entry_points
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.framework import AdapterFramework, Framework
 from einsumx.conformance.frameworks.array_api import ArrayApiFramework
+from einsumx.conformance.frameworks.cubed import CubedFramework
 from einsumx.conformance.frameworks.cupy import CupyFramework
+from einsumx.conformance.frameworks.dpnp import DpnpFramework
 from einsumx.conformance.frameworks.jax import JaxFramework
 from einsumx.conformance.frameworks.mlx import MlxFramework
 from einsumx.conformance.frameworks.mxnet import MxnetFramework
+from einsumx.conformance.frameworks.ndonnx import NdonnxFramework
 from einsumx.conformance.frameworks.numpy import NumpyFramework
 from einsumx.conformance.frameworks.paddle import PaddleFramework
 from einsumx.conformance.frameworks.sparse import SparseFramework
@@ -29,15 +32,18 @@ KNOWN: dict[str, type[Framework]] = {
     for kind in (
         NumpyFramework,
         TorchFramework,
-        JaxFramework,
-        MxnetFramework,
-        MlxFramework,
         CupyFramework,
-        PaddleFramework,
-        SparseFramework,
-        TinygradFramework,
-        ArrayApiFramework,
+        MxnetFramework,
+        JaxFramework,
         TensorflowFramework,
+        MlxFramework,
+        PaddleFramework,
+        TinygradFramework,
+        SparseFramework,
+        CubedFramework,
+        NdonnxFramework,
+        DpnpFramework,
+        ArrayApiFramework,
     )
 }
 

@@ -45,12 +45,15 @@ BUILTIN = (
     "cupy",
     "mxnet",
     "jax",
-    "paddle",
-    "mlx",
-    "sparse",
-    "tinygrad",
-    "array_api",
     "tensorflow",
+    "mlx",
+    "paddle",
+    "tinygrad",
+    "sparse",
+    "cubed",
+    "ndonnx",
+    "dpnp",
+    "array_api",
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 

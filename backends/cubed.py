@@ -1,0 +1,63 @@
+"""Cubed: lazy arrays in chunks, computed within a bound on memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapters.base import Array
+from einsumx.backends.array_api import NamedLibrary
+from einsumx.errors import BackendError
+
+__all__ = ["ADAPTER", "CubedAdapter"]
+
+
+class CubedAdapter(NamedLibrary):
+    """Cubed's arrays, by the array API standard."""
+
+    name = "cubed"
+    module = "cubed.array_api"
+    install = "pip install cubed"
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        return import_module("cubed").from_array(array, chunks=-1)  # its asarray takes no more than a megabyte
+
+    def check_eager(self, array: Array) -> None:
+        raise BackendError(
+            "arrays of cubed are lazy, and cubed bounds the memory of a task itself; leave memory_limit= away, and "
+            "make the arrays with spec=cubed.Spec(allowed_mem=...)"
+        )
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        if array.npartitions > 1:
+            # Merged axes would get chunks of unlike sizes, which cubed refuses, unless the inner ones are whole.
+            array = array.rechunk(_whole_inner(array.shape, shape, array.chunksize))
+        return self.xp.reshape(array, shape)
+
+    def synchronize(self, array: Array) -> None:
+        array.compute()
+
+
+def _whole_inner(shape: Sequence[int], target: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+    """Sizes of chunks that are whole along all axes that a reshape merges, apart from the first of each group.
+
+    >>> _whole_inner((6, 4, 5), (24, 5), (2, 2, 3))
+    (2, 4, 3)
+    """
+    sizes, merged, rest = [], 1, list(target)
+    for size, chunk in zip(shape, chunks):
+        if merged == 1:  # the first axis of a group
+            while rest and rest[0] == 1:
+                rest.pop(0)
+            sizes.append(chunk)
+        else:
+            sizes.append(size)
+        merged *= size
+        if rest and merged == rest[0]:
+            rest.pop(0)
+            merged = 1
+    return tuple(sizes)
+
+
+ADAPTER = CubedAdapter()

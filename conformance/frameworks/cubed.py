@@ -1,0 +1,49 @@
+"""cubed, as the suite uses it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from einsumx.conformance.framework import DTYPES, Array, Framework
+
+__all__ = ["CubedFramework"]
+
+
+class CubedFramework(Framework):
+    """cubed: lazy arrays of chunks in Zarr stores. Each result is computed, so that errors are raised."""
+
+    name = "cubed"
+    module = "cubed.array_api"
+    immutable = "cubed's arrays are immutable"
+    unlimited = "cubed's arrays are lazy, and cubed bounds the memory of a task itself"
+    imports = ("import cubed",)
+    code = "cubed.from_array(np.array({values}, {dtype!r}), chunks=-1)"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        return import_module("cubed").from_array(np.array(values, dtype, order="C"), chunks=-1)
+
+    def values(self, array: Array) -> Any:
+        return np.array(array.compute())
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:  # cubed makes arrays of float16 too, which its functions then refuse
+        return tuple(dtype for dtype in DTYPES if hasattr(self.xp, dtype))
+
+    def dtype(self, array: Array) -> str:
+        return str(np.dtype(array.dtype).name)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, import_module("cubed").Array)
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(TypeError):
+            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).name)
+        return None
+
+    def synchronize(self, array: Array) -> None:
+        array.compute()

@@ -1,0 +1,44 @@
+"""dpnp, as the suite uses it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from einsumx.conformance.framework import VIEWS, Array, Framework
+
+__all__ = ["DpnpFramework"]
+
+
+class DpnpFramework(Framework):
+    """dpnp."""
+
+    name = module = "dpnp"
+    layouts = (*VIEWS, "negative")
+    imports = ("import dpnp",)
+    code = "dpnp.asarray(np.array({values}, {dtype!r}))"
+
+    def array(self, values: Any, dtype: str, device: str = "") -> Array:
+        return self.xp.asarray(np.array(values, dtype, order="C"), device=device or None)
+
+    def values(self, array: Array) -> Any:
+        return self.xp.asnumpy(array)
+
+    def dtype(self, array: Array) -> str:
+        return str(array.dtype.name)
+
+    def device(self, array: Array) -> str:
+        return str(array.device.sycl_device.filter_string)
+
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.ndarray)
+
+    def fill(self, array: Array, values: Any) -> None:
+        array[...] = self.array(values, self.dtype(array), self.device(array))
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(TypeError):
+            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).name)
+        return None
