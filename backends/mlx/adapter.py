@@ -99,7 +99,7 @@ class MlxAdapter(Adapter):
         return dtype
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
-        if like is None or isinstance(value, list | tuple):
+        if like is None or not isinstance(value, int | float | complex):
             return self.xp.array(value)
         if kind(dtype) not in _ADOPTED[type(value)]:
             dtype = _DEFAULTS[type(value)]

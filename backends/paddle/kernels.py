@@ -262,7 +262,8 @@ class Kernels(GraphKernels):
         if not out.place.is_cpu_place():
             out[box] = block
             return out
-        np.copyto(_memory(out)[(*box, ...)], _memory(block.detach()))
+        index = (*box, ...)  # the ellipsis makes it an array even without axes
+        np.copyto(_memory(out)[index], _memory(block.detach()))
         return out
 
     def added(self, total: Array, part: Array) -> Array:
