@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -310,7 +311,7 @@ def make_program(contraction: Contraction) -> Program:
 
 
 def _are_known(operands: Sequence[Operand]) -> bool:
-    return all(sizes.is_known(operand.shape) for operand in operands)
+    return sizes.is_known(chain.from_iterable([operand.shape for operand in operands]))
 
 
 def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
