@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Sequence
 from functools import lru_cache, partial, wraps
 from importlib import import_module
-from inspect import Parameter, currentframe, signature
+from inspect import Parameter, currentframe, getattr_static, signature
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -391,8 +391,9 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
 
 
 def _set(owner: Any, name: str, function: Function) -> None:
-    """Set an attribute of a module, or a static method of a class."""
-    setattr(owner, name, staticmethod(function) if isinstance(owner, type) else function)
+    """Set an attribute of a module or class; a static method stays one, and a method gets its instance."""
+    is_static = isinstance(getattr_static(owner, name), staticmethod)
+    setattr(owner, name, staticmethod(function) if is_static else function)
 
 
 def _is_native(place: _Place) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import chain, count
 from operator import index
 from typing import Any, NoReturn
 
@@ -111,7 +111,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     ((i, 2), (2, k))
     """
     inputs, output, labels = _numbered(equation, tuple([len(shape) for shape in shapes]))
-    if inputs and not all(map(is_known, shapes)):
+    if inputs and not is_known(chain.from_iterable(shapes)):
         shapes = _unified(SizedEquation(equation.text, inputs, output, (1,) * len(labels), tuple(shapes)))
     sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
     if sizes is None:

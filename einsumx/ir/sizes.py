@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,6 +37,7 @@ else:
     _Number = object  # without __index__: a size that reaches the framework by mistake is an error, not a wrong number
 
 
+@final
 class Unknown(_Number):
     """A size that is not known: a number times the sizes of axes, by name.
 
@@ -166,7 +167,7 @@ def is_known(sizes: Iterable[Any]) -> bool:
     >>> is_known((2, 3)), is_known((2, UNKNOWN))
     (True, False)
     """
-    return not any(isinstance(size, Unknown) for size in sizes)
+    return Unknown not in map(type, sizes)  # nothing derives from Unknown; first calls ask this often
 
 
 def may_be_equal(shape: Sequence[Any], other: Sequence[Any]) -> bool:

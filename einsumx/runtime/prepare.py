@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -271,7 +272,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
         constants: operands that are known already, by position; the function takes the others.
     """
     program = make_program(contraction)
-    if not _are_known(contraction.operands):
+    if not sizes.is_known(chain.from_iterable([operand.shape for operand in contraction.operands])):
         of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = None
@@ -287,11 +288,12 @@ by_layout = cached("plans")(runnable)
 def make_program(contraction: Contraction) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
     adapter, written, operands, device, options = contraction
-    sized = _sized(written, tuple([operand.shape for operand in operands]))
+    shapes = tuple([operand.shape for operand in operands])
+    sized = _sized(written, shapes)
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
     program = None
-    if not _are_known(operands):
+    if not sizes.is_known(chain.from_iterable(shapes)):
         operands = tuple(map(_in_shape, operands, sized.shapes))
     elif wisdom.may_have(adapter, device):
         program = measured.remembered(contraction, sized, lower.Setting(adapter.name, device, traits, dtype))
@@ -309,10 +311,6 @@ def make_program(contraction: Contraction) -> Program:
     return program
 
 
-def _are_known(operands: Sequence[Operand]) -> bool:
-    return all(sizes.is_known(operand.shape) for operand in operands)
-
-
 def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
     """The operand with its unknown sizes as the equation has them."""
     strides = layout.pattern_strides(layout.layout_pattern(operand.shape, operand.strides) or (), shape)
@@ -322,7 +320,8 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
 def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     """The equation with its sizes, and where and in which dtype it is computed."""
     adapter, written, operands, device, _ = contraction
-    sized = _sized(written, tuple([operand.shape for operand in operands]))
+    shapes = tuple([operand.shape for operand in operands])
+    sized = _sized(written, shapes)
     traits = calibration.calibrated(adapter, device)
     return sized, lower.Setting(adapter.name, device, traits, served_dtype(contraction, traits))
 

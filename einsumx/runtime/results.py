@@ -124,7 +124,7 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
     def run_into(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
         result = run(*arrays)
-        write(fit(out, result), result)
+        write(out if fit is None else fit(out, result), result)
         return out
 
     return run_into
@@ -172,7 +172,8 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
             run_into(*arrays, execute.Update(alpha, beta, out))
             return out
         result = adapter.boxed(run(*arrays), program.dtype)
-        out = fit(out, result)
+        if fit is not None:
+            out = fit(out, result)
         if alpha == 1 and beta == 0:
             (adapter.write if is_view else adapter.write_new)(out, result)
         else:
@@ -182,9 +183,11 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     return run_update
 
 
-def _fitting(adapter: Adapter, program: Program, out: Signature) -> Callable[[Array, Array], Array]:
-    """A function of ``out`` and the result that returns ``out``, after a check of the sizes that were unknown."""
+def _fitting(adapter: Adapter, program: Program, out: Signature) -> Callable[[Array, Array], Array] | None:
+    """A function of ``out`` and the result that returns ``out``, and checks its unknown sizes; None without any."""
     unknown = [axis for axis, pair in enumerate(zip(out[1], program.shape)) if not sizes.is_known(pair)]
+    if not unknown:
+        return None
     message = (
         "out= has another size than the result along axis {}; axes of unknown size do not broadcast\n  "
         f"{excerpt(program.equation)}"
