@@ -27,6 +27,10 @@ class NdonnxAdapter(NamedLibrary):
     name = "ndonnx"
     module = "ndonnx"
     install = "pip install ndonnx onnxruntime"
+    no_limit = (
+        "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it away, or "
+        "contract NumPy arrays: x.unwrap_numpy()"
+    )
     cpu = replace(
         TRAITS,
         matmul_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),  # as in onnxruntime
@@ -57,10 +61,7 @@ class NdonnxAdapter(NamedLibrary):
             raise BackendError(f"an array of ndonnx has no values while a graph is recorded: {error}") from error
 
     def check_eager(self, array: Array) -> None:
-        raise BackendError(
-            "ndonnx keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it "
-            "away, or contract NumPy arrays: x.unwrap_numpy()"
-        )
+        self.to_numpy(array)
 
     # -- sizes that are not known -----------------------------------------------------------------------
 
