@@ -53,9 +53,7 @@ def test_plans_and_messages_name_cubed():
 
 def test_a_memory_limit_is_refused_as_cubed_has_one_of_its_own():
     ones = array(np.ones((2, 2)))
-    with pytest.raises(
-        einsumx.BackendError, match=r"cubed: its arrays are lazy, .* leave memory_limit= away, and .* spec=cubed\.Spec"
-    ):
+    with pytest.raises(einsumx.BackendError, match=r"its arrays are lazy, .* spec=cubed\.Spec"):
         einsumx.einsum("ij,jk->ik", ones, ones, memory_limit="1 GB")
 
 
