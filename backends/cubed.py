@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Array
+from einsumx.adapters.dialect import Spelling
 from einsumx.backends.array_api import NamedLibrary
-from einsumx.errors import BackendError
 
 __all__ = ["ADAPTER", "CubedAdapter"]
 
@@ -19,21 +19,28 @@ class CubedAdapter(NamedLibrary):
     name = "cubed"
     module = "cubed.array_api"
     install = "pip install cubed"
+    no_limit = (
+        "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and make the arrays "
+        "with spec=cubed.Spec(allowed_mem=...)"
+    )
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return import_module("cubed").from_array(array, chunks=-1)  # its asarray takes no more than a megabyte
-
-    def check_eager(self, array: Array) -> None:
-        raise BackendError(
-            "arrays of cubed are lazy, and cubed bounds the memory of a task itself; leave memory_limit= away, and "
-            "make the arrays with spec=cubed.Spec(allowed_mem=...)"
-        )
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         if array.npartitions > 1:
             # Merged axes would get chunks of unlike sizes, which cubed refuses, unless the inner ones are whole.
             array = array.rechunk(_whole_inner(array.shape, shape, array.chunksize))
         return self.xp.reshape(array, shape)
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        if array.npartitions > 1:  # every n-th element of chunks would be chunks of unlike sizes, which cubed refuses
+            both = {axis1: array.shape[axis1], axis2: array.shape[axis2]}
+            array = array.rechunk(tuple([both.get(axis, chunk) for axis, chunk in enumerate(array.chunksize)]))
+        return super().diagonal(array, axis1, axis2)
+
+    def spelling(self) -> Spelling:
+        return super().spelling()  # for arrays of one chunk, or of chunks that cubed can reshape
 
     def synchronize(self, array: Array) -> None:
         array.compute()

@@ -9,9 +9,11 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Array, Signature
+from einsumx.adapters.dialect import Spelling, Value, numbers
 from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import TRAITS
+from einsumx.backends.array_api.source import ArrayApiSpelling
 from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
 
@@ -27,6 +29,10 @@ class NdonnxAdapter(NamedLibrary):
     name = "ndonnx"
     module = "ndonnx"
     install = "pip install ndonnx onnxruntime"
+    no_limit = (
+        "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it away, or "
+        "contract NumPy arrays: x.unwrap_numpy()"
+    )
     cpu = replace(
         TRAITS,
         matmul_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),  # as in onnxruntime
@@ -57,10 +63,10 @@ class NdonnxAdapter(NamedLibrary):
             raise BackendError(f"an array of ndonnx has no values while a graph is recorded: {error}") from error
 
     def check_eager(self, array: Array) -> None:
-        raise BackendError(
-            "ndonnx keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it "
-            "away, or contract NumPy arrays: x.unwrap_numpy()"
-        )
+        self.to_numpy(array)
+
+    def spelling(self) -> Spelling:
+        return _NdonnxSpelling()
 
     # -- sizes that are not known -----------------------------------------------------------------------
 
@@ -133,6 +139,18 @@ class NdonnxAdapter(NamedLibrary):
         if transpose_rhs:
             rhs = self.xp.matrix_transpose(rhs)
         return self.xp.asarray(self._onnx.matmul(lhs.unwrap_spox(), rhs.unwrap_spox()))
+
+
+class _NdonnxSpelling(ArrayApiSpelling):
+    """The functions of the standard, of known sizes."""
+
+    def sum(self, array: Value, axes: tuple[int, ...]) -> str:
+        if array.dtype in INTEGERS:
+            raise BackendError("ndonnx's own sum of integers does not wrap, so no code of its functions is this plan")
+        return super().sum(array, axes)
+
+    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
+        return f"{self.name}.zeros({numbers(shape)}, dtype={self.dtype(dtype)})"  # its arrays have no device
 
 
 ADAPTER = NdonnxAdapter()

@@ -89,10 +89,8 @@ def _is_installed(name):
     return find_spec(package) is not None
 
 
-UNLIMITED = ("cubed", "ndonnx")
-"""The backends of lazy arrays, which refuse ``memory_limit=``."""
-
 INSTALLED = [Backend(name) for name in BUILTIN if _is_installed(name)]
-LIMITED = [backend for backend in INSTALLED if backend.name not in UNLIMITED]
+LIMITED = [backend for backend in INSTALLED if not backend.adapter.no_limit]
+"""Those that keep a memory limit."""
 NUMPY = INSTALLED[0]
 OTHERS = INSTALLED[1:]

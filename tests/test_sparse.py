@@ -260,6 +260,13 @@ def test_an_array_without_axes_keeps_its_element_as_sparse_stores_it():
     assert einsumx.einsum(",->", total, total).todense() == pytest.approx(total.todense() ** 2)
 
 
+def test_a_result_of_float16_is_coo_as_gcxs_takes_none():
+    one = random((5, 5), 0.4, kind="gcxs").astype("float32")
+    result = einsumx.einsum("ij,jk->ik", one, one, dtype="float16", casting="same_kind")
+    assert isinstance(result, sparse.COO)
+    assert result.dtype == "float16"
+
+
 def test_a_dok_array_becomes_coo():
     one = random((5, 5), 0.4)
     result = einsumx.einsum("ij,jk->ik", one.asformat("dok"), one)

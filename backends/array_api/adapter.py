@@ -222,8 +222,8 @@ class ArrayApiAdapter(Adapter):
         array = self.xp.permute_dims(array, (*kept, axis1, axis2))
         *outer, size, _ = array.shape
         # After merging both axes, the diagonal is every (size + 1)-th element.
-        flat = self.xp.reshape(array, (prod(outer), size * size))
-        return self.copy(self.xp.reshape(flat[:, :: size + 1], (*outer, size)))
+        flat = self.reshape(array, (prod(outer), size * size))
+        return self.copy(self.reshape(flat[:, :: size + 1], (*outer, size)))
 
     def copy(self, array: Array) -> Array:
         return self.xp.asarray(array, copy=True)

@@ -211,7 +211,8 @@ class SparseAdapter(Adapter):
                 return as_elements(coo.from_numpy(result))
             kinds = {type(each) for each in operands if isinstance(each, sparse_array) and each.shape}
             result = as_elements(result)
-            return as_gcxs(result) if program.shape and kinds == {gcxs} else result
+            is_gcxs = program.shape and kinds == {gcxs} and result.dtype != np.float16  # which GCXS does not take
+            return as_gcxs(result) if is_gcxs else result
 
         return run_sparse
 

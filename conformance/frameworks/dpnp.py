@@ -13,7 +13,7 @@ __all__ = ["DpnpFramework"]
 
 
 class DpnpFramework(Framework):
-    """dpnp."""
+    """dpnp, whose own einsum returns views; einsumx plans for it by the standard, without views."""
 
     name = module = "dpnp"
     layouts = (*VIEWS, "negative")

@@ -15,7 +15,7 @@ from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.derivatives import PassArray, Passes
-from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
+from einsumx.blocked.plan import BlockedContraction, blocked_program, check_limit, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
@@ -136,6 +136,7 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
         raise ValueError(f"devices= cannot be combined with {other}=")
     pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
     adapter, operands = framework_of(request.operands, request.adapter)
+    check_limit(adapter)
     for array in operands:
         if owner(array) is adapter:
             adapter.check_eager(array)
