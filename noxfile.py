@@ -120,9 +120,13 @@ def install(session: nox.Session, *requirements: str) -> None:
 
 
 def clang_of_zig(session: nox.Session) -> Path:
-    """A script that runs the clang in the wheel ziglang, for tinygrad, which calls a program by one name."""
+    """A script that runs the clang in the wheel ziglang, for tinygrad, which calls a program by one name.
+
+    It starts no Python, which would take longer than most of the kernels that it compiles.
+    """
+    zig = session.run("python", "-c", "import ziglang; print(ziglang.__path__[0])", silent=True).strip()
     script = Path(session.bin) / "clang-of-zig"
-    script.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m ziglang clang "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{zig}/zig" clang "$@"\n')
     script.chmod(0o755)
     return script
 

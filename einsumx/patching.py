@@ -57,6 +57,7 @@ class _Place(NamedTuple):
 
     Attributes:
         owner, name: the module or class, and the attribute's name.
+        held: what the owner itself holds under that name; None if a class inherits it.
         native: the framework's function.
         ours: its replacement for all threads.
         chosen: its replacement for some threads: calls ``ours`` in these, and ``native`` in the others.
@@ -65,6 +66,7 @@ class _Place(NamedTuple):
 
     owner: Any
     name: str
+    held: Any
     native: Function
     ours: Function
     chosen: Function
@@ -112,7 +114,7 @@ class Names:
         """Make each name refer to the function that the active replacements call for."""
         for place in self._places:
             function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
-            _set(place.owner, place.name, function)
+            _set(place, function)
             if place.imported is not None:
                 place.imported.assign(function)
 
@@ -122,7 +124,7 @@ class Names:
         replacements: dict[tuple[Function, Any], Function] = {}
         places = []
         for name in self._library.names():
-            native = getattr(name.owner, name.name)
+            native, held = getattr(name.owner, name.name), vars(name.owner).get(name.name)
             if name.ours is not None:
                 ours = name.ours(native)
             elif (native, name.around) in replacements:
@@ -135,12 +137,12 @@ class Names:
             if (native, ours) not in by_functions:
                 chosen = _in_threads(self._counts, native, ours)
                 imported = Bindings(native, ours, chosen) if name.everywhere else None
-                by_functions[native, ours] = _Place(name.owner, name.name, native, ours, chosen, imported)
+                by_functions[native, ours] = _Place(name.owner, name.name, held, native, ours, chosen, imported)
                 for function in (ours, chosen):
                     setattr(function, OWN, native)
                     if name.tell is not None:
                         name.tell(function)
-            places.append(by_functions[native, ours]._replace(owner=name.owner, name=name.name))
+            places.append(by_functions[native, ours]._replace(owner=name.owner, name=name.name, held=held))
         return places
 
 
@@ -390,12 +392,21 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
     return accepted, ""
 
 
-def _set(owner: Any, name: str, function: Function) -> None:
-    """Set an attribute of a module or class; a static method stays one, and a method gets its instance."""
-    is_static = isinstance(getattr_static(owner, name), staticmethod)
-    setattr(owner, name, staticmethod(function) if is_static else function)
+def _set(place: _Place, function: Function) -> None:
+    """Make a name refer to one of its functions; to the framework's own, by what its owner held before.
+
+    A static method stays one, and a method of a class gets its instance.
+    """
+    owner, name = place.owner, place.name
+    if function is not place.native:
+        is_static = isinstance(getattr_static(owner, name), staticmethod)
+        setattr(owner, name, staticmethod(function) if is_static else function)
+    elif place.held is not None:
+        setattr(owner, name, place.held)
+    elif name in vars(owner):
+        delattr(owner, name)
 
 
 def _is_native(place: _Place) -> bool:
     """Whether the name refers to the framework's function again."""
-    return getattr(place.owner, place.name) is place.native
+    return bool(getattr(place.owner, place.name) == place.native)  # the same method of a class is a new object
