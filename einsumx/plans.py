@@ -37,14 +37,8 @@ __all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_
 FORMAT = 1  # of the JSON form; raised when an old reader would misread a new plan
 
 
-class _Referable:
-    """Objects that weak references accept, as ``tf.function`` needs of what it traces."""
-
-    __slots__ = ("__weakref__",)
-
-
 @dataclass(frozen=True, slots=True)
-class Plan(Program, _Referable):
+class Plan(Program):
     """A contraction as straight-line array calls over numbered slots; :func:`einsumx.plan` returns it.
 
     Its attributes are those of :class:`~einsumx.ir.program.Program`: ``equation``, ``backend``, ``device``,
