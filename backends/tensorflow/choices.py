@@ -25,7 +25,7 @@ def sum_passes(axes: Axes, shape: Axes) -> tuple[Axes, ...]:
     >>> sum_passes((0, 2), (5, 6, 7))
     ((0, 2),)
     >>> sum_passes((0, 2), (5, 6, 7, 8))
-    ((2,), (0,))
+    ((2,), (0, 2))
     """
     places = [axis for axis, size in enumerate(shape) if size != 1]
     runs = [(summed, tuple(run)) for summed, run in groupby(places, lambda axis: axis in axes)]
