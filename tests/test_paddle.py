@@ -338,3 +338,10 @@ def test_a_paddle_that_runs_out_of_memory_is_recognized():
     with pytest.raises(MemoryError) as caught:
         paddle.empty([1 << 45])
     assert ADAPTER.is_out_of_memory(caught.value)
+
+
+def test_the_source_of_a_product_of_integers_is_exact():
+    a = paddle.full([2, 2], 2**20 + 1, "int64")
+    plan, names = einsumx.plan("ij,kj->ik", a, a), {}
+    exec(plan.source(), names)
+    assert np.array_equal(names["contraction"](a, a).numpy(), np.full((2, 2), 2 * (2**20 + 1) ** 2))

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -48,6 +49,7 @@ def test_wherever_a_plan_comes_from_it_is_one():
     ):
         assert type(found) is einsumx.Plan
         assert (found, hash(found), repr(found)) == (plan, hash(plan), repr(plan))
+        assert weakref.ref(found)() is found
         np.testing.assert_array_equal(found(*arrays), np.full((4, 2), 3.0))
 
 

@@ -58,7 +58,15 @@ def test_a_graph_has_the_ops_of_the_plan_and_no_conversions(rng):
     a, b = tensors(rng, (2, 3, 4, 5), (2, 6, 4, 5))
     graph = tf.function(lambda a, b: einsumx.einsum("bind,bjnd->bnij", a, b)).get_concrete_function(a, b).graph
     ops = [op.type for op in graph.get_operations() if op.type not in ("Const", "Placeholder", "Identity")]
-    assert ops == ["Transpose", "Reshape", "Transpose", "Reshape", "BatchMatMulV2", "Reshape"]
+    assert ops == ["Transpose", "Transpose", "BatchMatMulV2"]
+
+
+def test_a_product_has_at_most_ten_batch_axes(rng):
+    """Beyond that, which TensorFlow refuses, they are merged."""
+    a, b = tensors(rng, (1,) * 3 + (2,) * 7 + (3, 4), (2,) * 10 + (4, 5))
+    assert close(einsumx.einsum("abcdefghijxy,abcdefghijyz->abcdefghijxz", a, b), "...xy,...yz->...xz", a, b)
+    wide = [tf.reshape(array, (1, *array.shape)) for array in (a, b)]
+    assert close(einsumx.einsum("kabcdefghijxy,kabcdefghijyz->kabcdefghijxz", *wide), "...xy,...yz->...xz", *wide)
 
 
 def test_tf_function_does_not_convert_einsumx(rng, monkeypatch):
@@ -91,6 +99,11 @@ def test_a_plan_that_ran_eagerly_runs_in_a_graph_and_the_other_way_round(rng):
         assert graph_result.shape == (5, 3, 4)
     assert np.array_equal(tf.function(lambda array: plan(array) + 0)(a), first)
     assert np.array_equal(plan(a), first)
+
+
+def test_tf_function_takes_a_plan(rng):
+    a, b = tensors(rng, (2, 3), (3, 4))
+    assert close(tf.function(einsumx.plan("ij,jk->ik", a, b))(a, b), "ij,jk->ik", a, b)
 
 
 def test_one_graph_serves_every_size(rng):

@@ -36,6 +36,7 @@ TRAITS = Traits(
     memory_order=False,
     transpose_flags=True,
     outer_by_matmul=True,
+    dots_by_sum=True,
     dtypes=DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"),),

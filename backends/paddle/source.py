@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from einsumx.adapters.dialect import Spelling, Value, summed
-from einsumx.backends.paddle.choices import WIDER
+from einsumx.backends.paddle.choices import INTEGERS, WIDER
 from einsumx.dtypes import kind
 from einsumx.ir.ops import Matmul
 
@@ -54,6 +54,10 @@ class PaddleSpelling(Spelling):
         return f'paddle.multiply({left}, {right}).astype("{lhs.dtype}")'
 
     def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
+        if lhs.dtype in INTEGERS:  # Paddle's product computes in float32, or has no kernel
+            sides = ((lhs, op.transpose_lhs), (rhs, op.transpose_rhs))
+            left, right = (f"{side.text}.numpy(){'.swapaxes(-1, -2)' if flag else ''}" for side, flag in sides)
+            return f"paddle.to_tensor({left} @ {right})"
         flags = [name for name, is_set in (("x", op.transpose_lhs), ("y", op.transpose_rhs)) if is_set]
         transposed = "".join(f", transpose_{name}=True" for name in flags)
         return f"paddle.matmul({lhs.text}, {rhs.text}{transposed})"

@@ -39,8 +39,8 @@ class Traits:
 
     min_batch_axes: int = 0
     max_batch_axes: int | None = None
-    """How many batch axes one matmul takes (None: any number). With ``batch_strides``, the adapter accepts more and
-    loops over all but the largest."""
+    """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. With
+    ``batch_strides``, the adapter accepts more and loops over all but the largest."""
 
     batch_strides: bool = True
     """Batch axes of a matmul may have any strides, including 0, and each matrix needs one unit stride.

@@ -47,8 +47,14 @@ class Operand:
         return prod(self.shape) * itemsize(self.dtype)
 
 
+class _Referable:
+    """Objects that weak references accept, as ``tf.function`` needs of what it traces."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
-class Program:
+class Program(_Referable):
     """A contraction as straight-line array calls over numbered slots.
 
     Lowering returns one. Users get its subclass :class:`einsumx.Plan`, which they can call, print and store.

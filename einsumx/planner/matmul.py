@@ -443,7 +443,8 @@ class _Search:
         """The batch axes in each order that may matter, as runs that are one axis in both operands."""
         if not self._traits.strided:
             # A compiler may have sharded arrays over devices: with axes unfused, it need not gather them.
-            is_fused = self._traits.max_batch_axes is not None
+            most = self._traits.max_batch_axes
+            is_fused = most is not None and most < len(axes.batch)
             runs = (axes.batch,) if axes.batch else ()
             return [runs if is_fused else tuple((label,) for label in axes.batch)]
         kept = (*(label for label in axes.batch if label not in axes.summed), *left.loops, *right.loops)
