@@ -40,6 +40,9 @@ OWN_EINSUMS = {
 }
 """The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
 
+QUICK = ("--einsumx-level", "quick")
+"""What `nox -s all` adds to `backend`: some of the cases, as all of them take the libraries half an hour together."""
+
 OTHERS = (
     *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
     *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
@@ -140,7 +143,7 @@ def test(session: nox.Session, *options: str) -> None:
 def others(session: nox.Session) -> None:
     """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
     for name in OTHERS:
-        session.notify(name)
+        session.notify(name, QUICK if name.startswith("backend") else None)
 
 
 @nox.session
@@ -187,9 +190,8 @@ def backend(session: nox.Session, library: str) -> None:
         session.env["CC"] = str(clang_of_zig(session))
     if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
         session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
-    test(session, f"tests/test_{library}.py", "tests/test_upstream.py")
-    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
-    test(session, *suite, "--einsumx-backend", library, "--einsumx-level", "full")
+    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "--einsumx-backend", library)
+    test(session, f"tests/test_{library}.py", "tests/test_upstream.py", *suite, "--einsumx-level", "full")
 
 
 @nox.session(python="3.10")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import einsumx
 from einsumx import BackendError
+from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import ArraySpec, NotApplicable, rounded, values
 from einsumx.conformance.deviations import Deviation, deviations_of
@@ -21,7 +22,7 @@ from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES, LISTED, cases, run
 
-INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(kind.module) and name != "cupy"]
+INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(top_package(kind.module)) and name != "cupy"]
 RNG = np.random.default_rng(8)
 
 

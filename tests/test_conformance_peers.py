@@ -45,11 +45,13 @@ def test_every_reason_is_a_sentence_of_its_own(name):
     assert all(re.fullmatch(r"\S+( \S+){3,}\.", reason) for reason in reasons)
 
 
-def test_what_einsumx_itself_deviates_in_is_a_few_cases_and_always_so():
+def test_what_einsumx_itself_deviates_in_is_a_few_cases_and_nearly_always_so():
     for name, listed in DEVIATIONS.items():
         if ":" not in name:
             assert len(listed) <= 3
-            assert not any(deviation.sometimes or deviation.crashes for deviation in listed)
+            assert not any(deviation.crashes for deviation in listed)
+            # Which calls meet in tinygrad's compiler, and how MLX rounds what it adds up, differs from run to run.
+            assert name in ("mlx", "tinygrad") or not any(deviation.sometimes for deviation in listed)
 
 
 def test_a_deviation_has_exceptions_and_a_range_of_versions():

@@ -162,7 +162,7 @@ MISTAKES = [
     ('plan("ij,jk->ik", 2, 3)', SizeError, r"operand 0 is 2, where a shape .*tuple of sizes, such as \(2, 3\)"),
     ('plan("ij,jk->ik", (2, 3), [3, 4])', SizeError, r"operand 1 is \[3, 4\], where a shape .*tuple of sizes"),
     ('plan("ij,jk->ik", (2, 3.0), (3, 4))', SizeError, r"integers, not 3\.0: \(2, 3\.0\)"),
-    ('plan("ij,jk->ik", (2, None), (3, 4))', SizeError, r"a shape \(2, None\) has a size that is not known"),
+    ('plan("ij,jk->ik", (2, "n"), (3, 4))', SizeError, r"integers, or None for one that is not known: \(2, 'n'\)"),
     ('plan("ij,jk->ik", (2, -1), (3, 4))', SizeError, r"no negative sizes: \(2, -1\)"),
     ('plan("ij,jk->ik", (2, 3), "3,4")', BackendError, "operand 1: .*a string is not an array"),
     ('plan("ij,jk->ik", (2, 3), (3, 4), dtypes=float)', BackendError, "dtypes= has <class 'float'>; .*'float32'"),
