@@ -69,7 +69,7 @@ class PaddleAdapter(Adapter):
     @cached_property
     def _kernels(self) -> Any:
         """Einsumx's kernels for Paddle, in a module that imports it."""
-        return import_module("einsumx.backends.paddle.kernels").Kernels()
+        return import_module("einsumx.backends.paddle.kernels").EagerKernels()
 
     # -- which tensors ----------------------------------------------------------------------------------
 

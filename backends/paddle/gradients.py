@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.conjugation import conjugated_for, with_conjugates
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
-__all__ = ["Within", "within"]
+__all__ = ["WithinLayer", "within"]
 
 paddle: Any = import_module("paddle")
 
@@ -20,10 +21,10 @@ paddle: Any = import_module("paddle")
 def within(call: Recorded, run: Callable[[], Array], operands: Sequence[Any]) -> Array:
     """The result of ``run``, with derivatives of every order computed by ``call``."""
     plain = (False,) * call.places
-    return Within.apply(call, run, call.places - 1, plain, 0, *operands, None)
+    return WithinLayer.apply(call, run, call.places - 1, plain, 0, *operands, None)
 
 
-class Within(paddle.autograd.PyLayer):  # type: ignore[misc]
+class WithinLayer(paddle.autograd.PyLayer):  # type: ignore[misc]
     """The array in one place of a contraction: the result, or a gradient, which can be differentiated again."""
 
     @staticmethod
@@ -49,8 +50,7 @@ class Within(paddle.autograd.PyLayer):  # type: ignore[misc]
     def backward(ctx: Any, cotangent: Array) -> Any:
         """The gradients by the tensors; None for those that need none.
 
-        With the cotangent in ``ctx.place``, the gradient is the array in the other place. By the rule of complex
-        derivatives all other arrays are conjugated; or the cotangent instead, if the array itself was conjugated.
+        With the cotangent in ``ctx.place``, the gradient is the array in the other place.
         """
         arrays = list(ctx.arrays)
         arrays[ctx.place] = cotangent
@@ -62,11 +62,9 @@ class Within(paddle.autograd.PyLayer):  # type: ignore[misc]
             if array.stop_gradient:
                 gradients.append(None)
                 continue
-            was_conjugated = ctx.conjugated[place]
-            conjugated = [flag == was_conjugated for flag in ctx.conjugated]
-            conjugated[ctx.place] = was_conjugated
+            conjugated = conjugated_for(ctx.conjugated, ctx.place, place)
             others = [*arrays[:place], None, *arrays[place + 1 :]]
-            gradient = Within.apply(ctx.call, None, place, conjugated, beside, *others)
+            gradient = WithinLayer.apply(ctx.call, None, place, conjugated, beside, *others)
             gradients.append(gradient)
             if ctx.is_first:  # each gradient of a gradient has the whole limit
                 beside += gradient.size * itemsize(str(gradient.dtype).rpartition(".")[2])
@@ -74,24 +72,13 @@ class Within(paddle.autograd.PyLayer):  # type: ignore[misc]
 
 
 def _value(call: Recorded, place: int, conjugated: Sequence[bool], beside: int, arrays: Sequence[Any]) -> Array:
-    """The array in a place, in its dtype, computed from the others or their complex conjugates.
-
-    If most of the others are conjugated, this conjugates the result instead, and only the rest of the operands. It also
-    does so for stored operands, which are either all conjugated or none.
-    """
-    others = [other for other in range(len(arrays)) if other != place]
-    stored = [conjugated[other] for other in others if not isinstance(arrays[other], paddle.Tensor)]
-    flags = [conjugated[other] for other in others if _is_complex(arrays[other])]
-    conjugates_result = stored[0] if stored else sum(flags) > max(1, len(flags) - sum(flags))
-    operands = list(arrays)
-    for other in others:
-        if _is_complex(arrays[other]) and conjugated[other] != conjugates_result:
-            operands[other] = arrays[other].conj()
+    """The array in a place, in its dtype, computed from the others or their complex conjugates."""
+    operands, conjugates_result = with_conjugates(arrays, place, conjugated, _is_complex, paddle.conj)
     value = call.value(place, operands, beside)
     if conjugates_result and value.is_complex():
         value = value.conj()
     return value.astype(call.dtype(place))
 
 
-def _is_complex(array: Any) -> bool:
-    return isinstance(array, paddle.Tensor) and bool(array.is_complex())
+def _is_complex(array: Any) -> bool | None:
+    return bool(array.is_complex()) if isinstance(array, paddle.Tensor) else None

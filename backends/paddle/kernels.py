@@ -23,7 +23,7 @@ from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul
 
-__all__ = ["GraphKernels", "Kernels", "not_dense_error"]
+__all__ = ["EagerKernels", "GraphKernels", "not_dense_error"]
 
 Kernel: TypeAlias = Callable[..., Array]
 Shape: TypeAlias = tuple[int, ...]
@@ -156,7 +156,7 @@ class GraphKernels:
         return paddle.zeros(shape, dtype)
 
 
-class Kernels(GraphKernels):
+class EagerKernels(GraphKernels):
     """Kernels for tensors, which may be views."""
 
     # -- memory -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import sparse
 
 from einsumx.adapters.replacement import own
 from einsumx.adapters.typing import Array
-from einsumx.backends.sparse import loops
+from einsumx.backends.sparse.loops import grouped, matched, product, product_with_dense, scattered, summed
 
 __all__ = ["as_elements", "as_gcxs", "contraction", "contraction_of_pair"]
 
@@ -49,12 +49,12 @@ def contraction(term: str, output: str, shape: Sequence[int]) -> Callable[[Array
             return _sorted(coords[axes], values, out_shape)
         keys = _keys(coords, axes, sizes, output)
         if not _increase(keys) and size <= _TABLE * len(keys):
-            keys, values = loops.scattered(keys, values, size)
+            keys, values = scattered(keys, values, size)
             return _made(keys, values, out_shape)
         if not _increase(keys):
             order = np.argsort(keys, kind="stable")
             keys, values = keys[order], values[order]
-        keys, values = loops.summed(keys, values)
+        keys, values = summed(keys, values)
         return _made(keys, values, out_shape)
 
     return contracted
@@ -120,7 +120,7 @@ class _Product:
         if not _increase(second):
             order = np.argsort(second)
             second, others = second[order], others[order]
-        here, there = loops.matched(first, second)
+        here, there = matched(first, second)
         return _made(first[here], np.multiply(values[here], others[there]), self._shape)
 
     def of_sparse(self, lhs: Array, rhs: Array) -> Array:
@@ -139,7 +139,7 @@ class _Product:
         cols, width, col_names = _numbered(cols, self._width)
         starts, inner, values = _by_key(rows, height, inner, values)
         others, cols, factors = _by_key(own_inner, depth, cols, factors)
-        rows, cols, values = loops.product(starts, inner, values, others, cols, factors, width)
+        rows, cols, values = product(starts, inner, values, others, cols, factors, width)
         return self._result(rows, cols, values, row_names, col_names)
 
     def with_dense(self, lhs: Array, rhs: Array) -> Array:
@@ -152,7 +152,7 @@ class _Product:
             return _sorted(coords, np.multiply(lhs.data, matrix[inner, 0]), self._shape)
         rows, height, names = _numbered(rows, self._height)
         out = np.zeros((height, self._width), lhs.dtype)
-        loops.product_with_dense(rows, inner, lhs.data, matrix, out)
+        product_with_dense(rows, inner, lhs.data, matrix, out)
         rows, cols = out.nonzero()
         return self._result(rows, cols, out[rows, cols], names, None)
 
@@ -221,7 +221,7 @@ def _numbered(keys: Any, size: int) -> tuple[Any, int, Any]:
 
 def _by_key(keys: Any, size: int, *columns: Any) -> tuple[Any, ...]:
     """The start of each key's group, and the columns in the order of their keys."""
-    starts, order = loops.grouped(keys, size)
+    starts, order = grouped(keys, size)
     return (starts, *[column[order] for column in columns])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.conjugation import conjugated_for, with_conjugates
 from einsumx.adapters.typing import Array, Recorded
 
 __all__ = ["within"]
@@ -49,17 +50,12 @@ def _array(
             value = run() if run is not None else _value(call, place, conjugated, beside, full)
 
         def backward(cotangent: Array) -> list[Array | None]:
-            """The gradients by the tensors.
-
-            With the cotangent in ``place``, the gradient is the array in the other place. By the rule of complex
-            derivatives all other arrays are conjugated; or the cotangent instead, if the array itself was conjugated.
-            """
+            """The gradients by the tensors: with the cotangent in ``place``, the arrays in the other places."""
             others = _with(full, [place], [cotangent])
             gradients: list[Array | None] = []
             taken = 0
             for other in places:
-                flags = [flag == conjugated[other] for flag in conjugated]
-                flags[place] = conjugated[other]
+                flags = conjugated_for(conjugated, place, other)
                 gradient = _array(call, None, other, flags, taken, _with(others, [other], [None]))
                 gradients.append(gradient)
                 if run is not None:  # each gradient of a gradient has the whole limit
@@ -82,11 +78,14 @@ def _with(arrays: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -
 
 def _value(call: Recorded, place: int, conjugated: Sequence[bool], beside: int, arrays: Sequence[Any]) -> Array:
     """The array in a place, in its dtype, computed from the others or their complex conjugates."""
-    operands = [
-        tf.math.conj(array) if conjugated[other] and isinstance(array, tf.Tensor) and array.dtype.is_complex else array
-        for other, array in enumerate(arrays)
-    ]
+    operands, conjugates_result = with_conjugates(arrays, place, conjugated, _is_complex, tf.math.conj)
     value, dtype = call.value(place, operands, beside), call.dtype(place)
+    if conjugates_result:
+        value = tf.math.conj(value)
     if value.dtype.is_complex and not dtype.is_complex:
         value = tf.math.real(value)
     return tf.cast(value, dtype)
+
+
+def _is_complex(array: Any) -> bool | None:
+    return bool(array.dtype.is_complex) if isinstance(array, tf.Tensor) else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.conjugation import conjugated_for, with_conjugates
 from einsumx.adapters.typing import Array, Recorded
 
 __all__ = ["Within", "within"]
@@ -55,8 +56,7 @@ class Within(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, cotangent: Array) -> Sequence[Array | None]:
         """The gradients by the arrays that need one.
 
-        With the cotangent in ``ctx.place``, the gradient is the array in the other place. By the rule of complex
-        derivatives all other arrays are conjugated; or the cotangent instead, if the array itself was conjugated.
+        With the cotangent in ``ctx.place``, the gradient is the array in the other place.
         """
         arrays = list(ctx.arrays)
         for place, tensor in zip(ctx.saved_places, ctx.saved_tensors):
@@ -67,9 +67,7 @@ class Within(torch.autograd.Function):  # type: ignore[misc]
         for place, needed in enumerate(ctx.needs_input_grad[5:]):
             if not needed:
                 continue
-            was_conjugated = ctx.conjugated[place]
-            conjugated = [flag == was_conjugated for flag in ctx.conjugated]
-            conjugated[ctx.place] = was_conjugated
+            conjugated = conjugated_for(ctx.conjugated, ctx.place, place)
             others = [*arrays[:place], None, *arrays[place + 1 :]]
             gradients[place] = gradient = Within.apply(ctx.call, None, place, conjugated, beside, *others)
             if ctx.is_first:  # each gradient of a gradient has the whole limit
@@ -78,19 +76,8 @@ class Within(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _value(call: Recorded, place: int, conjugated: Sequence[bool], beside: int, arrays: Sequence[Any]) -> Array:
-    """The array in a place, in its dtype, computed from the others or their complex conjugates.
-
-    If most of the others are conjugated, this conjugates the result instead, and only the rest of the operands. It also
-    does so for stored operands, which are either all conjugated or none.
-    """
-    others = [other for other in range(len(arrays)) if other != place]
-    stored = [conjugated[other] for other in others if not isinstance(arrays[other], torch.Tensor)]
-    flags = [conjugated[other] for other in others if _is_complex(arrays[other])]
-    conjugates_result = stored[0] if stored else sum(flags) > max(1, len(flags) - sum(flags))
-    operands = list(arrays)
-    for other in others:
-        if _is_complex(arrays[other]) and conjugated[other] != conjugates_result:
-            operands[other] = arrays[other].conj()
+    """The array in a place, in its dtype, computed from the others or their complex conjugates."""
+    operands, conjugates_result = with_conjugates(arrays, place, conjugated, _is_complex, torch.conj)
     value = call.value(place, operands, beside)
     if conjugates_result and value.is_complex():
         value.conj_physical_()  # no other reference exists, because it is a product of several arrays
@@ -100,5 +87,5 @@ def _value(call: Recorded, place: int, conjugated: Sequence[bool], beside: int, 
     return value.to(dtype)
 
 
-def _is_complex(array: Any) -> bool:
-    return isinstance(array, torch.Tensor) and array.is_complex()
+def _is_complex(array: Any) -> bool | None:
+    return bool(array.is_complex()) if isinstance(array, torch.Tensor) else None

@@ -21,7 +21,7 @@ _ALL = 8
 """Up to so many operands, the search covers all paths, in some milliseconds."""
 
 
-class _Term(NamedTuple):
+class _SparseTerm(NamedTuple):
     """An operand or the result of steps.
 
     Attributes:
@@ -38,7 +38,7 @@ class _Term(NamedTuple):
 class _Step(NamedTuple):
     """A pairwise contraction: its result, and its work in multiply-adds."""
 
-    result: _Term
+    result: _SparseTerm
     work: float
 
 
@@ -58,30 +58,30 @@ def sparse_path(
     >>> sparse_path(chain, frozenset({0, 3}), (600, 600, 600, 10), (0.01, 0.01, 0.01))
     ((1, 2), (0, 1))
     """
-    search = _Search(inputs, output, sizes, densities)
+    search = _PathSearch(inputs, output, sizes, densities)
     return tuple(search.best() if len(inputs) <= _ALL else search.greedy())
 
 
-class _Search:
+class _PathSearch:
     def __init__(
         self, inputs: Sequence[frozenset[int]], output: frozenset[int], sizes: Sequence[int], densities: Sequence[float]
     ) -> None:
         self._sizes, self._output = sizes, output
         self._inputs = inputs
         self._terms = [
-            _Term(labels, density, density * self._size(labels)) for labels, density in zip(inputs, densities)
+            _SparseTerm(labels, density, density * self._size(labels)) for labels, density in zip(inputs, densities)
         ]
 
     def _size(self, labels: frozenset[int]) -> int:
         return prod([self._sizes[label] for label in labels])
 
-    def _step(self, lhs: _Term, rhs: _Term, others: frozenset[int]) -> _Step:
+    def _step(self, lhs: _SparseTerm, rhs: _SparseTerm, others: frozenset[int]) -> _Step:
         """The contraction of two terms; ``others`` are the labels of the other terms and of the result."""
         every = lhs.labels | rhs.labels
         kept = every & others
         share, size, steps = lhs.density * rhs.density, self._size(kept), self._size(every)
         density = density_of_sum(share, steps // max(size, 1))
-        result = _Term(kept, density, density * size)
+        result = _SparseTerm(kept, density, density * size)
         return _Step(result, work(lhs.elements + rhs.elements + result.elements, share * steps))
 
     def best(self) -> Iterator[tuple[int, int]]:
@@ -134,7 +134,7 @@ class _Search:
             terms[fresh[0]] = self._step(lhs, rhs, _others(lhs, rhs, uses)).result
             left.append(fresh[0])
 
-    def _uses(self, terms: Iterable[_Term]) -> dict[int, int]:
+    def _uses(self, terms: Iterable[_SparseTerm]) -> dict[int, int]:
         """How many terms have each label, and the result."""
         uses: dict[int, int] = dict.fromkeys(self._output, 1)
         for term in terms:
@@ -142,12 +142,12 @@ class _Search:
                 uses[label] = uses.get(label, 0) + 1
         return uses
 
-    def _score(self, lhs: _Term, rhs: _Term, uses: Mapping[int, int]) -> float:
+    def _score(self, lhs: _SparseTerm, rhs: _SparseTerm, uses: Mapping[int, int]) -> float:
         step = self._step(lhs, rhs, _others(lhs, rhs, uses))
         return step.work + work(step.result.elements - lhs.elements - rhs.elements, 0)
 
 
-def _others(lhs: _Term, rhs: _Term, uses: Mapping[int, int]) -> frozenset[int]:
+def _others(lhs: _SparseTerm, rhs: _SparseTerm, uses: Mapping[int, int]) -> frozenset[int]:
     """The labels of two terms that another term or the result has."""
     labels = lhs.labels | rhs.labels
     return frozenset([each for each in labels if uses[each] > (each in lhs.labels) + (each in rhs.labels)])
