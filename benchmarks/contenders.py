@@ -191,7 +191,13 @@ FRAMEWORKS = (
         waits=True,
     ),
     Framework("paddle", "paddle", {"paddle.einsum": ("paddle", "einsum", {})}),
-    Framework("mlx", "mlx", {"mx.einsum": ("mlx.core", "einsum", {})}, waits=True),
+    Framework(
+        "mlx",
+        "mlx",
+        {"mx.einsum": ("mlx.core", "einsum", {})},
+        waits=True,
+        groups=("attention", "mlp", "pairs", "tiny", "gradients"),  # mx.einsum ends the process on two networks
+    ),
     Framework(
         "tinygrad",
         "tinygrad",

@@ -37,6 +37,7 @@ TRAITS = Traits(
     transpose_flags=True,
     outer_by_matmul=True,
     dots_by_sum=True,
+    multiply_broadcasts=True,
     dtypes=DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"),),
