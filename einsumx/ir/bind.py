@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import Equation, Label, parse_text, symbol
-from einsumx.ir.sizes import UNKNOWN, Unknown, is_known
+from einsumx.ir.sizes import UNKNOWN, Unknown
 
 __all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names", "planned_sizes"]
 
@@ -111,7 +111,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     ((i, 2), (2, k))
     """
     inputs, output, labels = _numbered(equation, tuple([len(shape) for shape in shapes]))
-    if inputs and not is_known(chain.from_iterable(shapes)):
+    if inputs and Unknown in map(type, chain.from_iterable(shapes)):
         shapes = _unified(SizedEquation(equation.text, inputs, output, (1,) * len(labels), tuple(shapes)))
     sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
     if sizes is None:

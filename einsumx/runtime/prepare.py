@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -272,7 +271,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
         constants: operands that are known already, by position; the function takes the others.
     """
     program = make_program(contraction)
-    if not sizes.is_known(chain.from_iterable([operand.shape for operand in contraction.operands])):
+    if program.operands != contraction.operands and sizes.names_in([operand.shape for operand in contraction.operands]):
         of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = None
@@ -293,7 +292,7 @@ def make_program(contraction: Contraction) -> Program:
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
     program = None
-    if not sizes.is_known(chain.from_iterable(shapes)):
+    if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
     elif wisdom.may_have(adapter, device):
         program = measured.remembered(contraction, sized, lower.Setting(adapter.name, device, traits, dtype))
