@@ -399,7 +399,7 @@ def _set(place: _Place, function: Function) -> None:
     """
     owner, name = place.owner, place.name
     if function is not place.native:
-        is_static = isinstance(getattr_static(owner, name), staticmethod)
+        is_static = isinstance(getattr_static(owner, name, None), staticmethod)
         setattr(owner, name, staticmethod(function) if is_static else function)
     elif place.held is not None:
         setattr(owner, name, place.held)
