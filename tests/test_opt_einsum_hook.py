@@ -234,6 +234,17 @@ def test_modules_that_load_lazily_are_not_loaded(monkeypatch):
         close(contract(CHAIN, A, B, C))
 
 
+def test_objects_that_only_claim_to_be_modules_are_passed_over(monkeypatch):
+    class Claims:  # as the libraries that cffi loads do
+        __slots__ = ()
+        __class__ = ModuleType
+
+    assert isinstance(Claims(), ModuleType)
+    monkeypatch.setitem(sys.modules, "claims_to_be_one", Claims())
+    with einsumx.patch("opt_einsum"):
+        close(contract(CHAIN, A, B, C))
+
+
 def test_a_block_holds_for_its_thread_alone(no_steps):
     def is_einsumx():
         try:

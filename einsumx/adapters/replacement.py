@@ -151,7 +151,7 @@ class Bindings:
             self._sizes.clear()
         namespaces = []
         for module in modules:
-            if isinstance(module, ModuleType):
+            if issubclass(type(module), ModuleType):  # isinstance() is also true of objects that only claim to be one
                 names = object.__getattribute__(module, "__dict__")  # vars() would load a module that loads lazily
                 if self._sizes.get(id(names)) != len(names):
                     self._sizes[id(names)] = len(names)
