@@ -274,8 +274,15 @@ class Framework:
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
     ) -> list[Array]:
-        """The gradients, by each of ``arrays``, of the gradient by ``arrays[by]`` contracted with ``direction``."""
-        raise NotImplementedError
+        """The gradients, by each of ``arrays``, of the gradient by ``arrays[by]`` contracted with ``direction``.
+
+        The default is for libraries whose :meth:`gradients` may be of any function, of gradients too.
+        """
+
+        def first(*arrays: Array) -> Array:
+            return self.gradients(function, arrays, cotangent)[by]
+
+        return self.gradients(first, arrays, direction)
 
     def transformed(self, transform: str, function: Function) -> Function:
         """The function after one of :attr:`transforms`."""

@@ -64,14 +64,6 @@ class JaxFramework(Framework):
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         return list(self._jax.vjp(function, *arrays)[1](cotangent))
 
-    def second_gradients(
-        self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
-    ) -> list[Array]:
-        def first(*arrays: Array) -> Array:
-            return self.gradients(function, arrays, cotangent)[by]
-
-        return self.gradients(first, arrays, direction)
-
     def transformed(self, transform: str, function: Function) -> Function:
         compiled: Function = self._jax.jit(function)
         return compiled

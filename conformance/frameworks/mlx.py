@@ -59,14 +59,6 @@ class MlxFramework(Framework):
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         return list(self.xp.vjp(function, list(arrays), [cotangent])[1])
 
-    def second_gradients(
-        self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
-    ) -> list[Array]:
-        def first(*arrays: Array) -> Array:
-            return self.gradients(function, arrays, cotangent)[by]
-
-        return self.gradients(first, arrays, direction)
-
     def transformed(self, transform: str, function: Function) -> Function:
         compiled: Function = self.xp.compile(function)
         return compiled

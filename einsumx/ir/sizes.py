@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = [
     "TYPICAL",
     "UNKNOWN",

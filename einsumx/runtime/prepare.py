@@ -271,6 +271,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
         constants: operands that are known already, by position; the function takes the others.
     """
     program = make_program(contraction)
+    # The program's operands have names of labels for sizes that are not known; others are equal, which is quick to see.
     if program.operands != contraction.operands and sizes.names_in([operand.shape for operand in contraction.operands]):
         of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
         return Prepared(program, of_any_size, is_fixed=False)
@@ -319,8 +320,7 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
 def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     """The equation with its sizes, and where and in which dtype it is computed."""
     adapter, written, operands, device, _ = contraction
-    shapes = tuple([operand.shape for operand in operands])
-    sized = _sized(written, shapes)
+    sized = _sized(written, tuple([operand.shape for operand in operands]))
     traits = calibration.calibrated(adapter, device)
     return sized, lower.Setting(adapter.name, device, traits, served_dtype(contraction, traits))
 
