@@ -9,6 +9,7 @@ from typing import Any
 from einsumx.adapters.base import Array
 from einsumx.adapters.dialect import Spelling
 from einsumx.backends.array_api import NamedLibrary
+from einsumx.errors import BackendError
 
 __all__ = ["ADAPTER", "CubedAdapter"]
 
@@ -41,6 +42,9 @@ class CubedAdapter(NamedLibrary):
 
     def spelling(self) -> Spelling:
         return super().spelling()  # for arrays of one chunk, or of chunks that cubed can reshape
+
+    def check_eager(self, array: Array) -> None:
+        raise BackendError(self.no_limit)  # whose elements are computed when the caller asks for them
 
     def synchronize(self, array: Array) -> None:
         array.compute()

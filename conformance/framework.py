@@ -72,7 +72,8 @@ class Framework:
         unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
         mixes_with: the libraries whose arrays the library contracts with its own.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
-        views: whether the library's own einsum returns a view of its operand for a pure rearrangement.
+        views: whether einsum returns a view of its operand for a pure rearrangement, as the library's own does. False
+            too where einsumx plans without strides although the library has them.
         transforms: the library's function transforms: ``jit``, ``vmap``, ``compile``, ``hybridize``; and ``dynamic`` if
             one graph can serve operands of several sizes, see :meth:`dynamic`.
         counts_traces: whether a function that :meth:`dynamic` traces may count its calls; if not, a call of what

@@ -57,6 +57,16 @@ def test_a_memory_limit_is_refused_as_cubed_has_one_of_its_own():
         einsumx.einsum("ij,jk->ik", ones, ones, memory_limit="1 GB")
 
 
+def test_nothing_is_computed_to_measure_plans():
+    ones = array(np.ones((2, 2)))
+    with einsumx.effort("measure"):
+        result = einsumx.einsum("ij,jk->ik", ones, ones)
+    assert result.plan().num_tasks > 0
+    assert np.array_equal(result.compute(), np.full((2, 2), 2.0))
+    with pytest.raises(einsumx.BackendError, match="not on traced or lazy ones"):
+        einsumx.tune("ij,jk->ik", ones, ones)
+
+
 def test_out_is_refused_as_arrays_cannot_be_written_to():
     ones = array(np.ones((2, 2)))
     with pytest.raises(einsumx.BackendError, match=r"cannot be written to .* leave out= away"):

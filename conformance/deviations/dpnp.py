@@ -32,19 +32,27 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             known faults/...j->j (4,3) *
             no axes/...-> *
             random/*
-            !random/bool*
         dpnp's einsum returns a view of its operand, also with dtype=.
             aliasing/ij->ij|ij->ji|ii->i|ijk->kij|...->...|...i->i...|iij->ji|iijj->ij *
-            layouts/ij->ji|ii->i *:sliced|*:offset|*:negative *
-        dpnp's einsum fails on operands of stride 0, or reads the wrong elements of them.
-            layouts/ij,jk->ik (3,4):broadcast-last *
-            layouts/bij,bjk->bik (2,3,4):broadcast-last *
+            larger sizes/ij->ji|ijk->jik *:sliced *
+            layouts/ij->ij|ij->ji|ii->i *:sliced|*:offset|*:negative *
+        dpnp's einsum fails on operands of stride 0, or reads the wrong elements of them. [sometimes]
+            larger sizes/bind,jnd->bnij|ij,i->j|ij,j->i|ij,kj->ki * *:broadcast float32
+            layouts/bind,jnd->bnij * *:broadcast float32
+            layouts/ij,j->i * *:broadcast float32
+            layouts/* *:broadcast-last *
+            layouts/* *:broadcast-last * *
             layouts/i,ij->j|i,ij,jk->k|ij,ik->jk * float32|float64|float16|complex64 equal terms
         dpnp's einsum has no float16 products by MKL, and rounds sums of float16 to it in between. [sometimes]
             dtypes/* float16
             half precision/*
             inf and nan/* float16
-            layouts/i-> * float16 equal terms
+            larger sizes/* float16
+            layouts/* float16
+            layouts/* float16 equal terms
+            no axes/i,i->|ij,ji-> * float16
+            promotion/* float16
+            promotion/* float16 *
         dpnp's einsum does not return an out= of size 0, or of a size that the result of size 0 lacks.
             out/ij,jk->ik (2,0)|(0,3) *
             out/i,j-> (0) *
@@ -55,12 +63,18 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             !order/* order=k
         dpnp's einsum ignores dtype=, casting= and wrong values of them where no product or sum is computed.
             casting/ij->ji *
+            dtype/ij->ji * casting=same_kind
             dtype/ki->ik *
             wrong keywords/i->i (3) float32 dtype=*
             wrong keywords/i->i (3) float32 casting=*
         Python's numbers do not adopt the dtype of the arrays, and lists are no operands.
             lists and scalars/*
-        dpnp's einsum casts its result to the dtype of out=.
+        dpnp's einsum casts within a kind, to dtype= and to the dtype of out=, although casting= is 'safe' by default.
+            casting/i,i-> * int32 dtype=float32|dtype=int8 by default
+            casting/i,i->i * int32 out=(6) float32|int8 by default
+            casting/i,i-> * float64 dtype=float32 by default
+            casting/i,i->i * float64 out=(6) float32 by default
+            casting/i,i->i * float32 out=(6) float16 by default
             wrong out/ij,jk->ik (2,3) (3,4) float32 out=(2,4) float16
     """),
 }

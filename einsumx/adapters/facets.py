@@ -68,7 +68,7 @@ class BlockAccess(Arrays):
     """Why a contraction of the framework's arrays cannot keep a memory limit, and what to do; empty if it can."""
 
     def check_eager(self, array: Array) -> None:
-        """Raise BackendError for an operand that is being traced: it has no memory to limit."""
+        """Raise BackendError for an operand that is traced or lazy: no memory to limit, and no time to measure."""
 
     def is_lazy(self, array: Array) -> bool:
         """Whether reading ``array`` computes its elements; its blocks are then copied instead of viewed."""
