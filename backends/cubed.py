@@ -43,6 +43,10 @@ class CubedAdapter(NamedLibrary):
     def spelling(self) -> Spelling:
         return super().spelling()  # for arrays of one chunk, or of chunks that cubed can reshape
 
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        chunks = -1 if 0 in shape else "auto"  # by which cubed divides by the elements of a chunk
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), chunks=chunks, **self._placed(self.device(arrays[0])))
+
     def check_eager(self, array: Array) -> None:
         raise BackendError(self.no_limit)  # whose elements are computed when the caller asks for them
 

@@ -160,7 +160,9 @@ def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], op
         for array in arrays:
             adapter.check_eager(array)
     except BackendError as error:
-        raise BackendError("plans are timed on arrays of one device that are computed at once, not on traced or lazy ones") from error
+        raise BackendError(
+            "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
+        ) from error
     signatures = tuple(map(adapter.signature, arrays))
     return Contraction(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
 

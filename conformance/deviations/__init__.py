@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from einsumx.conformance.deviations import (
     cotengra,
+    cubed,
     dpnp,
     jax,
     mlx,
@@ -28,7 +29,21 @@ __all__ = ["DEVIATIONS", "Deviation", "deviations_of"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     subject: listed
-    for module in (numpy, torch, jax, mxnet, tensorflow, paddle, mlx, tinygrad, sparse, dpnp, opt_einsum, cotengra)
+    for module in (
+        numpy,
+        torch,
+        jax,
+        mxnet,
+        tensorflow,
+        paddle,
+        mlx,
+        tinygrad,
+        sparse,
+        cubed,
+        dpnp,
+        opt_einsum,
+        cotengra,
+    )
     for subject, listed in module.DEVIATIONS.items()
 }
 """Deviations by the name of the subject."""

@@ -149,15 +149,6 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             promotion/i,i->|i,i->i|i,j->ij * int64
             promotion/i,i->i|i,j->ij * uint32
             promotion/i,i->|i,j->ij * uint64
-        tinygrad's einsum gives the default float for 64-bit integers with and without a sign, whose product is weak.
-            promotion/ij,jk->ik (2,3) (3,4) int16 uint64
-            promotion/ij,jk->ik (2,3) (3,4) int32 uint64
-            promotion/ij,jk->ik (2,3) (3,4) int64 uint64
-            promotion/ij,jk->ik (2,3) (3,4) int8 uint64
-            promotion/ij,jk->ik (2,3) (3,4) uint64 int16
-            promotion/ij,jk->ik (2,3) (3,4) uint64 int32
-            promotion/ij,jk->ik (2,3) (3,4) uint64 int64
-            promotion/ij,jk->ik (2,3) (3,4) uint64 int8
         tinygrad's einsum computes half precision in half precision, and rounds each term. [sometimes]
             dtypes/* bfloat16
             gradients/* bfloat16

@@ -15,7 +15,7 @@ __all__ = ["CubedFramework"]
 
 
 class CubedFramework(Framework):
-    """cubed: lazy arrays of chunks in Zarr stores. Each result is computed, so that errors are raised."""
+    """cubed: lazy arrays of chunks in Zarr stores. A result is computed when it is judged."""
 
     name = "cubed"
     module = "cubed.array_api"
@@ -44,6 +44,3 @@ class CubedFramework(Framework):
         with suppress(TypeError):
             return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).name)
         return None
-
-    def synchronize(self, array: Array) -> None:
-        array.compute()
