@@ -13,7 +13,7 @@ import einsumx
 from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli.commands.profile import print_profile
-from einsumx.cli.compare import Problem
+from einsumx.cli.compare import Problem, random_operands
 from einsumx.cli.main import main
 from einsumx.cli.profile import OpProfile, profile
 from einsumx.dtypes import kind
@@ -149,6 +149,24 @@ def test_json_has_an_object_for_each_op(capsys):
     assert product["roofline_share"] == pytest.approx(product["roofline_seconds"] / product["seconds"])
     assert found["roofline_share"] == pytest.approx(found["roofline_seconds"] / found["seconds"])
     assert (found["backend"], found["dtype"], found["version"]) == ("numpy", "float32", np.__version__)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16"])
+def test_operands_of_a_density_have_that_share_of_elements_that_are_not_0(dtype):
+    (dense,) = random_operands(Problem("ab->a", ((300, 100),), dtype))
+    (thin,) = random_operands(Problem("ab->a", ((300, 100),), dtype, 0.1))
+    assert thin.dtype == dense.dtype
+    assert np.count_nonzero(thin) == pytest.approx(0.1 * np.count_nonzero(dense), rel=0.1)
+    assert np.array_equal(thin[thin != 0], dense[thin != 0])
+
+
+def test_a_density_is_told_and_is_a_share(capsys):
+    assert main(["profile", "ab->a", "30,40", "--density", "0.25"]) == 0
+    assert capsys.readouterr().out.startswith("ab->a  (30,40)  float32, 0.25 of the elements not 0\n")
+    for share in ("0", "1.5", "nan", "half"):
+        with pytest.raises(SystemExit):
+            main(["profile", "ab->a", "30,40", "--density", share])
+        assert f"'{share}' is no share; write a number above 0, up to 1" in capsys.readouterr().err
 
 
 def test_help_describes_every_key_of_the_json(capsys):

@@ -1,5 +1,6 @@
 """PyData's sparse: plans by stored elements, results that stay sparse, mixes with dense arrays, and refusals."""
 
+import json
 import tracemalloc
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ import pytest
 from backends_under_test import DTYPES
 
 import einsumx
+from einsumx.cli.main import main
 from einsumx.conformance.frameworks.sparse import SparseFramework
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import Subject
@@ -69,6 +71,17 @@ def test_a_product_that_fills_up_is_put_off():
     a, b, c = random(shapes[0], 0.5), random(shapes[1], 0.5, 1), random(shapes[2], 0.0005, 2)
     assert einsumx.plan("ij,jk,kl->il", *shapes, backend="sparse").path == ((0, 1), (0, 1))
     assert einsumx.plan("ij,jk,kl->il", a, b, c).path == ((1, 2), (0, 1))
+
+
+def test_a_plan_is_profiled_on_operands_of_a_density(capsys):
+    asked = ["profile", "ij,jk,kl->il", "60,60", "60,60", "60,60", "--backend", "sparse", "--json"]
+    work = []
+    for share in ("0.05", "0.5"):
+        assert main([*asked, "--density", share]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["density"] == float(share)
+        work.append(sum(op["multiply_adds"] for op in found["ops"]))
+    assert work[0] < 0.1 * work[1] < work[1] < 2 * 60**3
 
 
 def test_arrays_of_one_class_of_densities_share_a_plan():

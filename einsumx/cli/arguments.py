@@ -14,6 +14,7 @@ from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.request import limit_bytes
 
 __all__ = [
+    "add_density",
     "add_dtype",
     "add_import",
     "add_output",
@@ -46,6 +47,12 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", type=_dtype, default="float32", help="of the operands (default: float32)")
 
 
+def add_density(parser: argparse.ArgumentParser) -> None:
+    """Declare --density."""
+    about = "the share of elements that are not 0, for sparse arrays (default: 1)"
+    parser.add_argument("--density", type=_density, default=1.0, metavar="SHARE", help=about)
+
+
 def add_problem(parser: argparse.ArgumentParser, *, is_only_planned: bool = False) -> None:
     """Declare an equation with the shapes and the dtype of its operands, the backend, and the path.
 
@@ -71,6 +78,16 @@ def add_shapes(parser: argparse.ArgumentParser, nargs: str, *, is_only_planned: 
     more = f"{_SHAPES}{unknown}; a text of names, 'row k, k col -> row col', comes after the shapes"
     kind = _planned_shape_or_names if is_only_planned else _shape_or_names
     parser.add_argument("shapes", nargs=nargs, type=kind, action=_Shapes, metavar="SHAPE", help=more)
+
+
+def _density(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no share; write a number above 0, up to 1")
+    return share
 
 
 def _shape_or_names(text: str) -> tuple[int, ...] | str:

@@ -43,7 +43,7 @@ __all__ = [
     "library_of",
     "make_trial",
     "placed",
-    "random_operand",
+    "random_operands",
     "why_absent",
 ]
 
@@ -69,11 +69,17 @@ _NO_LIMIT = 1 << 62  # NumPy's default memory limit can end in a single step ove
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An equation in text form, the shapes of the operands, and the dtype of all of them."""
+    """An equation in text form, the shapes of the operands, and what holds for all of them.
+
+    Attributes:
+        equation, shapes, dtype: as named.
+        density: the share of elements that are not 0.
+    """
 
     equation: str
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
+    density: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +214,8 @@ def make_trial(problem: Problem) -> Trial:
         raise EquationError(
             f"only the labels a to z and A to Z can be compared; frameworks accept no others\n  {excerpt(equation)}"
         )
-    rng = np.random.default_rng(0)
     try:
-        operands = tuple(random_operand(rng, shape, dtype) for shape in problem.shapes)
+        operands = random_operands(problem)
         wide = [operand.astype(_reference_dtype(dtype)) for operand in operands]
         values, magnitude = (
             own(np.einsum)(equation, *arrays, optimize=("greedy", _NO_LIMIT)) for arrays in (wide, [*map(np.abs, wide)])
@@ -323,7 +328,19 @@ def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: 
 # -- operands and expected results ------------------------------------------------------------------------------
 
 
-def random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def random_operands(problem: Problem) -> tuple[Any, ...]:
+    """NumPy operands, the same on every call."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    operands = tuple([_random_operand(rng, shape, problem.dtype) for shape in problem.shapes])
+    if problem.density == 1:
+        return operands
+    # Not by a product, which would make zeros with a sign, and sparse libraries store these.
+    return tuple([np.where(rng.random(each.shape) < problem.density, each, each.dtype.type(0)) for each in operands])
+
+
+def _random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Random values that ``dtype`` represents exactly; bfloat16, which NumPy lacks, as float32."""
     import numpy as np
 
@@ -381,7 +398,7 @@ def why_absent(adapter: Adapter, dtype: str, device: str) -> Absent | None:
 
 
 def placed(adapter: Adapter, operand: Any, dtype: str, device: str) -> Array:
-    """An operand from :func:`random_operand` as an array of the framework."""
+    """An operand from :func:`random_operands` as an array of the framework."""
     array = adapter.from_numpy(operand, device)
     if dtype == "bfloat16":
         array = adapter.cast(array, dtype)

@@ -14,7 +14,7 @@ from einsumx.adapters.base import Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
-from einsumx.cli.compare import Problem, library_of, placed, random_operand, why_absent
+from einsumx.cli.compare import Problem, library_of, placed, random_operands, why_absent
 from einsumx.cli.stopwatch import Stopwatch
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
@@ -29,7 +29,7 @@ from einsumx.runtime.machine import watched
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
 
-__all__ = ["OpProfile", "Profile", "profile", "random_operands"]
+__all__ = ["OpProfile", "Profile", "profile", "random_arrays"]
 
 _MOST = 2000
 """The largest number of repeats per op."""
@@ -156,7 +156,7 @@ def profile(
     sized = sized_equation(problem.equation, problem.shapes)
     if 0 in sized.sizes:
         raise EinsumxError(f"an axis has size 0, so there is nothing to measure\n  {excerpt(sized.text)}")
-    adapter, arrays = arrays_of(random_operands(backend, problem, device), None)
+    adapter, arrays = arrays_of(random_arrays(backend, problem, device), None)
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     program = prepared.program
     traits = calibrated(adapter, program.device)
@@ -180,23 +180,18 @@ def profile(
     )
 
 
-def random_operands(backend: str, problem: Problem, device: str) -> list[Array]:
+def random_arrays(backend: str, problem: Problem, device: str) -> list[Array]:
     """Operands of a problem, as arrays of a backend.
 
     Raises:
         BackendError: the framework or the device is missing.
     """
-    import numpy as np
-
     adapter = get_backend(backend)
     absent = why_absent(adapter, problem.dtype, device)
     if absent is not None:
         reason = ": ".join(filter(None, (absent.reason, absent.install)))
         raise BackendError(f"{backend} cannot be measured here: {reason}")
-    rng = np.random.default_rng(0)
-    return [
-        placed(adapter, random_operand(rng, shape, problem.dtype), problem.dtype, device) for shape in problem.shapes
-    ]
+    return [placed(adapter, operand, problem.dtype, device) for operand in random_operands(problem)]
 
 
 def _op_profiles(

@@ -7,12 +7,13 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
-from einsumx.cli.arguments import add_dtype, add_import, add_output, add_shapes, count
+from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
 from einsumx.cli.output import (
     console,
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     add_import(parser)
     add_dtype(parser)
+    add_density(parser)
     parser.add_argument("equation", nargs="?", metavar="EQUATION", help="instead of the three problems")
     add_shapes(parser, nargs="*")
     parser.add_argument(
@@ -120,9 +122,11 @@ def run(options: argparse.Namespace) -> bool:
     if not options.json:
         require_rich()
     if options.equation is None:
-        problems = attention(options.batch or 64, options.dtype)
+        problems = [
+            replace(problem, density=options.density) for problem in attention(options.batch or 64, options.dtype)
+        ]
     else:
-        problems = (Problem(options.equation, tuple(options.shapes), options.dtype),)
+        problems = [Problem(options.equation, tuple(options.shapes), options.dtype, options.density)]
     for problem in problems:
         sized_equation(problem.equation, problem.shapes)  # reject mistakes before any work
     with progress(quiet=options.json) as announce:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from einsumx.cli.arguments import add_import, add_output, add_problem
+from einsumx.cli.arguments import add_density, add_import, add_output, add_problem
 from einsumx.cli.compare import Problem
 from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
 from einsumx.cli.profile import OpProfile, Profile, profile
@@ -34,7 +34,8 @@ overlap run one by one. JAX compiles whole plans: the plan takes less time than
 the sum of its ops.
 
 --json prints one object:
-  equation, shapes, dtype    the problem
+  equation, shapes, dtype,
+  density                    the problem
   backend, device            where it ran
   library, version           the library that computed
   cores                      how many processor cores may be used
@@ -58,6 +59,7 @@ the sum of its ops.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser)
+    add_density(parser)
     add_output(parser)
     add_import(parser)
 
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> bool:
     """
     if not options.json:
         require_rich()
-    problem = Problem(options.equation, tuple(options.shapes), options.dtype)
+    problem = Problem(options.equation, tuple(options.shapes), options.dtype, options.density)
     with progress(quiet=options.json) as announce:
         measured = profile(problem, options.backend, options.device, options.optimize, announce=announce)
     if options.json:
@@ -85,6 +87,7 @@ def _data(measured: Profile) -> dict[str, Any]:
         "equation": measured.program.equation,
         "shapes": measured.problem.shapes,
         "dtype": measured.problem.dtype,
+        "density": measured.problem.density,
         "backend": measured.program.backend,
         "device": measured.device,
         "library": measured.library,
@@ -122,7 +125,9 @@ def print_profile(measured: Profile) -> None:
     from rich.text import Text
 
     out = console()
-    out.print(f"{measured.program.equation}  {shapes_text(measured.problem.shapes)}  {measured.problem.dtype}")
+    problem = measured.problem
+    stored = f", {problem.density:.3g} of the elements not 0" if problem.density < 1 else ""
+    out.print(f"{measured.program.equation}  {shapes_text(problem.shapes)}  {problem.dtype}{stored}")
     where = f" on {measured.device}" if measured.device else ""
     out.print(f"{measured.library} {measured.version}{where}, {cores_text()}\n")
     if measured.disturbances:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 
-from einsumx.cli.arguments import add_import, add_output, add_problem, count
+from einsumx.cli.arguments import add_density, add_import, add_output, add_problem, count
 from einsumx.cli.compare import Problem
 from einsumx.cli.output import print_json, progress
-from einsumx.cli.profile import random_operands
+from einsumx.cli.profile import random_arrays
 from einsumx.ir.text import brief_text
 from einsumx.tuning import Tuning, tune
 
@@ -37,6 +37,7 @@ MORE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_problem(parser)
+    add_density(parser)
     add_output(parser)
     add_import(parser)
     parser.add_argument("--rounds", type=count, default=3, help="how often each plan takes its turn (default: 3)")
@@ -48,10 +49,10 @@ def run(options: argparse.Namespace) -> bool:
     Raises:
         EinsumxError: the request is wrong, or the framework is missing.
     """
-    problem = Problem(options.equation, tuple(options.shapes), options.dtype)
+    problem = Problem(options.equation, tuple(options.shapes), options.dtype, options.density)
     with progress(quiet=options.json) as announce:
         announce(f"times the plans of {problem.equation}")
-        arrays = random_operands(options.backend, problem, options.device)
+        arrays = random_arrays(options.backend, problem, options.device)
         tuning = tune(problem.equation, *arrays, optimize=options.optimize, rounds=options.rounds)
     if options.json:
         print_json(_data(tuning))
