@@ -43,6 +43,9 @@ OWN_EINSUMS = {
 QUICK = ("--einsumx-level", "quick")
 """What `nox -s all` adds to `backend`: some of the cases, as all of them take the libraries half an hour together."""
 
+SLOW = {"tinygrad": ("-k", "not (conformance and memory)")}
+"""What it adds for libraries that take minutes for the quick ones too: tinygrad compiles kernels for each block."""
+
 OTHERS = (
     *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
     *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
@@ -143,7 +146,8 @@ def test(session: nox.Session, *options: str) -> None:
 def others(session: nox.Session) -> None:
     """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
     for name in OTHERS:
-        session.notify(name, QUICK if name.startswith("backend") else None)
+        library = name.removeprefix("backend(").removesuffix(")")
+        session.notify(name, (*QUICK, *SLOW.get(library, ())) if library in BACKENDS else None)
 
 
 @nox.session

@@ -1,5 +1,6 @@
 """Settings of the frameworks under test, made before any of them is imported."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -19,6 +20,12 @@ for name in ("EINSUMX_EFFORT", "EINSUMX_FREEZE", "EINSUMX_WISDOM"):
     os.environ.pop(name, None)
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")
+
+
+def pytest_collection_finish():
+    """Leave the tests themselves out of garbage collections, some of which tests ask for: they are tens of thousands."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

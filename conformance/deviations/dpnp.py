@@ -50,6 +50,9 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             larger sizes/* float16
             layouts/* float16
             layouts/* float16 equal terms
+            !layouts/* *:broadcast-last float16
+            !layouts/i,ij->j|i,ij,jk->k|ij,ik->jk * float16 equal terms
+            !layouts/ij->ij *:sliced|*:offset|*:negative float16
             no axes/i,i->|ij,ji-> * float16
             promotion/* float16
             promotion/* float16 *
