@@ -137,6 +137,15 @@ def clang_of_zig(session: nox.Session) -> Path:
     return script
 
 
+def install_library(session: nox.Session, library: str, *requirements: str) -> None:
+    """Install one of `BACKENDS` beside einsumx, with what it needs to find."""
+    install(session, *BACKENDS[library], *requirements)
+    if library == "tinygrad":
+        session.env["CC"] = str(clang_of_zig(session))
+    if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
+        session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
+
+
 def test(session: nox.Session, *options: str) -> None:
     """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped."""
     session.run("pytest", "-n", "auto", *options, *session.posargs)
@@ -189,11 +198,7 @@ def libraries(session: nox.Session) -> None:
 @nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and every case of the conformance suite on the real library."""
-    install(session, *TESTING, *BACKENDS[library])
-    if library == "tinygrad":
-        session.env["CC"] = str(clang_of_zig(session))
-    if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
-        session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
+    install_library(session, library, *TESTING)
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "--einsumx-backend", library)
     test(session, f"tests/test_{library}.py", "tests/test_upstream.py", *suite, "--einsumx-level", "full")
 
@@ -315,7 +320,7 @@ def conformance_mxnet(session: nox.Session, mxnet: str) -> None:
 @nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
 def conformance_backend(session: nox.Session, library: str) -> None:
     """A part of `conformance`: one further library, and its own einsum function."""
-    install(session, *BACKENDS[library], "hypothesis==6.*")
+    install_library(session, library, "hypothesis==6.*")
     judge(session, f"--backend {library}", *[f"--callable {own}" for own in OWN_EINSUMS.get(library, ())])
 
 
