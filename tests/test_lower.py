@@ -148,6 +148,20 @@ def test_a_vector_goes_into_the_product_as_it_is():
     assert einsumx.plan("i,i->", (20,), (20,)).ops == (Matmul(2, 0, 1),)
 
 
+@pytest.mark.parametrize("backend", ["tensorflow", "paddle", "mxnet", "array_api"])
+@pytest.mark.parametrize("equation", ["bhqd,bhqkd->bhqk", "bhqkd,bhqd->bhqk", "bhqk,bhqkd->bhqd", "bhqkd,bhqk->bhqd"])
+def test_beside_a_vector_no_flag_transposes_the_matrix(backend, equation):
+    subscripts = equation.partition("->")[0].split(",")
+    shapes = [[{"b": 2, "h": 3, "q": 4, "k": 6, "d": 5}[label] for label in each] for each in subscripts]
+    plan = einsumx.plan(equation, *map(tuple, shapes), dtypes="float32", backend=backend)
+    assert copies(plan) == []
+    (product,) = ops_of(plan, Matmul)
+    matrix = subscripts.index("bhqkd")
+    flags = dict(zip(product.sources, (product.transpose_lhs, product.transpose_rhs)))
+    read = {op.out: op.src for op in ops_of(plan, Reshape)}
+    assert [flag for slot, flag in flags.items() if read.get(slot, slot) == matrix] == [False]
+
+
 def test_an_intermediate_is_born_in_the_order_in_which_the_next_step_sums_it():
     plan = einsumx.plan("ik,kj,xji->x", (20, 30), (30, 40), (50, 40, 20), optimize=[(0, 1), (0, 1)])
     assert copies(plan) == []
