@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
+from einsumx.adapters.base import Adapter
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.oracle import expect_gradient
 from einsumx.conformance.subject import Subject
+from einsumx.errors import EinsumxError
 
 __all__ = [
     "cotangent",
@@ -92,5 +96,16 @@ def failure_of(case: Case, subject: Subject) -> Failure | None:
     except Failure as failure:
         return failure
     except Exception as error:  # noqa: BLE001  whatever a subject raises is reported
-        return Failure(f"raised {error_line(error)}")
+        return Failure(f"raised {error_line(error)}{_method_of(error)}")
     return None
+
+
+def _method_of(error: Exception) -> str:
+    """The method of a backend that raised an error, with its line; empty if none did, or if the error is einsumx's."""
+    if isinstance(error, EinsumxError):
+        return ""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if isinstance(frame.f_locals.get("self"), Adapter)]
+    if not frames:
+        return ""
+    code, adapter = frames[-1].f_code, type(frames[-1].f_locals["self"])
+    return f", in {adapter.__name__}.{code.co_name} ({Path(code.co_filename).name}:{frames[-1].f_lineno})"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from einsumx.adapters.entry_points import imported_modules
 from einsumx.conformance.case import ArraySpec, Case
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import literal, memory_axes
@@ -37,7 +38,8 @@ def reproducer(case: Case, subject: Subject) -> str:
         lines.append(f"# The case tests more than this call: {_command(case, subject)}")
     module, _, function = subject.path.partition(":")
     import_line = "from einsumx import einsum" if subject.is_einsumx else f"import {module}"
-    lines += dict.fromkeys(["import numpy as np", *framework.imports, import_line])
+    registering = [f"import {name}" for name in imported_modules]
+    lines += dict.fromkeys(["import numpy as np", *framework.imports, *registering, import_line])
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_array_code(operand, array, subject)}")
         if subject.device and operand.layout != "python":
@@ -52,7 +54,7 @@ def reproducer(case: Case, subject: Subject) -> str:
 
 
 def _command(case: Case, subject: Subject) -> str:
-    options = f"--backend {subject.framework.name}"
+    options = "".join(f"--import {name} " for name in imported_modules) + f"--backend {subject.framework.name}"
     if not subject.is_einsumx:
         options += f" --callable {subject.path}"
     if subject.device:

@@ -72,11 +72,12 @@ def run_lines(run: Run) -> Iterator[str]:
             yield f"    and {len(outcomes) - _MOST_NAMES} more"
     for reason, outcomes in group_by(_of(run, "inapplicable"), lambda outcome: outcome.message).items():
         yield f"does not apply: {reason} ({_number(len(outcomes))})"
-    for outcome in _of(run, "fail"):
-        yield f"\nFAILED {outcome.case}"
-        yield textwrap.indent(outcome.message, "    ")
-        if outcome.reproducer:
-            yield textwrap.indent(outcome.reproducer, "    > ")
+    for message, (first, *others) in group_by(_of(run, "fail"), lambda outcome: outcome.message).items():
+        yield f"\nFAILED {first.case}"
+        yield textwrap.indent(message, "    ")
+        if first.reproducer:
+            yield textwrap.indent(first.reproducer, "    > ")
+        yield from (f"FAILED {outcome.case}, in the same way" for outcome in others)
     counts = count_statuses(run.outcomes)
     summary = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
     yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {timing(run.seconds)}"

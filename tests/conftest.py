@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("einsumx")
 
 
 def pytest_collection_finish():
-    """Leave the tests themselves out of garbage collections, some of which tests ask for: they are tens of thousands."""
+    """Leave the tests themselves, tens of thousands, out of garbage collections; some tests ask for one each."""
     gc.collect()
     gc.freeze()
 

@@ -13,7 +13,6 @@ import numpy as np
 import page
 import pytest
 
-import einsumx
 from einsumx import Adapter, Traits
 from einsumx.adapters import registry
 from einsumx.adapters.primitives import Primitives
@@ -123,15 +122,14 @@ def library_with_the_names_of_numpy(name):
 @pytest.mark.parametrize("feature", ["forms", "diagonals", "broadcasting", "zero sizes", "half precision"])
 def test_two_methods_and_the_traits_serve_a_library_with_the_names_of_numpy(feature, monkeypatch):
     (example,) = re.findall(
-        r"```python\n(from einsumx import Adapter, Traits\n\n\nclass MyAdapter.*?)```", PAGE, re.DOTALL
+        r"```python\n(import einsumx\nfrom einsumx import Adapter, Traits\n\n\nclass MyAdapter.*?)```", PAGE, re.DOTALL
     )
     names = {}
-    exec(example, names)
     monkeypatch.setattr(registry, "_registered", {})
+    exec(example, names)
     monkeypatch.setitem(sys.modules, "mylib", library_with_the_names_of_numpy("mylib"))
     monkeypatch.setattr(Numbers, "__module__", "mylib")
     try:
-        einsumx.register(names["ADAPTER"])
         outcomes = list(run(backend_subject("mylib"), cases("quick", f"{feature}/*", random=0)))
     finally:
         monkeypatch.undo()

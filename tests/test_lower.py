@@ -296,3 +296,19 @@ def test_a_large_product_is_native_only_where_the_own_einsum_is_the_product():
         assert not ops_of(plan, Native), backend
     plan = einsumx.plan("bij,bjk->bik", (50, 60, 70), (50, 70, 80), dtypes="float32", backend="jax")
     assert plan.ops == (Native(2, (0, 1), "abc,acd->abd"),)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"widen": ("float16", "float32")},
+            r"Traits\(widen=\) is a tuple of pairs, as \(\('float16', 'float32'\),\), not",
+        ),
+        ({"matmul_through": {"bool": "float32"}}, r"Traits\(matmul_through=\) is a tuple of pairs"),
+        ({"rates": 1}, r"Traits\(rates=\) is einsumx.adapters.rates.Rates\(...\), not 1"),
+    ],
+)
+def test_traits_of_a_wrong_kind_are_errors(wrong, message):
+    with pytest.raises(TypeError, match=message):
+        Traits(**wrong)

@@ -149,7 +149,15 @@ def test_a_method_that_is_wrong_fails_by_its_name(example_folder, tmp_path):
     arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib", "--case", "bool/*", "--quiet")
     done = run("einsumx", "conformance", *arguments, folder=tmp_path)
     assert done.returncode == 1
-    assert "raised AttributeError: module 'examplelib' has no attribute 'times'" in done.stdout
+    raised = "raised AttributeError: module 'examplelib' has no attribute 'times', in ExamplelibAdapter.multiply (backend.py:"
+    assert done.stdout.count(raised) == 1
+    assert re.search(r"^FAILED bool/.*, in the same way$", done.stdout, re.MULTILINE)
+    code = re.findall(r"^    > (.*)$", done.stdout, re.MULTILINE)
+    shown = subprocess.run(
+        [sys.executable, "-c", "\n".join(code)],
+        capture_output=True, encoding="utf-8", check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(LIBRARY)},
+    )  # fmt: skip
+    assert "AttributeError: module 'examplelib' has no attribute 'times'" in shown.stderr
 
 
 def test_the_suite_says_where_to_start_if_it_cannot_make_arrays(example_folder, tmp_path):
@@ -215,6 +223,8 @@ def test_a_module_that_cannot_be_imported_is_an_error_with_its_reason(tmp_path, 
     assert main(["explain", "i->", "3", "--import", "no_such_backend"]) == 2
     message = "the module 'no_such_backend' cannot be imported: ModuleNotFoundError: No module named 'no_such_backend'"
     assert message in capsys.readouterr().err
+    assert main(["explain", "i->", "3", "--import", "wrong_backend.py"]) == 2
+    assert "write its name without .py" in capsys.readouterr().err
     assert main(["explain", "i->", "3", "--import", "wrong_backend"]) == 2
     assert "'wrong_backend' cannot be imported: ZeroDivisionError: division by zero" in capsys.readouterr().err
 

@@ -53,6 +53,10 @@ def load_backend(entry: EntryPoint) -> Adapter:
     return adapter
 
 
+imported_modules: list[str] = []
+"""The modules that :func:`import_modules` has imported, for code that does the same in another process."""
+
+
 def import_modules(names: Iterable[str]) -> None:
     """Import modules that register backends.
 
@@ -68,4 +72,7 @@ def import_modules(names: Iterable[str]) -> None:
             import_module(name)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
+            if name.endswith(".py"):
+                reason += "; write its name without .py"
             raise BackendError(f"the module {shown(name)} cannot be imported: {reason}") from error
+        imported_modules.append(name)

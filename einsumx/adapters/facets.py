@@ -39,7 +39,7 @@ class Results(Arrays):
 
     def arrange(self, array: Array, order: str) -> Array:
         """``array`` in memory order ``"C"`` or ``"F"``; called only if the traits have memory order."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define arrange(array, order)")
 
     def is_fortran(self, array: Array) -> bool:
         """Whether ``array`` is F-contiguous, for ``order="A"``; an array of at most one axis is."""
@@ -51,7 +51,7 @@ class Results(Arrays):
 
     def write(self, out: Array, result: Array) -> None:
         """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define write(out, result)")
 
     def write_new(self, out: Array, result: Array) -> None:
         """As :meth:`write`, for a ``result`` that shares memory with no other array."""
@@ -226,11 +226,11 @@ class Gradients(Arrays):
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
         """The result of ``run``, recorded such that ``call`` supplies the gradients by the operands ``numbers``."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define recorded(call, run, operands, numbers)")
 
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define embed_diagonal(array)")
 
 
 class Configured(Arrays):

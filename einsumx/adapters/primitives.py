@@ -36,7 +36,7 @@ class Primitives(Arrays):
 
     def copy(self, array: Array) -> Array:
         """A fresh C-contiguous array."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define copy(array)")
 
     def cast(self, array: Array, dtype: str) -> Array:
         """``array`` in another dtype; a cast to bool gives True for all but zero."""
@@ -44,7 +44,7 @@ class Primitives(Arrays):
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         """The sum over ``axes`` in the array's own dtype: integers wrap, bools are or-ed."""
-        raise NotImplementedError
+        raise NotImplementedError("the backend does not define sum(array, axes)")
 
     def scale(self, array: Array, count: int) -> Array:
         """The sum of ``count`` arrays that are equal to ``array``; called only if the traits have strides.

@@ -135,7 +135,10 @@ def _backend(name: str) -> Adapter:
     if name in declared_backends():
         return load_backend(declared_backends()[name])
     known = ", ".join(dict.fromkeys((*BUILTIN, *_registered, *sorted(declared_backends()))))
-    raise BackendError(f"no backend is called {shown(name)}; there are {known}")
+    raise BackendError(
+        f"no backend is called {shown(name)}; there are {known}; others come with packages that are installed, or with "
+        "--import of a command"
+    )
 
 
 # -- backends by array type ---------------------------------------------------------------------------------------

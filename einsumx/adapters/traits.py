@@ -6,6 +6,7 @@ The planner never checks which framework it plans for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import NAMED, kind
@@ -111,6 +112,14 @@ class Traits:
 
     rates: Rates = field(default_factory=Rates)
     """The framework's speed."""
+
+    def __post_init__(self) -> None:
+        for name in ("matmul_through", "widen"):
+            pairs: Any = getattr(self, name)
+            if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+                raise TypeError(f"Traits({name}=) is a tuple of pairs, as (('float16', 'float32'),), not {pairs!r}")
+        if not isinstance(self.rates, Rates):
+            raise TypeError(f"Traits(rates=) is einsumx.adapters.rates.Rates(...), not {self.rates!r}")
 
     def compute_dtype(self, dtype: str) -> str:
         """The dtype of sums and intermediates of a result of ``dtype``: narrow ones are kept in a wider one."""
