@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.adapters.entry_points import imported_modules
+from einsumx.adapters.entry_points import import_options, imported_modules
 from einsumx.conformance.case import ArraySpec, Case
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import literal, memory_axes
@@ -54,7 +54,7 @@ def reproducer(case: Case, subject: Subject) -> str:
 
 
 def _command(case: Case, subject: Subject) -> str:
-    options = "".join(f"--import {name} " for name in imported_modules) + f"--backend {subject.framework.name}"
+    options = " ".join([*import_options(), "--backend", subject.framework.name])
     if not subject.is_einsumx:
         options += f" --callable {subject.path}"
     if subject.device:

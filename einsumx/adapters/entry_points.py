@@ -57,6 +57,11 @@ imported_modules: list[str] = []
 """The modules that :func:`import_modules` has imported, for code that does the same in another process."""
 
 
+def import_options() -> list[str]:
+    """The options by which a command imports the same modules as this process."""
+    return [word for name in imported_modules for word in ("--import", name)]
+
+
 def import_modules(names: Iterable[str]) -> None:
     """Import modules that register backends.
 

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.entry_points import import_options
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
 from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
@@ -339,7 +340,12 @@ def _next_steps(row: Measured | Failed) -> Iterator[str]:
     """Commands and pages that a new user may try next."""
     problem = row.problem
     shapes = [",".join(map(str, sizes)) or "-" for sizes in problem.shapes]
-    options = ["--backend", row.backend, *(["--dtype", problem.dtype] if problem.dtype != "float32" else [])]
+    options = [
+        *import_options(),
+        "--backend",
+        row.backend,
+        *(["--dtype", problem.dtype] if problem.dtype != "float32" else []),
+    ]
     separator = ["--"] if problem.equation.startswith("-") else []
     command = ["einsumx", "explain", *options, *separator, problem.equation, *shapes]
     yield f"{shlex.join(command)}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from einsumx.adapters.entry_points import import_options
 from einsumx.cli.arguments import add_density, add_import, add_output, add_problem
 from einsumx.cli.compare import Problem
 from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
@@ -164,7 +165,8 @@ def _remarks(measured: Profile) -> Iterator[str]:
     source = "were measured on this machine" if measured.is_calibrated else "are declared for a common machine"
     yield f"These rates, which also predict the times, {source}."
     if not measured.is_calibrated:
-        yield f"`einsumx calibrate --backend {measured.program.backend}` measures those of this machine."
+        options = " ".join([*import_options(), "--backend", measured.program.backend])
+        yield f"`einsumx calibrate {options}` measures those of this machine."
     if measured.sum_of_ops > _APART * measured.seconds:
         yield "Ops take longer one by one: each is called, waited for and, if the framework compiles,"
         yield "compiled alone, so that a view may become a copy."
