@@ -51,6 +51,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             gradients/* bfloat16|float16
             half precision/*
             larger sizes/* bfloat16|float16
+            unknown sizes/* bfloat16|float16 *
     """,
             PATTERNS,
         ),

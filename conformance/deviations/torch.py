@@ -68,9 +68,11 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         PyTorch sums integers and bools in int64, also for equations that einsum computes as a sum.
             INTEGER_SUMS
             broadcasting/abc,cd,bd->a * bool
+            unknown sizes/ij->|ij->j * bool|int8 *
         PyTorch has no matrix product for bools or for unsigned integers of 16 bits or more.
             MATRIX_PRODUCTS
             compile/* bool
+            unknown sizes/ij,jk->ik * bool *
         PyTorch's matrix products need operands of one dtype, and einsum does not cast them.
             MIXED_PRODUCTS
             !promotion/* uint?? int32
@@ -111,6 +113,9 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             half precision/*
             larger sizes/* bfloat16|float16
             vmap/* bfloat16|float16
+        PyTorch's einsum has the path of three operands or more found by their sizes, which torch.compile then takes for
+        fixed.
+            unknown sizes/ij,jk,kl->li|ab,bc,cd,da->|ai,bi,ci->abc|abc,cde,efa->bdf *
         PyTorch's einsum accepts only tensors, not scalars or lists.
             lists and scalars/*
         PyTorch's einsum accepts any iterable of integers, such as a set, as a sublist.

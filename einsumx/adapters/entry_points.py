@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter
 
-__all__ = ["declared_backends", "import_modules", "load_backend"]
+__all__ = ["declared_backends", "import_modules", "import_options", "imported_modules", "load_backend"]
 
 
 @lru_cache(maxsize=1)
