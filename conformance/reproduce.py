@@ -38,7 +38,7 @@ def reproducer(case: Case, subject: Subject) -> str:
         lines.append(f"# The case tests more than this call: {_command(case, subject)}")
     module, _, function = subject.path.partition(":")
     import_line = "from einsumx import einsum" if subject.is_einsumx else f"import {module}"
-    registering = [f"import {name}" for name in imported_modules]
+    registering = [f"import {name}" for name in imported_modules()]
     lines += dict.fromkeys(["import numpy as np", *framework.imports, *registering, import_line])
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_array_code(operand, array, subject)}")

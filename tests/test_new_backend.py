@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import einsumx
+from einsumx.adapters import entry_points
 from einsumx.adapters.registry import BUILTIN
 from einsumx.cli.commands.new_backend import package_files
 from einsumx.cli.main import main
@@ -215,6 +216,7 @@ def test_pytest_imports_it_too(example_folder):
 
 def test_a_module_that_cannot_be_imported_is_an_error_with_its_reason(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(entry_points, "_imported", {})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wrong_backend.py").write_text("1 / 0")
     assert main(["explain", "i->", "3", "--import", "no_such_backend"]) == 2
@@ -228,6 +230,7 @@ def test_a_module_that_cannot_be_imported_is_an_error_with_its_reason(tmp_path, 
 
 def test_a_file_in_the_current_folder_hides_no_installed_module(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(entry_points, "_imported", {})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "opt_einsum.py").write_text("raise AssertionError('hidden')")
     monkeypatch.delitem(sys.modules, "opt_einsum.blas", raising=False)

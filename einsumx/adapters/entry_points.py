@@ -53,13 +53,17 @@ def load_backend(entry: EntryPoint) -> Adapter:
     return adapter
 
 
-imported_modules: list[str] = []
-"""The modules that :func:`import_modules` has imported, for code that does the same in another process."""
+_imported: dict[str, None] = {}
+
+
+def imported_modules() -> list[str]:
+    """The modules that :func:`import_modules` has imported, for code that does the same in another process."""
+    return list(_imported)
 
 
 def import_options() -> list[str]:
-    """The options by which a command imports the same modules as this process."""
-    return [word for name in imported_modules for word in ("--import", name)]
+    """The options by which a command imports the same modules."""
+    return [word for name in _imported for word in ("--import", name)]
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -80,4 +84,4 @@ def import_modules(names: Iterable[str]) -> None:
             if name.endswith(".py"):
                 reason += "; write its name without .py"
             raise BackendError(f"the module {shown(name)} cannot be imported: {reason}") from error
-        imported_modules.append(name)
+        _imported[name] = None
