@@ -222,9 +222,9 @@ def oldest(session: nox.Session) -> None:
 
 @nox.session(python=["3.13", "3.14"])
 def newest(session: nox.Session) -> None:
-    """The newest Python, and the newest NumPy that it has. `tests` has run the conformance suite on that NumPy."""
+    """The newest Python, and the newest NumPy that it has."""
     install(session, *TESTING)
-    test(session, "-k", "not conformance")
+    test(session)
 
 
 @nox.session
