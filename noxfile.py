@@ -142,6 +142,7 @@ def install_library(session: nox.Session, library: str, *requirements: str) -> N
     install(session, *BACKENDS[library], *requirements)
     if library == "tinygrad":
         session.env["CC"] = str(clang_of_zig(session))
+        session.env["PYTHON"] = "0"  # one of tinygrad's devices, and a variable that many set to the name of a program
     if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
         session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
 

@@ -141,7 +141,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             aliasing/ij->ij|...->... *
         Paddle's einsum accepts only tensors, not scalars or lists.
             lists and scalars/*
-        Paddle's einsum raises AssertionError or AttributeError, or accepts what is wrong.
+        Paddle's einsum raises AssertionError or AttributeError, or accepts wrong arguments.
             known faults/* a diagonal of sizes 1 and 3
             known faults/* an axis too many
             known faults/* an array of no library is taken for NumPy's

@@ -128,7 +128,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             many operands/1000 *
             sublists/['left','bond'];['bond','right'];['right','left']|['z','b','y']|['z',0];[0,1]|[(0, *
             sublists/[100,52];[52,60];[60,100]|[70,30,50]|[None,1.5];[1.5,True];[True,None] *
-        sparse's einsum raises an AttributeError for what is no array.
+        sparse's einsum raises an AttributeError for objects that are no arrays.
             known faults/* NumPy's
             wrong operands/*
             wrong sizes/ij,jk->ik *

@@ -57,7 +57,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             known faults/* the wrong sizes are named
             promotion/*
             wrong sizes/*
-        TensorFlow raises a bare AttributeError or KeyError for what is no tensor, equation or path.
+        TensorFlow raises a bare AttributeError or KeyError for objects that are no tensor, equation or path.
             known faults/* an array of no library is taken for NumPy's
             wrong equations/(2,2) float32
             wrong equations/'ij'|5|[...,...]|[0,1];'ij'|[0,1];5|[0,1];[0,0]|[0,1];[0,7] *

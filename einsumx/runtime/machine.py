@@ -155,8 +155,8 @@ def watched() -> Iterator[Watch]:
 
     >>> with watched() as watch:
     ...     watch.repeats([1.0, 2.0, 2.1])
-    >>> bool(watch.reasons)
-    True
+    >>> watch.erratic()
+    ['the usual time of a call was more than 1.25 times its least']
     """
     watch = Watch()
     before = _now()

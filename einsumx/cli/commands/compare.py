@@ -340,12 +340,8 @@ def _next_steps(row: Measured | Failed) -> Iterator[str]:
     """Commands and pages that a new user may try next."""
     problem = row.problem
     shapes = [",".join(map(str, sizes)) or "-" for sizes in problem.shapes]
-    options = [
-        *import_options(),
-        "--backend",
-        row.backend,
-        *(["--dtype", problem.dtype] if problem.dtype != "float32" else []),
-    ]
+    dtype = ["--dtype", problem.dtype] if problem.dtype != "float32" else []
+    options = [*import_options(), "--backend", row.backend, *dtype]
     separator = ["--"] if problem.equation.startswith("-") else []
     command = ["einsumx", "explain", *options, *separator, problem.equation, *shapes]
     yield f"{shlex.join(command)}"
