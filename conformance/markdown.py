@@ -42,7 +42,7 @@ def markdown(runs: Sequence[Run]) -> str:
             lines += [f"## {title}", ""]
         for part in _parts(group):
             lines += [*_matrix(part, features_of(group), notes), ""]
-    lines += ["## What the features are", "", *_features(runs), "", "## Environments", "", *_runs(runs)]
+    lines += ["## Features", "", *_features(runs), "", "## Environments", "", *_runs(runs)]
     if notes:
         lines += ["", *(f"[^{number}]: {reason}" for reason, number in notes.items())]
     return "\n".join(lines) + "\n"

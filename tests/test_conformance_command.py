@@ -389,7 +389,7 @@ def test_markdown_has_a_table_for_einsumx_and_one_for_others_and_a_note_for_each
 def test_markdown_with_many_subjects_has_tables_that_fit_a_window(subjects, columns):
     runs = [made_run(outcome("forms/a"), subject=f"library{number}") for number in range(subjects)]
     runs[-1] = made_run(outcome("forms/a"), outcome("views/d"), subject=f"library{subjects - 1}")
-    matrices = markdown(runs).partition("## What the features are")[0]
+    matrices = markdown(runs).partition("## Features")[0]
     headers = [line for line in matrices.splitlines() if line.startswith("|  |")]
     assert [header.count("library") for header in headers] == columns
     assert re.findall(r"library\d+", " ".join(headers)) == [run.subject for run in runs]

@@ -580,8 +580,8 @@ def _views(
 def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess) -> bool:
     """Whether the product of a matrix and a vector has the flag that transposes the matrix.
 
-    Frameworks read a matrix as it lies up to four times faster: ``matrix @ vector[None].T`` instead of ``vector[None] @
-    matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
+    Frameworks read a matrix in its own order up to four times faster: ``matrix @ vector[None].T`` instead of
+    ``vector[None] @ matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
     """
     if bool(first.rows) == bool(second.rows):
         return False
