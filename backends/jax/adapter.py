@@ -20,6 +20,7 @@ from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, excerpt, shown
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
@@ -337,7 +338,8 @@ class JaxAdapter(Adapter):
 
     def _settled(self, run: Run, program: Program) -> Run:
         """``run``; JAX's own einsum where explicit shardings conflict in the plan's products, but not in JAX's."""
-        wanted = self._options.preferred_element_type or TRAITS.compute_dtype(program.dtype)
+        accumulate = accumulated_in(program) or TRAITS.compute_dtype(program.dtype)
+        wanted = self._options.preferred_element_type or accumulate
         options = self._options._replace(preferred_element_type=wanted)._asdict()
 
         def function(*arrays: Array) -> Array:

@@ -52,6 +52,8 @@ CPU = Traits(
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"), *SIGNED.items()),
+    # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
+    exact_products=(("float32", 8), ("float64", 53)),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
