@@ -87,8 +87,8 @@ class Traits:
     For bool, a nonzero sum of ands is an or of ands."""
 
     exact_products: tuple[tuple[str, int], ...] = ()
-    """``(float dtype, bits)``, the fastest first: a contraction of narrow integers with a result of a wider integer dtype
-    is computed in the first of these floats in which it is provably exact, because products of floats are faster than
+    """``(float dtype, bits)``, the fastest first: a contraction of integers with a result of a wider integer dtype is
+    computed in the first of these floats in which it is provably exact, because products of floats are faster than
     those of integers. ``bits`` is how many bits of each factor a product reads for certain, which may be fewer than the
     float has: some frameworks have settings that round the factors of a float32 product to 8 bits."""
 
