@@ -388,7 +388,7 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
     dtype = result_dtype(adapter, operands, options)
     if traits.dtypes is None:
         return dtype
-    for name in (dtype, *[operand.dtype for operand in operands]):
+    for name in (dtype, options.accumulate or dtype, *[operand.dtype for operand in operands]):
         if name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
     return dtype
