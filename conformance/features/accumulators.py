@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -79,6 +79,13 @@ _PRODUCTS = examples("""
 """)
 """Products of at most 1024 terms of int8 are exact in float32, and longer ones are not."""
 
+_IN_BLOCKS = examples("""
+    ij,jk->ik         3,40 40,4
+    i,i->             60 60
+    ij,jk,kl->il      3,20 20,5 5,2
+""")
+"""Sums whose smallest blocks are few."""
+
 _PRODUCT = operands((3, 40), (40, 4))
 
 
@@ -126,19 +133,31 @@ def cases() -> Iterator[Case]:
         for dtype, accumulate, result in _FLOATS:
             specs, options = operands(*shapes, dtype=dtype), keywords(accumulate=accumulate, dtype=result)
             yield new(sums, equation, specs, options, full=number > 0)
-            yield new(sums_within_the_smallest_limit, equation, specs, options, "memory limit", full=True)
     for number, (equation, shapes) in enumerate(_PRODUCTS):
         for dtypes, accumulate, result in _INTEGERS:
             options = keywords(accumulate=accumulate, dtype=result, casting="unsafe")
-            specs = tuple([ArraySpec(shape, dtype, fill="range") for shape, dtype in zip(shapes, dtypes)])
-            specs = specs if "bool" not in dtypes else operands(*shapes, dtype="bool", fill="normal")
-            if dtypes == ("int32", "bool"):
-                specs = (ArraySpec(shapes[0], "int32", fill="range"), ArraySpec(shapes[1], "bool"))
+            specs = _whole(shapes, dtypes)
             yield new(sums, equation, specs, options, full=number % 3 > 0)
             if "bool" not in dtypes:
                 yield new(sums_of_the_largest, equation, specs, options, "the largest", full=number % 3 > 0)
-            yield new(sums_within_the_smallest_limit, equation, specs, options, "memory limit", full=number != 1)
+    yield from _limited_cases()
     yield from _refused_cases()
+
+
+def _whole(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> tuple[ArraySpec, ...]:
+    fills = ["normal" if dtype == "bool" else "range" for dtype in dtypes]
+    return tuple([ArraySpec(shape, dtype, fill=fill) for shape, dtype, fill in zip(shapes, dtypes, fills)])
+
+
+def _limited_cases() -> Iterator[Case]:
+    limited = partial(Case, "accumulators", sums_within_the_smallest_limit, about="memory limit")
+    for number, (equation, shapes) in enumerate(_IN_BLOCKS):
+        for dtype, accumulate, result in _FLOATS[:-1]:
+            options = keywords(accumulate=accumulate, dtype=result)
+            yield limited(equation, operands(*shapes, dtype=dtype), options, full=number > 0)
+        for dtype in ("int8", "uint8"):
+            options = keywords(accumulate="int32", dtype="int32")
+            yield limited(equation, _whole(shapes, [dtype] * len(shapes)), options, full=number > 0)
 
 
 def _refused_cases() -> Iterator[Case]:
