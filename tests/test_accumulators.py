@@ -138,6 +138,12 @@ def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
         einsum("i,i->", jnp.ones(3), jnp.ones(3), accumulate="float32", preferred_element_type="float32")
 
 
+def test_torch_is_told_where_it_sets_the_precision():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BackendError, match=r"torch has no precision= of one call.*set_float32_matmul_precision"):
+        einsum("i,i->", torch.ones(3), torch.ones(3), precision="high")
+
+
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
