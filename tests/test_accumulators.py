@@ -233,6 +233,21 @@ def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
     assert "convert_element_type" not in text
 
 
+@pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int8", "int32"), ("uint8", "int8"), ("int8", "bool")])
+def test_jax_multiplies_integers_of_two_dtypes(dtypes):
+    jnp = pytest.importorskip("jax.numpy")
+    rng = np.random.default_rng(1)
+    lhs, rhs = (rng.integers(0, 2 if dtype == "bool" else 128, (30, 30)).astype(dtype) for dtype in dtypes)
+    expected = lhs.astype("int64") @ rhs.astype("int64")
+    for equation, right in (("ij,jk->ik", expected), ("ij,jk,kl->il", expected @ lhs), ("ij,jk->k", expected.sum(0))):
+        arrays = [jnp.asarray(lhs), jnp.asarray(rhs), jnp.asarray(lhs)][: equation.count(",") + 1]
+        found = einsum(equation, *arrays, dtype="int32")
+        assert found.dtype == "int32"
+        np.testing.assert_array_equal(found, right)
+        compiled = expression(equation, arrays[0].shape, *arrays[1:], dtype="int32")
+        np.testing.assert_array_equal(compiled(arrays[0]), right)
+
+
 def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refused():
     text = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int32").to_json()
     assert Plan.from_json(text).dtype == "int32"

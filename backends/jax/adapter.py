@@ -254,8 +254,6 @@ class JaxAdapter(Adapter):
             settings["out_sharding"] = out_sharding
 
         def kernel(lhs: Array, rhs: Array) -> Array:
-            if lhs.dtype != rhs.dtype and dtype in _WIDE:  # of narrow integers, products take those of one dtype
-                lhs, rhs = self.cast(lhs, dtype), self.cast(rhs, dtype)
             placed = settings if out_sharding is not None else {**settings, **self._batch_sharding(dot, lhs, rhs)}
             product = lax.dot_general(lhs, rhs, dot.dimensions, **placed).astype(dtype)
             return product if dot.axes is None else lax.transpose(product, dot.axes)
