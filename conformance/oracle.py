@@ -48,6 +48,7 @@ class Expected:
         terms: the number of products that each element sums, ``n`` in the bound.
         operands: the number of factors of each product.
         dtype: the name of the result's dtype.
+        accumulate: the name of the dtype of the sums; empty for the result's, and at least float32.
     """
 
     values: Any
@@ -55,6 +56,7 @@ class Expected:
     terms: int
     operands: int
     dtype: str
+    accumulate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +75,21 @@ class Verdict:
         return not self.wrong
 
 
-def expect(*operands: Any, dtype: str | None = None) -> Expected:
+def expect(*operands: Any, dtype: str | None = None, accumulate: str | None = None) -> Expected:
     """The plain sum of an equation, in either form that einsum accepts.
 
     Args:
         *operands: an equation and NumPy arrays, or alternating arrays and sublists of labels.
         dtype: the name of the dtype to which the arrays are cast first; by default NumPy's promotion of their dtypes.
             With ``"bfloat16"``, the arrays are float32 and hold values of bfloat16.
+        accumulate: the name of the dtype of products and sums, to which the arrays are cast instead; by default that of
+            the result.
 
     >>> expect("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]])).values
     array([[11]])
     """
-    sum_ = _resolved(operands, dtype)
+    is_wide = accumulate is not None and np.dtype(_numpy_name(accumulate)).kind in "fc"
+    sum_ = _resolved(operands, accumulate if is_wide else dtype)
     summed = [size for label, size in sum_.sizes.items() if label not in sum_.output]
     ranges = _full_ranges(sum_)
     with np.errstate(all="ignore"):
@@ -94,7 +99,10 @@ def expect(*operands: Any, dtype: str | None = None) -> Expected:
         )
     if np.dtype(_numpy_name(sum_.dtype)).kind in "iu":
         values = _wrapped(values, sum_.dtype)
-    return Expected(values, magnitude, int(np.prod(summed, dtype=object)), len(sum_.arrays), sum_.dtype)
+    terms = int(np.prod(summed, dtype=object))
+    if accumulate is None or dtype is None or not is_wide:
+        return Expected(values, magnitude, terms, len(sum_.arrays), sum_.dtype)
+    return Expected(values, magnitude, terms, len(sum_.arrays), dtype, accumulate)
 
 
 def expect_gradient(
@@ -205,7 +213,7 @@ def _error(result: Any, expected: Expected) -> Any:
     values, magnitude = expected.values, expected.magnitude
     real = _real(expected.dtype)
     eps, largest, tiny = _FLOATS[real]
-    inner_eps, inner_largest, inner_tiny = _FLOATS[_ACCUMULATED.get(real, real)]
+    inner_eps, inner_largest, inner_tiny = _FLOATS[_inner(expected)]
     steps = _MARGIN * expected.operands * max(expected.terms, 1)
     bound = np.full(values.shape, np.longdouble(tiny))
     if expected.operands * expected.terms > 1:  # otherwise elements only move, without rounding
@@ -219,6 +227,12 @@ def _error(result: Any, expected: Expected) -> Any:
     if result.dtype.kind == "f":
         allowed &= ~np.isinf(values) | (result == values)
     return np.where(finite, error, np.where(allowed, 0.0, np.inf))
+
+
+def _inner(expected: Expected) -> str:
+    """The float type in which sums are accumulated."""
+    real = _real(expected.accumulate or expected.dtype)
+    return _ACCUMULATED.get(real, real)
 
 
 # -- the equation ---------------------------------------------------------------------------------------------

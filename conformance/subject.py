@@ -116,8 +116,9 @@ class Subject:
 
     def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:
         """The plain sum of the case's equation in ``dtype``; by default in the case's ``dtype=`` or the promotion."""
-        dtype = dtype or dict(case.options).get("dtype") or self.result_dtype(case)
-        return expect(*case.arguments(list(hosts)), dtype=dtype)
+        options = dict(case.options)
+        dtype = dtype or options.get("dtype") or self.result_dtype(case)
+        return expect(*case.arguments(list(hosts)), dtype=dtype, accumulate=options.get("accumulate"))
 
     def judge(self, result: Any, expected: Expected, name: str = "the result") -> None:
         """Raise Failure unless ``result`` is an array of this framework on this device, with the expected values."""

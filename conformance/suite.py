@@ -13,6 +13,7 @@ from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
     accumulation,
+    accumulators,
     derivatives,
     devices,
     dtypes,
@@ -43,6 +44,7 @@ _MODULES = (
     numbers,
     results,
     accumulation,
+    accumulators,
     devices,
     derivatives,
     tracing,

@@ -73,6 +73,7 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
+    accumulate: Any = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -118,6 +119,9 @@ def einsum(
             theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
         out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,
             without a memory limit.
+        accumulate: the dtype in which products and sums are computed. It holds all values of the operands and of the
+            result, to whose dtype each element is rounded once. By default that of the result, and at least
+            ``"float32"`` for ``float16`` and ``bfloat16``, which is also the least.
 
     None stands for any keyword's default.
 
@@ -165,7 +169,7 @@ def einsum(
     if needs_request:
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
-            memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework,
+            memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework, accumulate,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -178,8 +182,8 @@ def einsum(
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
-    if not (is_default and effort is None and not efforts.is_set):
-        options = options_of(adapter, dtype, casting, optimize, effort)
+    if not (is_default and effort is None and accumulate is None and not efforts.is_set):
+        options = options_of(adapter, dtype, casting, optimize, effort, accumulate)
     if precision is not None or preferred_element_type is not None or out_sharding is not None:
         options = with_framework(adapter, options, framework)
     prepared = prepare(adapter, written, arrays, options)
@@ -218,6 +222,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    accumulate: Any = None,
 ) -> Plan: ...
 
 
@@ -234,6 +239,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    accumulate: Any = None,
 ) -> BlockedPlan: ...
 
 
@@ -249,6 +255,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    accumulate: Any = None,
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -266,6 +273,7 @@ def plan(
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
         effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
             was done before.
+        accumulate: as for :func:`einsumx.einsum`.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
@@ -292,7 +300,7 @@ def plan(
     written, inputs = split(operands)
     request = Request(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-        device=device, effort=effort,
+        device=device, effort=effort, accumulate=accumulate,
     )  # fmt: skip
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
@@ -344,8 +352,11 @@ def _plan_of_shapes(
 
     # The dtype's name is looked up by the framework only when it has to be, so that this imports none.
     options = options_of(adapter, None, request.casting, request.optimize)
-    dtype = request.dtype
-    options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
+    dtype, accumulate = request.dtype, request.accumulate
+    options = options._replace(
+        dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype),
+        accumulate=accumulate if isinstance(accumulate, str) else dtype_name(adapter, accumulate, "accumulate"),
+    )
     contraction = Contraction(adapter, request.written, operands, request.device, options)
     if request.memory_limit is None:
         return as_plan(make_program(contraction))

@@ -108,7 +108,8 @@ class Expression:
     def _identity(self) -> tuple[Any, ...]:
         """Everything but the values of constants that a result depends on."""
         request, adapter = self._request, self._adapter
-        options = name_of_dtype(request.dtype), request.casting, request.optimize, request.effort, request.backend
+        dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
+        options = *dtypes, request.casting, request.optimize, request.effort, request.backend
         return self._sized, self.path, options, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
@@ -157,7 +158,8 @@ class Expression:
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
         request, arguments = self._request, joined(self._written, ordered)
-        return einsum(*arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize, **options)
+        own = {name: getattr(request, name) for name in ("dtype", "casting", "optimize", "accumulate")}
+        return einsum(*arguments, **own, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
     hooks.as_it_is(__call__)
@@ -270,6 +272,7 @@ def expression(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
     effort: Effort | None = None,
+    accumulate: Any = None,
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
 
@@ -282,6 +285,7 @@ def expression(
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
         effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
+        accumulate: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
@@ -304,4 +308,7 @@ def expression(
             f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
     written, inputs = split(operands)
-    return Expression(Request(written, inputs, None, dtype, "K", casting, optimize, backend, effort=as_effort(effort)))
+    request = Request(
+        written, inputs, None, dtype, "K", casting, optimize, backend, effort=as_effort(effort), accumulate=accumulate
+    )
+    return Expression(request)

@@ -153,6 +153,23 @@ class HalfPrecisionAccumulatedInHalfPrecision(Numpy):
         return np.add.accumulate(array.reshape(-1))[-1:].reshape(()) if array.ndim == 1 else super().sum(array, axes)
 
 
+@fault("accumulators", "element")
+class AccumulatorThatIsNoWider(Numpy):
+    def cast(self, array, dtype):
+        return super().cast(array, "float32" if (array.dtype, dtype) == ("float32", "float64") else dtype)
+
+
+@fault("accumulators", "element")
+class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
+    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
+        if lhs.dtype != "int32":
+            return np.matmul(lhs, rhs)
+        total = np.zeros((), "float32")
+        for k in range(lhs.shape[-1]):
+            total = total + lhs[..., k : k + 1].astype("float32") * rhs[..., k : k + 1, :].astype("float32")
+        return total.astype("int64").astype(lhs.dtype)
+
+
 @fault("integers", "element")
 class IntegerProductComputedInFloat32(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):

@@ -14,7 +14,7 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
 from einsumx.runtime.factors import check_kinds
-from einsumx.runtime.prepare import arrays_of, result_dtype, sized_equation
+from einsumx.runtime.prepare import accumulator, arrays_of, result_dtype, sized_equation
 from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha"})
+KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha", "accumulate"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -92,7 +92,7 @@ def read(request: Request) -> Call:
     result = result_dtype(adapter, operands.described, options)
     if factors is not None:
         check_kinds(factors.kinds, result)
-    compute = adapter.cpu.compute_dtype(result)
+    compute = adapter.cpu.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
     return Call(operands, equation, (result, compute), options.optimize, factors)
 
 

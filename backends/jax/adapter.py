@@ -18,10 +18,11 @@ from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
-from einsumx.dtypes import kind
+from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
-from einsumx.ir.ops import Cast, Multiply, Native, Op, Reshape, Sum
+from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.memory import free_host_bytes
@@ -30,6 +31,9 @@ from einsumx.runtime.request import array_places
 __all__ = ["ADAPTER", "JaxAdapter"]
 
 _NUMBERS = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES | INTEGERS
+
+_WIDE = frozenset({"int32", "int64", "uint32", "uint64"})
+"""Integers in which products sum narrower ones without casting them first, as accelerators have units for that."""
 
 Axes: TypeAlias = tuple[int, ...]
 
@@ -213,11 +217,15 @@ class JaxAdapter(Adapter):
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
-            case Cast() if self._postpones(op.dtype):
+            case Cast() if self._postpones(op.dtype) or _widens(dtype, op.dtype):
                 return lambda source: source
-            case Sum() | Multiply() | Native() if self._postpones(dtype) and not _is_product(op):
+            case Sum() | Multiply() | Matmul() | Native() if not _is_product(op) and (
+                self._postpones(dtype) or dtype in _WIDE
+            ):
                 kernel = self._kernel(op, shapes, dtype)
                 return lambda *sources: kernel(*[self.cast(source, dtype) for source in sources])
+            case Cast() if dtype in _WIDE:
+                return lambda source: self.cast(self.cast(source, dtype), op.dtype)
             case _:
                 return self._kernel(op, shapes, dtype)
 
@@ -297,11 +305,7 @@ class JaxAdapter(Adapter):
     def _configured_run(self, run: Run, program: Program) -> Run:
         """``run`` with the dtype and the sharding of the result that the options ask for."""
         if self._options.preferred_element_type is not None:
-            inner = run
-
-            def run(*arrays: Array) -> Array:
-                return inner(*arrays).astype(program.dtype)
-
+            run = _returning(program.dtype, run)
         return run if self._options.out_sharding is None else self._sharded(run, program)
 
     def _sharded(self, run: Run, program: Program) -> Run:
@@ -337,7 +341,8 @@ class JaxAdapter(Adapter):
 
     def _settled(self, run: Run, program: Program) -> Run:
         """``run``; JAX's own einsum where explicit shardings conflict in the plan's products, but not in JAX's."""
-        wanted = self._options.preferred_element_type or TRAITS.compute_dtype(program.dtype)
+        accumulate = accumulated_in(program) or TRAITS.compute_dtype(program.dtype)
+        wanted = self._options.preferred_element_type or accumulate
         options = self._options._replace(preferred_element_type=wanted)._asdict()
 
         def function(*arrays: Array) -> Array:
@@ -356,6 +361,8 @@ class JaxAdapter(Adapter):
         return function
 
     def prepare(self, run: Run, program: Program) -> Run:
+        if program.dtype in _WIDE and any(isinstance(op, Cast) for op in program.ops):
+            run = _returning(program.dtype, run)
         if self._options is not NO_OPTIONS:
             run = self._configured_run(run, program)
         if not self._is_alone:
@@ -494,6 +501,22 @@ class _Dot:
 
     dimensions: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     axes: Axes | None
+
+
+def _widens(source: str, target: str) -> bool:
+    """Whether a cast makes integers wider, and products do it themselves."""
+    same_kind = kind(source) == kind(target)
+    return target in _WIDE and same_kind and source in INTEGERS and itemsize(source) < itemsize(target)
+
+
+def _returning(dtype: str, run: Run) -> Run:
+    """``run`` with a result of ``dtype``, for plans whose casts are left to other ops; a list of values stays."""
+
+    def returning(*arrays: Array) -> Any:
+        result = run(*arrays)
+        return result if isinstance(result, list) else result.astype(dtype)
+
+    return returning
 
 
 def _is_product(op: Op) -> bool:

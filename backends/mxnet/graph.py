@@ -20,6 +20,7 @@ from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.tracing import UnknownRankError, known
 from einsumx.errors import excerpt
 from einsumx.ir import ops
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
@@ -99,6 +100,7 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
         traits=replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False),
         dtype=program.dtype,
         device=program.device,
+        accumulate=accumulated_in(program),
     )
     dtypes = slot_dtypes(general)
 

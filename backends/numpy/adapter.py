@@ -35,6 +35,7 @@ TRAITS = Traits(
     matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
     | INTEGERS,
     matmul_through=(("bool", "float32"),),
+    exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
     pool_products=frozenset({"float32", "float64", "complex64", "complex128"}),
     widen=(("float16", "float32"),),
     long_side="in order",

@@ -8,10 +8,11 @@ from functools import cached_property, reduce
 from importlib import import_module
 from operator import methodcaller
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.framework_options import FrameworkOptions
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -33,6 +34,9 @@ from einsumx.ir.program import Operand
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 __all__ = ["ADAPTER", "TorchAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
@@ -52,6 +56,8 @@ CPU = Traits(
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"), *SIGNED.items()),
+    # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
+    exact_products=(("float32", 8), ("float64", 53)),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -110,6 +116,14 @@ class TorchAdapter(Adapter):
             sharded: Adapter = import_module("einsumx.backends.torch.sharded").ADAPTER
             return sharded
         return self
+
+    def configured(self, options: FrameworkOptions) -> Self:
+        if options.precision is not None:
+            raise BackendError(
+                "torch has no precision= of one call, as its setting holds for all threads; call "
+                "torch.set_float32_matmul_precision('highest', 'high' or 'medium') once, and leave precision= away"
+            )
+        return super().configured(options)
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())

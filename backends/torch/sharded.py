@@ -14,6 +14,7 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.replacement import as_error_of, own, say_native
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Program
 
@@ -71,7 +72,8 @@ class ShardedAdapter(TorchAdapter):
 
     def _follows_torch(self, program: Program, arrays: Sequence[Array]) -> bool:
         """Whether torch's own einsum accepts these operands, and computes and returns the same dtype."""
-        return program.dtype in _SAME_RULES and all(
+        is_own = program.dtype in _SAME_RULES and accumulated_in(program) is None
+        return is_own and all(
             isinstance(each, dtensor.DTensor) and self.dtype_name(each.dtype) == program.dtype for each in arrays
         )
 

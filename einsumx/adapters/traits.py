@@ -87,6 +87,12 @@ class Traits:
     """``(dtype, other)``: a product of ``dtype`` is a matmul in ``other`` whose result is cast back.
     For bool, a nonzero sum of ands is an or of ands."""
 
+    exact_products: tuple[tuple[str, int], ...] = ()
+    """``(float dtype, bits)``, the fastest first: a contraction of integers with a result of a wider integer dtype is
+    computed in the first of these floats in which it is provably exact, because products of floats are faster than
+    those of integers. ``bits`` is how many bits of each factor a product reads for certain, which may be fewer than the
+    float has: some frameworks have settings that round the factors of a float32 product to 8 bits."""
+
     widen: tuple[tuple[str, str], ...] = ()
     """``(dtype, wider)``: dtypes whose sums and intermediates must be kept in ``wider``."""
 

@@ -167,7 +167,7 @@ class Passes:
             arrays = [array.as_copies() for array in arrays]
         operands, in_place, rates, _ = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        copied = whole if traits.compute_dtype(self.dtype) != self.dtype else 0
+        copied = whole if traits.compute_dtype(self.options.accumulate or self.dtype) != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=earlier + self.extra_bytes(step, place))
         contraction = Contraction(self.adapter, step.written, operands, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

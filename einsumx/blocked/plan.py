@@ -16,7 +16,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import cached
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import result_dtype, sized_equation
+from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
 __all__ = ["BlockedContraction", "blocked_program", "check_limit", "in_units", "least_limit", "too_small"]
@@ -118,7 +118,7 @@ def _model(request: BlockedContraction) -> StageCostModel:
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibrated(adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
-    computed = traits.compute_dtype(result_dtype(adapter, operands, options))
+    computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)
     return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed)
 
 

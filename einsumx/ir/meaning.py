@@ -18,11 +18,13 @@ from typing import TypeAlias
 from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir import ops
+from einsumx.ir.accumulators import exact_floats, holds, largest_sum
 from einsumx.ir.bind import SizedEquation, bind, label_names
 from einsumx.ir.layout import contiguous
 from einsumx.ir.ops import Op
 from einsumx.ir.parse import parse_text
 from einsumx.ir.program import Path, Program
+from einsumx.ir.sizes import is_known
 from einsumx.ir.strict import MOST_AXES, PLAN
 from einsumx.ir.verify import verify
 
@@ -84,7 +86,7 @@ def check_meaning(program: Program, computed_in: Collection[str] = ()) -> None:
         _check_sizes(program, slots)
         _check_path(program.path, len(shapes))
         _check_reads(program)
-        _check_dtypes(program, computed_in)
+        _check_dtypes(program, equation, computed_in)
         if 0 in equation.sizes:
             _check_empty(program, slots)
         else:
@@ -133,9 +135,13 @@ def _check_reads(program: Program) -> None:
 # -- dtypes ---------------------------------------------------------------------------------------------------------
 
 
-def _check_dtypes(program: Program, computed_in: Collection[str]) -> None:
-    """Check that operands are cast to the dtype of the result or to a wider one, and that arithmetic is in these."""
+def _check_dtypes(program: Program, equation: SizedEquation, computed_in: Collection[str]) -> None:
+    """Check that operands are cast to the dtype of the result or to a wider one, and that arithmetic is in these.
+
+    Integers may also be computed in floats, if these are exact for operands of such dtypes.
+    """
     wider = {*_wider(program.dtype), *computed_in}
+    floats = _Floats.of(program, equation)
     # Operands of another dtype must be cast to integers or bools directly: a wider dtype holds other values.
     dtypes = {slot: (operand.dtype, kind(program.dtype) not in "fc") for slot, operand in enumerate(program.operands)}
     for op in program.ops:
@@ -143,19 +149,46 @@ def _check_dtypes(program: Program, computed_in: Collection[str]) -> None:
             dtype, is_foreign = dtypes[slot]
             allowed = {program.dtype} if is_foreign and dtype != program.dtype else {program.dtype, *wider}
             if isinstance(op, ops.Cast):
-                if op.dtype not in allowed:
+                is_held = dtype not in floats.exact or op.dtype in floats.exact or floats.is_held_by(op.dtype)
+                if op.dtype not in allowed | floats.exact or not is_held:
                     raise _Refusal(f"{_said(op)} casts {dtype} to {op.dtype} on the way to {program.dtype}")
                 dtypes[op.out] = op.dtype, False
             elif isinstance(op, ops.Zeros):
                 dtypes[op.out] = op.dtype, False
             elif op.kind == "work":
-                if dtype not in allowed or dtype != dtypes[op.sources[0]][0]:
+                if dtype not in allowed | floats.exact or dtype != dtypes[op.sources[0]][0]:
                     raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {program.dtype}")
                 dtypes[op.out] = dtype, False
             else:
                 dtypes[op.out] = dtype, is_foreign
     if dtypes[program.result][0] != program.dtype:
         raise _Refusal(f"they give {dtypes[program.result][0]}, but the result should be {program.dtype}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Floats:
+    """The floats in which a contraction of integers is exact.
+
+    Attributes:
+        exact: their names; none for a result that is no integer, and for operands that are none.
+        most: the largest absolute value of the result.
+        is_signed: whether it may be negative.
+    """
+
+    exact: frozenset[str]
+    most: int
+    is_signed: bool
+
+    @classmethod
+    def of(cls, program: Program, equation: SizedEquation) -> _Floats:
+        dtypes = [operand.dtype for operand in program.operands]
+        terms = prod([size for label, size in enumerate(equation.sizes) if label not in equation.output])
+        most = largest_sum(dtypes, terms) if kind(program.dtype) in "iu" and is_known(equation.sizes) else None
+        return cls(frozenset(exact_floats(most)), most or 0, any(kind(dtype) == "i" for dtype in dtypes))
+
+    def is_held_by(self, dtype: str) -> bool:
+        """Whether a dtype holds every result, so that a cast to it is defined."""
+        return holds(dtype, self.most, self.is_signed)
 
 
 def _wider(dtype: str) -> set[str]:

@@ -50,10 +50,11 @@ def selected_program(
         PathError: its path does not fit the operands.
     """
     path = find_path(equation, optimize if selection.path is None else selection.path, operands)
-    backend, device, traits, dtype = setting
+    backend, device, traits, dtype, accumulate = setting
     return lower(
-        equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps
-    )
+        equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps,
+        accumulate=accumulate,
+    )  # fmt: skip
 
 
 def candidates(
@@ -93,7 +94,7 @@ def _other_steps(
     equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
 ) -> Iterator[Selection]:
     """Selections that differ in one step, in turn for each step."""
-    steps = alternatives(equation, operands, path, setting.traits, setting.dtype)
+    steps = alternatives(equation, operands, path, setting.traits, setting.dtype, setting.accumulate)
     for row in zip_longest(*map(different, steps)):
         for number, alternative in enumerate(row):
             if alternative is not None:

@@ -7,7 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
+from einsumx.dtypes import kind
 from einsumx.ir import ops
+from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order, pattern_strides
@@ -15,6 +17,7 @@ from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.simplify import simplify
+from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
 from einsumx.planner.pairwise import contract, native_equation
@@ -28,12 +31,13 @@ __all__ = ["Setting", "alternatives", "lower"]
 
 
 class Setting(NamedTuple):
-    """Where a contraction is computed, and in which dtype, as for :func:`lower`."""
+    """Where a contraction is computed, and in which dtypes, as for :func:`lower`."""
 
     backend: str
     device: str
     traits: Traits
     dtype: str
+    accumulate: str | None = None
 
 
 def lower(
@@ -46,6 +50,7 @@ def lower(
     dtype: str,
     device: str = "",
     names: Sequence[str] = (),
+    accumulate: str | None = None,
 ) -> Program:
     """Write a contraction as array calls.
 
@@ -57,29 +62,45 @@ def lower(
         dtype: of the result; the traits decide in which dtype it is computed.
         device: recorded in the program.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
+        accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
     """
+    accumulate = _asked(traits, dtype, accumulate)
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     elif names:
         elements = Elements(equation.sizes)
-        _, calls, result = _drafted(equation, operands, path, traits, dtype, elements, Choosing(names))
+        _, calls, result = _drafted(equation, operands, path, traits, dtype, accumulate, elements, Choosing(names))
     else:
-        calls, result = _lowered(equation, operands, path, traits, dtype)
+        calls, result = _lowered(equation, operands, path, traits, dtype, accumulate)
     return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
 
 
+def _asked(traits: Traits, dtype: str, accumulate: str | None) -> str | None:
+    """The accumulator that differs from the one that a result of ``dtype`` has anyway; otherwise None.
+
+    Where the framework's own products accumulate in it, the operands thus need no cast.
+    """
+    return None if accumulate in (None, dtype, traits.compute_dtype(dtype)) else accumulate
+
+
 def alternatives(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    traits: Traits,
+    dtype: str,
+    accumulate: str | None = None,
 ) -> list[list[Alternative]]:
     """The candidates for each step of a path; none for a step without a product of matrices."""
+    accumulate = _asked(traits, dtype, accumulate)
     if 0 in equation.sizes:
         return []
     choosing = Choosing(listed=True)
     elements = Elements(equation.sizes)
-    builder, _, _ = _drafted(equation, operands, path, traits, dtype, elements, choosing)
+    builder, _, _ = _drafted(equation, operands, path, traits, dtype, accumulate, elements, choosing)
     steps = (choosing.alternatives or [])[-len(path) :]
-    if len(steps) == 1 and _may_be_one_einsum(builder, equation, operands, dtype):
+    if len(steps) == 1 and accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype):
         model = CostModel(traits, dtype)
         seconds = model.least_einsum(elements[tuple(range(len(equation.sizes)))], len(operands))
         steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
@@ -87,27 +108,35 @@ def alternatives(
 
 
 def _lowered(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    traits: Traits,
+    dtype: str,
+    accumulate: str | None,
 ) -> tuple[tuple[Op, ...], int]:
     """The ops for these sizes and the slot of the result, from a template if the contraction has one."""
     elements = Elements(equation.sizes)
     patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
-    short = _short_road(equation, operands, patterns, traits, dtype, elements)
-    if short is not None:
-        return short
+    if accumulate is None:
+        short = _short_road(equation, operands, patterns, traits, dtype, elements)
+        if short is not None:
+            return short
     if len(operands) > _MOST_OPERANDS or None in patterns:
-        _, calls, result = _drafted(equation, operands, path, traits, dtype, elements)
+        _, calls, result = _drafted(equation, operands, path, traits, dtype, accumulate, elements)
         return calls, result
     ones = tuple([size == 1 for size in equation.sizes])
     described = [
         (operand.dtype, layout, tuple([size == 1 for size in operand.shape]) if 1 in operand.shape else ())
         for operand, layout in zip(operands, patterns)
     ]
-    templates: Templates[int] = known((traits, dtype, equation.inputs, equation.output, path, ones, *described))
+    templates: Templates[int] = known(
+        (traits, dtype, accumulate, equation.inputs, equation.output, path, ones, *described)
+    )
     template = templates.fitting(equation.sizes)
     if template is None:
         sized, stood = _stood_in(equation, operands, patterns, ones)
-        builder, calls, result = _drafted(sized, stood, path, traits, dtype, elements)
+        builder, calls, result = _drafted(sized, stood, path, traits, dtype, accumulate, elements)
         template = Template.drafted(calls, builder.spans(), result, builder.decisions)
         templates.add(template, equation.sizes)
     return template.sized(elements), template.result
@@ -162,6 +191,7 @@ def _drafted(
     path: Path,
     traits: Traits,
     dtype: str,
+    accumulate: str | None,
     elements: Elements,
     choosing: Choosing = BY_COST,
 ) -> tuple[Builder, tuple[Op, ...], int]:
@@ -169,9 +199,10 @@ def _drafted(
 
     ``equation`` and ``operands`` may have stand-ins for sizes; ``elements`` counts by the sizes.
     """
-    builder, slot = _compute(equation, operands, path, traits, dtype, elements, choosing)
+    builder, slot = _compute(equation, operands, path, traits, dtype, accumulate, elements, choosing)
     calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
-    if _may_be_one_einsum(builder, equation, operands, dtype) and (
+    may_be_one_einsum = accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype)
+    if may_be_one_einsum and (
         choosing.asks_for_one_einsum
         or (choosing.is_by_cost and _one_einsum_is_cheaper(builder, equation, operands, dtype, calls))
     ):
@@ -187,12 +218,21 @@ def _compute(
     path: Path,
     traits: Traits,
     dtype: str,
+    accumulate: str | None,
     elements: Elements,
     choosing: Choosing,
 ) -> tuple[Builder, int]:
-    """The ops in the result's dtype, or in a wider one if rounding each intermediate would lose too much."""
-    wider = dict(traits.widen).get(dtype)
+    """The ops in the accumulator; without one, in the result's dtype, or in another one.
+
+    That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
+    """
     builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
+    if accumulate is not None:
+        return builder, _lower_in(builder, equation, operands, path, dtype, accumulate)
+    floats = _exact_floats(builder, equation, operands, path, dtype)
+    if floats is not None:
+        return builder, _lower_in(builder, equation, operands, path, dtype, floats.compute, floats.between)
+    wider = dict(traits.widen).get(dtype)
     slot = _lower_in(builder, equation, operands, path, dtype, dtype)
     if wider is not None and not _rounds_once(builder.ops, traits, dtype):
         decisions = builder.decisions
@@ -200,6 +240,72 @@ def _compute(
         builder.decisions += decisions
         slot = _lower_in(builder, equation, operands, path, dtype, wider)
     return builder, slot
+
+
+class _Floats(NamedTuple):
+    """Floats in which a contraction of integers is exact, and the integer dtype between them and the result's.
+
+    A cast of integers wraps, as sums of the result's dtype do, and one of floats that are too large is undefined. So
+    ``between`` holds every result; it is empty if the result's own dtype does.
+    """
+
+    compute: str
+    between: str
+
+
+_LEAST_STEPS = 4096
+"""Multiply-adds from which products of floats take less time than products of integers, in spite of the casts."""
+
+
+def _exact_floats(
+    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], path: Path, dtype: str
+) -> _Floats | None:
+    """The floats to compute in if the operands are integers that are narrower than the result's; otherwise None."""
+    traits, dtypes = builder.traits, tuple([operand.dtype for operand in operands])
+    if not traits.exact_products or kind(dtype) not in "iu" or set(dtypes) == {dtype}:
+        return None
+    if largest_sum(dtypes, 1) is None or not is_known(equation.sizes):
+        return None
+    output = frozenset(equation.output)
+    summed = tuple([label for label in range(len(equation.sizes)) if label not in output])
+    terms = [frozenset(labels) for labels in equation.inputs]
+    products = []
+    for step, keep in step_outputs(path, terms, output):
+        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
+        terms.append(keep)
+        if len(taken) == 2 and taken[0] & taken[1] - keep:
+            products.append(tuple(sorted(taken[0] | taken[1])))
+    # The factors of a lone product are operands, unless something is summed before it.
+    is_plain = len(operands) == 2 and set(summed) <= set(equation.inputs[0]) & set(equation.inputs[1])
+    is_plain = is_plain and all(
+        operand.shape == builder.shape(labels) and 0 not in (operand.strides or ())
+        for labels, operand in zip(equation.inputs, operands)
+    )
+    question = partial(_floats_for, traits.exact_products, dtypes, dtype, summed, tuple(products), is_plain)
+    return builder.decide(question)
+
+
+def _floats_for(
+    floats: tuple[tuple[str, int], ...],
+    dtypes: tuple[str, ...],
+    dtype: str,
+    summed: Labels,
+    products: tuple[Labels, ...],
+    is_plain: bool,
+    elements: Elements,
+) -> _Floats | None:
+    """The first of ``floats`` in which a contraction of operands of ``dtypes`` is exact, if it is large enough."""
+    most = largest_sum(dtypes, elements[summed])
+    if most is None or sum([elements[labels] for labels in products]) < _LEAST_STEPS:
+        return None
+    exact = exact_floats(most)
+    factor = max([largest(name) or 0 for name in dtypes]) if is_plain else most
+    for name, bits in floats:
+        if name in exact and factor <= 1 << bits:
+            is_signed = any(kind(each) == "i" for each in dtypes)
+            between = "int32" if name == "float32" else "int64"
+            return _Floats(name, "" if holds(dtype, most, is_signed) else between)
+    return None
 
 
 def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
@@ -266,9 +372,18 @@ def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
 
 
 def _lower_in(
-    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], path: Path, dtype: str, compute: str
+    builder: Builder,
+    equation: SizedEquation,
+    operands: Sequence[Operand],
+    path: Path,
+    dtype: str,
+    compute: str,
+    between: str = "",
 ) -> int:
-    """Append the ops that compute in dtype ``compute`` and return ``dtype``; returns the slot of the result."""
+    """Append the ops that compute in dtype ``compute`` and return ``dtype``; returns the slot of the result.
+
+    The result is cast to dtype ``between`` first, if there is one.
+    """
     traits = builder.traits
     terms = [
         _operand(builder, slot, labels, operand)
@@ -297,8 +412,9 @@ def _lower_in(
     (term,) = terms
     if scaled == len(operands):
         term = builder.scale(term, counted)
-    if compute != dtype:
-        term = builder.cast(term, dtype)
+    for cast in (between, dtype):
+        if cast and compute != dtype:
+            term = builder.cast(term, cast)
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)

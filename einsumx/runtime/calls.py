@@ -208,6 +208,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
         or not _is_constant(adapter, request.preferred_element_type)
+        or not _is_constant(adapter, request.accumulate)
     ):
         raise Uncacheable
     return request.order, request.options(adapter)

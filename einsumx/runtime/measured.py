@@ -25,8 +25,15 @@ _MOST_OPERANDS = 32
 
 def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Finding | None:
     """What the wisdom has for a contraction."""
-    key = wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
+    key = _key(contraction, sized, setting)
     return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
+
+
+def _key(contraction: Contraction, sized: SizedEquation, setting: Setting) -> str | None:
+    """The key of a contraction in the wisdom, which keeps nothing about those with an accumulator."""
+    if setting.accumulate is not None:
+        return None
+    return wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
 
 
 def remembered(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Program | None:
@@ -91,7 +98,7 @@ def remember(
         seconds: its least time, and that of the estimate's choice.
         tried: the number of candidates.
     """
-    key = wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
+    key = _key(contraction, sized, setting)
     if key is None or effort.is_frozen():
         return False
     wisdom.record(contraction.adapter, contraction.device, key, Finding(selection, *seconds, tried, wisdom.now()))

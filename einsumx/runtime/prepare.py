@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
+from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import Uncacheable, cached
@@ -40,10 +41,12 @@ else:
 
 __all__ = [
     "Prepared",
+    "accumulator",
     "arrays_of",
     "by_layout",
     "check_byte_order",
     "check_operand",
+    "computed_dtype",
     "described",
     "from_signatures",
     "make_program",
@@ -292,11 +295,13 @@ def make_program(contraction: Contraction) -> Program:
     sized = _sized(written, shapes)
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
+    accumulate = accumulator(adapter, operands, options, dtype)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
     elif wisdom.may_have(adapter, device):
-        program = measured.remembered(contraction, sized, lower.Setting(adapter.name, device, traits, dtype))
+        setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
+        program = measured.remembered(contraction, sized, setting)
     if program is None:
         program = lower.lower(
             sized,
@@ -306,6 +311,7 @@ def make_program(contraction: Contraction) -> Program:
             traits=traits,
             dtype=dtype,
             device=device,
+            accumulate=accumulate,
         )
     text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
@@ -318,11 +324,12 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
 
 
 def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
-    """The equation with its sizes, and where and in which dtype it is computed."""
-    adapter, written, operands, device, _ = contraction
+    """The equation with its sizes, and where and in which dtypes it is computed."""
+    adapter, written, operands, device, options = contraction
     sized = _sized(written, tuple([operand.shape for operand in operands]))
     traits = calibration.calibrated(adapter, device)
-    return sized, lower.Setting(adapter.name, device, traits, served_dtype(contraction, traits))
+    dtype = served_dtype(contraction, traits)
+    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(adapter, operands, options, dtype))
 
 
 @cached("sizes")
@@ -381,10 +388,49 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
     dtype = result_dtype(adapter, operands, options)
     if traits.dtypes is None:
         return dtype
-    for name in (dtype, *[operand.dtype for operand in operands]):
+    for name in (dtype, options.accumulate or dtype, *[operand.dtype for operand in operands]):
         if name not in traits.dtypes:
             raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
     return dtype
+
+
+def accumulator(adapter: Adapter, operands: Sequence[Operand], options: Options, dtype: str) -> str | None:
+    """The dtype that ``accumulate=`` asks for, to compute a result of ``dtype`` in; None if it changes no result.
+
+    Overflow of integers wraps, so that a sum in wider integers ends in the same bits.
+
+    Raises:
+        BackendError: it does not hold an operand or the result, or a cast from it to the result would lose a part.
+    """
+    accumulate = options.accumulate
+    if accumulate is None:
+        return None
+    named = f"accumulate={accumulate!r}"
+    for number, operand in enumerate(operands):
+        if not adapter.can_cast(operand.dtype, accumulate, "safe"):
+            raise BackendError(
+                f"{named} does not hold every value of operand {number}, which has dtype {operand.dtype}; pass a wider "
+                "accumulate=, or cast the operand first"
+            )
+    if not adapter.can_cast(dtype, accumulate, "safe"):
+        raise BackendError(
+            f"{named} does not hold every value of the result, which has dtype {dtype}; pass a wider accumulate=, or "
+            "another dtype="
+        )
+    if kind(dtype) in "biu" and kind(accumulate) in "biu":
+        return None
+    if not adapter.can_cast(accumulate, dtype, "same_kind"):
+        raise BackendError(
+            f"{named} is of another kind than the result, which has dtype {dtype}; pass dtype={accumulate!r} for a "
+            "result of that kind too"
+        )
+    return accumulate
+
+
+def computed_dtype(contraction: Contraction, dtype: str, traits: Traits) -> str:
+    """The dtype in which blocks of a result of ``dtype`` are computed and added; raises as :func:`accumulator` does."""
+    adapter, _, operands, _, options = contraction
+    return traits.compute_dtype(accumulator(adapter, operands, options, dtype) or dtype)
 
 
 def check_operand(number: int, operand: Operand, planned: Operand, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import SizeError, excerpt
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.layout import contiguous
 from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Operand, Program
@@ -27,8 +28,12 @@ __all__ = ["retarget", "run_program"]
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    options = Options(program.dtype, "unsafe", program.path)
-    return make_program(Contraction(get_backend(backend), program.equation, operands, device, options))
+    return make_program(Contraction(get_backend(backend), program.equation, operands, device, _options_of(program)))
+
+
+def _options_of(program: Program) -> Options:
+    """The keywords that lead to the program along its path, if it is made again."""
+    return Options(program.dtype, "unsafe", program.path, accumulate=accumulated_in(program))
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -52,8 +57,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.equation)
     if not all(is_known(operand.shape) for operand in program.operands):
-        options = Options(program.dtype, "unsafe", program.path)
-        return by_layout(Contraction(adapter, program.equation, actual, device, options)).run(*arrays)
+        return by_layout(Contraction(adapter, program.equation, actual, device, _options_of(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     try:
         run = _checked_run(program, adapter, device, fits)

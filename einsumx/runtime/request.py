@@ -72,6 +72,7 @@ class Options(NamedTuple):
         optimize: a path, or how to find one.
         effort: how much to spend on the choice of a plan.
         framework: the keywords that only some frameworks have; None if none of them is set.
+        accumulate: the name of the dtype to compute products and sums in; None for the contract's.
     """
 
     dtype: str | None = None
@@ -79,6 +80,7 @@ class Options(NamedTuple):
     optimize: Any = "auto"
     effort: Effort = "estimate"
     framework: FrameworkOptions | None = None
+    accumulate: str | None = None
 
 
 DEFAULT = Options()
@@ -203,7 +205,7 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort, alpha, beta: as for :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate: as for :func:`einsumx.einsum`.
         precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
@@ -233,6 +235,7 @@ class Request:
     precision: Any = None
     preferred_element_type: Any = None
     out_sharding: Any = None
+    accumulate: Any = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -255,7 +258,7 @@ class Request:
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
         effort = self.effort if self.memory_limit is None else "estimate"
-        options = options_of(adapter, self.dtype, self.casting, self.optimize, effort)
+        options = options_of(adapter, self.dtype, self.casting, self.optimize, effort, self.accumulate)
         if all(value is None for value in self.framework):
             return options
         return with_framework(adapter, options, self.framework)
@@ -300,15 +303,23 @@ _LIMITED = ("device", "devices", "executor", "progress", "resume")
 # -- dtype, casting and optimize ------------------------------------------------------------------------------------
 
 
-def options_of(adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort: Any = None) -> Options:
+def options_of(
+    adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort: Any = None, accumulate: Any = None
+) -> Options:
     """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default, or its setting.
 
     Raises:
-        BackendError: the framework lacks the dtype.
+        BackendError: the framework lacks a dtype.
         PathError: a malformed path.
         ValueError: an unknown casting rule or effort.
     """
-    return Options(dtype_name(adapter, dtype), check_casting(casting), as_optimize(optimize), as_effort(effort))
+    return Options(
+        dtype_name(adapter, dtype),
+        check_casting(casting),
+        as_optimize(optimize),
+        as_effort(effort),
+        accumulate=dtype_name(adapter, accumulate, "accumulate"),
+    )
 
 
 def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any]) -> Options:
@@ -323,6 +334,10 @@ def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any])
     if element_type is not None:
         if options.dtype is not None:
             raise BackendError("dtype= and preferred_element_type= both choose the result's dtype; pass one of them")
+        if options.accumulate is not None:
+            raise BackendError(
+                "accumulate= and preferred_element_type= both choose the dtype of sums; pass one of them"
+            )
         # Operands keep their dtypes, so that no rule for casts applies.
         options = options._replace(dtype=dtype_name(adapter, element_type), casting="unsafe")
     chosen = FrameworkOptions(precision, options.dtype if element_type is not None else None, out_sharding)
@@ -337,8 +352,8 @@ def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any])
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
-def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
-    """The name of a dtype that a user passed: a name, a Python type, or the framework's own dtype.
+def dtype_name(adapter: Adapter, dtype: Any, keyword: str = "dtype") -> str | None:
+    """The name of a dtype that a user passed as a keyword: a name, a Python type, or the framework's own dtype.
 
     Raises:
         BackendError: the framework lacks the dtype.
@@ -350,7 +365,7 @@ def dtype_name(adapter: Adapter, dtype: Any) -> str | None:
     try:
         name = _BUILTIN.get(dtype) or adapter.dtype_name(dtype)
     except (BackendError, TypeError) as error:
-        raise BackendError(_not_a_dtype(adapter, dtype)) from error
+        raise BackendError(_not_a_dtype(adapter, dtype, keyword)) from error
     return adapter.dtype_name(adapter.dtype(name))
 
 
@@ -363,12 +378,13 @@ def name_of_dtype(dtype: Any) -> str:
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
 
 
-def _not_a_dtype(adapter: Adapter, dtype: Any) -> str:
-    """The message for a ``dtype=`` that is not one of the framework's."""
+def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
+    """The message for a value of ``dtype=`` or ``accumulate=`` that is not one of the framework's dtypes."""
     name = name_of_dtype(dtype)
     if kind(name) != "O":
-        return f"dtype={shown(dtype)} is another framework's; for {adapter.name}, name it: dtype={name!r}"
-    return f"dtype={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as dtype='float32'"
+        return f"{keyword}={shown(dtype)} is another framework's; for {adapter.name}, name it: {keyword}={name!r}"
+    example = f"{keyword}='float32'"
+    return f"{keyword}={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as {example}"
 
 
 # -- the others ----------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class RecordedContraction:
             dtype=passes.options.dtype,
             casting=passes.options.casting,
             optimize=passes.options.optimize,
+            accumulate=passes.options.accumulate,
             backend=adapter.name,
             memory_limit=passes.limit,
             device=passes.device,

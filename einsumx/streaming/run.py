@@ -24,7 +24,14 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.prepare import check_byte_order, check_operand, served_dtype, sized_equation
+from einsumx.runtime.prepare import (
+    accumulator,
+    check_byte_order,
+    check_operand,
+    computed_dtype,
+    served_dtype,
+    sized_equation,
+)
 from einsumx.runtime.request import Contraction, Options, Progress, Request
 from einsumx.runtime.results import result_order
 from einsumx.streaming.array_files import check_whole, name_of
@@ -125,7 +132,8 @@ class _OpenedRequest:
         ]
         arrays.append(PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
-        options = Options(dtype, "unsafe", "auto" if has_path else options.optimize)
+        accumulate = accumulator(adapter, self.contraction.operands, options, dtype)
+        options = Options(dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate)
         return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers)
 
 
@@ -173,7 +181,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     adapter, written, described, device, options = opened.contraction
     traits = calibrated(adapter, device)
     dtype = served_dtype(opened.contraction, traits)
-    computed = traits.compute_dtype(dtype)
+    computed = computed_dtype(opened.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
     factors = request.scale

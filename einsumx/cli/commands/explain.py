@@ -15,9 +15,11 @@ from einsumx.cli.arguments import add_import, add_output, add_problem, amount, f
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
+from einsumx.ir.program import Operand
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.prepare import accumulator, sized_equation
+from einsumx.runtime.request import Options
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
 
@@ -85,6 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for --backend dask: the size of chunks along each axis, for each operand; by default a chunk for each",
     )
     parser.add_argument(
+        "--accumulate", metavar="DTYPE", help="the dtype of products and sums, such as float64 (default: the result's)"
+    )
+    parser.add_argument(
         "--memory-limit",
         metavar="AMOUNT",
         type=amount,
@@ -119,6 +124,7 @@ def run(options: argparse.Namespace) -> bool:
         optimize=options.optimize,
         memory_limit=options.memory_limit,
         stored=options.stored,
+        accumulate=options.accumulate,
     )
     if options.source and options.json:
         raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
@@ -157,7 +163,9 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     equation = sized_equation(options.equation, options.shapes)
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
-    dtypes = options.dtype, get_backend("numpy").traits("cpu").compute_dtype(options.dtype)
+    numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
+    accumulate = accumulator(numpy, described, Options(accumulate=options.accumulate), options.dtype)
+    dtypes = options.dtype, numpy.traits("cpu").compute_dtype(accumulate or options.dtype)
     planned = as_chunked_plan(program_of_sizes(equation, chunks, dtypes, options.optimize))
     if options.json:
         print_json(_chunked_data(planned))

@@ -1,0 +1,269 @@
+"""``accumulate=``: plans, exactness at the ends of the ranges, and what the conformance suite does not judge."""
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx import BackendError, EinsumxError, Plan, einsum, expression, plan
+from einsumx.adapters.registry import get_backend
+from einsumx.ir import ops
+from einsumx.ir.accumulators import accumulated_in, exact_floats, holds, largest_sum
+from einsumx.ir.cost import slot_dtypes
+
+EQUATION = "ij,jk->ik"
+SHAPES = (40, 300), (300, 30)
+a, b = (np.random.default_rng(0).normal(size=shape).astype("float32") for shape in SHAPES)
+EXACT = (a.astype("float64") @ b.astype("float64")).astype("float32")
+
+
+def computed(program):
+    """The dtypes of products and sums."""
+    types = slot_dtypes(program)
+    return {types[op.sources[0]] for op in program.ops if op.kind == "work"}
+
+
+def casts(program):
+    return [op.dtype for op in program.ops if isinstance(op, ops.Cast)]
+
+
+# -- floats -----------------------------------------------------------------------------------------------------------
+
+
+def test_sums_are_computed_in_the_accumulator_and_rounded_once():
+    program = plan(EQUATION, *SHAPES, dtypes="float32", accumulate="float64")
+    assert computed(program) == {"float64"}
+    assert casts(program) == ["float64", "float64", "float32"]
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate="float64"), EXACT)
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate=np.float64, memory_limit="99 kB"), EXACT)
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate=float, out=np.empty_like(EXACT)), EXACT)
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "dtype"),
+    [("jax", "", "bfloat16"), ("jax", "", "float16"), ("torch", "cuda", "bfloat16"), ("torch", "cuda", "float16")],
+)
+def test_products_that_accumulate_wide_by_themselves_need_no_casts(backend, device, dtype):
+    options = {"dtypes": dtype, "backend": backend, "device": device}
+    program = plan(EQUATION, *SHAPES, **options, accumulate="float32")
+    assert program == plan(EQUATION, *SHAPES, **options)
+    assert casts(program) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "complex64"])
+def test_the_results_own_dtype_is_the_default(dtype):
+    assert plan(EQUATION, *SHAPES, dtypes=dtype, accumulate=dtype) == plan(EQUATION, *SHAPES, dtypes=dtype)
+
+
+def test_integers_wrap_so_that_a_wider_accumulator_changes_no_plan():
+    assert plan(EQUATION, *SHAPES, dtypes="int8", accumulate="int32") == plan(EQUATION, *SHAPES, dtypes="int8")
+
+
+def test_plans_with_an_accumulator_are_stored_and_made_again_with_it():
+    torch = pytest.importorskip("torch")
+    program = plan(EQUATION, a, b, accumulate="float64")
+    stored = Plan.from_json(program.to_json())
+    assert stored == program
+    assert accumulated_in(stored) == "float64"
+    assert computed(stored.retarget("torch")) == {"float64"}
+    np.testing.assert_array_equal(stored(torch.tensor(a), torch.tensor(b)).numpy(), EXACT)
+    of_any_size = plan(EQUATION, (None, 300), (300, None), dtypes="float32", accumulate="float64")
+    np.testing.assert_array_equal(of_any_size(a, b), EXACT)
+
+
+def test_an_expression_has_an_accumulator():
+    compiled = expression(EQUATION, a.shape, b, accumulate="float64")
+    np.testing.assert_array_equal(compiled(a), EXACT)
+    assert compiled != expression(EQUATION, a.shape, b)
+    assert compiled == expression(EQUATION, a.shape, b, accumulate=np.float64)
+
+
+def test_each_accumulator_has_an_entry_of_its_own_in_the_cache_of_calls():
+    einsumx.cache_clear()
+    for accumulate in (None, "float64", "float64", None):
+        einsum(EQUATION, a, b, accumulate=accumulate)
+    info = einsumx.cache_info()
+    assert (info["calls"].misses, info["calls"].hits) == (2, 2)
+
+
+def test_measured_plans_keep_the_accumulator():
+    with einsumx.effort("measure"):
+        for _ in range(3):
+            np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate="float64"), EXACT)
+
+
+def test_dask_arrays_have_an_accumulator():
+    da = pytest.importorskip("dask.array")
+    arrays = [da.from_array(array, chunks=100) for array in (a, b)]
+    result = einsum(EQUATION, *arrays, accumulate="float64").compute()
+    assert result.dtype == "float32"
+    np.testing.assert_array_equal(result, EXACT)
+
+
+@pytest.mark.parametrize("limit", [None, "3 MB"])
+def test_gradients_are_computed_in_the_accumulator_too(limit):
+    torch = pytest.importorskip("torch")
+    x, y = (torch.tensor(array, requires_grad=True) for array in (a, b))
+    einsum(EQUATION, x, y, accumulate=torch.float64, memory_limit=limit).sum().backward()
+    assert x.grad.dtype == torch.float32
+    assert torch.equal(x.grad, (torch.ones(40, 30).double() @ y.detach().double().T).float())
+
+
+def test_torch_compile_records_the_accumulator():
+    torch = pytest.importorskip("torch")
+    compiled = torch.compile(lambda x, y: einsum(EQUATION, x, y, accumulate="float64"), backend="eager", fullgraph=True)
+    np.testing.assert_array_equal(compiled(torch.tensor(a), torch.tensor(b)).numpy(), EXACT)
+
+
+@pytest.mark.parametrize("limit", [None, "1 MB"])
+@pytest.mark.parametrize(
+    ("dtype", "options", "says"),
+    [
+        ("float32", {"accumulate": "int32"}, "does not hold every value of operand 0, which has dtype float32"),
+        ("float64", {"accumulate": "float32"}, "does not hold every value of operand 0, which has dtype float64"),
+        ("int8", {"accumulate": "int8", "dtype": "int32"}, "does not hold every value of the result, .* int32"),
+        ("int8", {"accumulate": "float32"}, "is of another kind than the result, which has dtype int8; pass dtype="),
+        ("float32", {"accumulate": "complex64"}, "is of another kind than the result"),
+        ("float32", {"accumulate": "float33"}, "numpy has no dtype 'float33'"),
+        ("float32", {"accumulate": object()}, "accumulate=.* is no dtype that numpy computes in"),
+    ],
+)
+def test_an_accumulator_that_would_lose_something_is_refused(dtype, options, says, limit):
+    with pytest.raises(BackendError, match=says):
+        einsum(EQUATION, a.astype(dtype), b.astype(dtype), **options, memory_limit=limit)
+
+
+def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
+    jnp = pytest.importorskip("jax.numpy")
+    with pytest.raises(BackendError, match="accumulate= and preferred_element_type= both choose the dtype of sums"):
+        einsum("i,i->", jnp.ones(3), jnp.ones(3), accumulate="float32", preferred_element_type="float32")
+
+
+def test_torch_is_told_where_it_sets_the_precision():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BackendError, match=r"torch has no precision= of one call.*set_float32_matmul_precision"):
+        einsum("i,i->", torch.ones(3), torch.ones(3), precision="high")
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backend", "inner", "dtypes", "dtype", "expected"),
+    [
+        ("numpy", 1024, "int8", "int32", {"float32"}),
+        ("numpy", 1025, "int8", "int32", {"int32"}),
+        ("numpy", 258, "uint8", "int32", {"float32"}),
+        ("numpy", 259, "uint8", "int32", {"int32"}),
+        ("numpy", 5000, "bool", "int32", {"float32"}),
+        ("numpy", 1000, "int16", "int64", {"int64"}),
+        ("numpy", 1000, "int8", "int8", {"int8"}),
+        ("numpy", 2, "int8", "int32", {"int32"}),
+        ("torch", 1024, "int8", "int32", {"float32"}),
+        ("torch", 1025, "int8", "int32", {"float64"}),
+        ("torch", 100, "int16", "int64", {"float64"}),
+        ("torch", 100, ("int16", "bool"), "int32", {"float64"}),
+        ("torch", 100, "int32", "int64", {"int64"}),
+    ],
+)
+def test_narrow_integers_are_multiplied_in_the_first_float_that_is_provably_exact(
+    backend, inner, dtypes, dtype, expected
+):
+    program = plan(EQUATION, (20, inner), (inner, 20), backend=backend, dtypes=dtypes, dtype=dtype)
+    assert computed(program) == expected
+    assert Plan.from_json(program.to_json()) == program
+
+
+def test_factors_that_are_sums_need_more_bits_than_a_float32_product_may_read():
+    summed_first = plan("hij,jk->ik", (8, 20, 30), (30, 20), backend="torch", dtypes="int8", dtype="int32")
+    assert computed(summed_first) == {"float64"}
+    chain = plan("ij,jk,kl->il", (20, 20), (20, 20), (20, 20), backend="torch", dtypes="int8", dtype="int32")
+    assert computed(chain) == {"float64"}
+
+
+def test_sums_without_a_product_stay_integers():
+    for equation in ("ij->i", "ii->i", "ij->ji"):
+        assert "float32" not in casts(plan(equation, (200, 200), dtypes="int8", dtype="int32"))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize(
+    ("inner", "low", "high", "dtype"),
+    [
+        (1024, -128, -128, "int8"),
+        (1025, -128, -128, "int8"),
+        (1024, -128, 127, "int8"),
+        (258, 255, 255, "uint8"),
+        (259, 255, 255, "uint8"),
+        (3001, 255, 255, "uint8"),
+        (257, -128, -127, "int8"),
+    ],
+)
+def test_the_largest_sums_are_exact(backend, inner, low, high, dtype):
+    pytest.importorskip(backend)
+    adapter = get_backend(backend)
+    lhs, rhs = np.full((5, inner), low, dtype), np.full((inner, 4), high, dtype)
+    lhs[0] = 1  # odd sums next to the largest ones
+    rhs[:, 1] = 1
+    expected = lhs.astype("int64") @ rhs.astype("int64")
+    for result in ("int32", "int16", "uint32"):
+        arrays = [adapter.from_numpy(array, "cpu") for array in (lhs, rhs)]
+        try:
+            found = einsum(EQUATION, *arrays, dtype=result, casting="unsafe")
+        except BackendError:
+            assert (backend, result) == ("torch", "uint32")
+            continue
+        np.testing.assert_array_equal(np.asarray(found), expected.astype(result))
+
+
+@pytest.mark.parametrize("inner", [1024, 1025, 2048, 5000])
+def test_blocks_of_long_sums_are_exact_on_numpy(inner):
+    lhs, rhs = np.full((20, inner), -128, "int8"), np.full((inner, 30), -128, "int8")
+    lhs[:, ::2] += 1
+    expected = lhs.astype("int64") @ rhs.astype("int64")
+    np.testing.assert_array_equal(einsum(EQUATION, lhs, rhs, dtype="int32"), expected)
+    np.testing.assert_array_equal(einsum(EQUATION, lhs, rhs), expected.astype("int8"))
+    np.testing.assert_array_equal(einsum(EQUATION, lhs.astype("int64"), rhs.astype("int64")), expected)
+
+
+def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
+    jax = pytest.importorskip("jax")
+    arrays = [jax.numpy.ones(shape, "int8") for shape in SHAPES]
+    text = str(jax.make_jaxpr(lambda *each: einsum(EQUATION, *each, dtype="int32"))(*arrays))
+    assert "preferred_element_type=int32" in text
+    assert "convert_element_type" not in text
+
+
+@pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int8", "int32"), ("uint8", "int8"), ("int8", "bool")])
+def test_jax_multiplies_integers_of_two_dtypes(dtypes):
+    jnp = pytest.importorskip("jax.numpy")
+    rng = np.random.default_rng(1)
+    lhs, rhs = (rng.integers(0, 2 if dtype == "bool" else 128, (30, 30)).astype(dtype) for dtype in dtypes)
+    expected = lhs.astype("int64") @ rhs.astype("int64")
+    for equation, right in (("ij,jk->ik", expected), ("ij,jk,kl->il", expected @ lhs), ("ij,jk->k", expected.sum(0))):
+        arrays = [jnp.asarray(lhs), jnp.asarray(rhs), jnp.asarray(lhs)][: equation.count(",") + 1]
+        found = einsum(equation, *arrays, dtype="int32")
+        assert found.dtype == "int32"
+        np.testing.assert_array_equal(found, right)
+        compiled = expression(equation, arrays[0].shape, *arrays[1:], dtype="int32")
+        np.testing.assert_array_equal(compiled(arrays[0]), right)
+
+
+def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refused():
+    text = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int32").to_json()
+    assert Plan.from_json(text).dtype == "int32"
+    for longer in (text.replace("1024", "1025"), text.replace('"int8"', '"int16"')):
+        with pytest.raises(EinsumxError, match=r"casts int.* to float32 on the way to int32"):
+            Plan.from_json(longer)
+    narrow = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int16").to_json()
+    undefined = narrow.replace('"dtype": "int32"', '"dtype": "int16"')
+    with pytest.raises(EinsumxError, match="casts float32 to int16"):
+        Plan.from_json(undefined)
+
+
+def test_bounds_are_those_of_the_dtypes():
+    assert largest_sum(["int8", "int8"], 1024) == 2**24
+    assert largest_sum(["int8", "float32"], 2) is None
+    assert exact_floats(2**53) == {"float64"}
+    assert exact_floats(2**53 + 1) == set()
+    assert not holds("int32", 2**31, is_signed=True)
+    assert holds("uint32", 2**31, is_signed=False)
