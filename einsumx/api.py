@@ -31,6 +31,7 @@ from einsumx.runtime.request import (
     options_of,
     split,
     with_framework,
+    with_semiring,
 )
 from einsumx.runtime.results import deliver
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
+    from einsumx.ir.semiring import Semiring
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors
     from einsumx.streaming import gradients
@@ -73,6 +75,7 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -118,6 +121,9 @@ def einsum(
             theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
         out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,
             without a memory limit.
+        semiring: what sums and products mean: ``"max-plus"``, ``"min-plus"``, ``"max-times"`` (of numbers that are not
+            negative), ``"log"``, ``"boolean"`` (of whatever is nonzero), or another :class:`einsumx.Semiring`. Arrays of
+            floating-point numbers, except for ``"boolean"``.
 
     None stands for any keyword's default.
 
@@ -166,8 +172,10 @@ def einsum(
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
             memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework,
+            semiring,
         )  # fmt: skip
         if lazy_module is not None:
+            request.check_lazy()
             return lazy_module.einsum(request)
         if memory_limit is not None:
             request.check_limited()
@@ -182,6 +190,9 @@ def einsum(
         options = options_of(adapter, dtype, casting, optimize, effort)
     if precision is not None or preferred_element_type is not None or out_sharding is not None:
         options = with_framework(adapter, options, framework)
+    if semiring is not None:
+        Request("", (), effort=effort, alpha=alpha, beta=beta, semiring=semiring).check_semiring()
+        options = with_semiring(options, semiring)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K" and scale is None:
         return prepared.run(*arrays)
@@ -218,6 +229,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    semiring: str | Semiring | None = None,
 ) -> Plan: ...
 
 
@@ -234,6 +246,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    semiring: str | Semiring | None = None,
 ) -> BlockedPlan: ...
 
 
@@ -249,6 +262,7 @@ def plan(
     out: Any = None,
     stored: bool = False,
     effort: Effort | None = None,
+    semiring: str | Semiring | None = None,
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -266,6 +280,7 @@ def plan(
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
         effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
             was done before.
+        semiring: as for :func:`einsum`.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
@@ -292,10 +307,11 @@ def plan(
     written, inputs = split(operands)
     request = Request(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-        device=device, effort=effort,
+        device=device, effort=effort, semiring=semiring,
     )  # fmt: skip
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
+        request.check_lazy()
         return as_chunked_plan(lazy_module.planned(request))
     if memory_limit is not None:
         request.check_limited()
@@ -346,6 +362,8 @@ def _plan_of_shapes(
     options = options_of(adapter, None, request.casting, request.optimize)
     dtype = request.dtype
     options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
+    if request.semiring is not None:
+        options = with_semiring(options, request.semiring)
     contraction = Contraction(adapter, request.written, operands, request.device, options)
     if request.memory_limit is None:
         return as_plan(make_program(contraction))

@@ -13,6 +13,7 @@ from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.semiring import Semiring, as_semiring
 from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.effort import Effort, as_effort
@@ -109,6 +110,7 @@ class Expression:
         """Everything but the values of constants that a result depends on."""
         request, adapter = self._request, self._adapter
         options = name_of_dtype(request.dtype), request.casting, request.optimize, request.effort, request.backend
+        options = *options, request.semiring
         return self._sized, self.path, options, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
@@ -126,6 +128,8 @@ class Expression:
             ValueError: ``beta`` without ``out``.
         """
         scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
+        if scale is not None and self._request.semiring is not None:
+            replace(self._request, operands=operands, alpha=alpha, beta=beta).check_semiring()
         try:
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
@@ -157,7 +161,10 @@ class Expression:
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
         request, arguments = self._request, joined(self._written, ordered)
-        return einsum(*arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize, **options)
+        return einsum(
+            *arguments, dtype=request.dtype, casting=request.casting, optimize=request.optimize,
+            semiring=request.semiring, **options,
+        )  # fmt: skip
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
     hooks.as_it_is(__call__)
@@ -174,6 +181,7 @@ class Expression:
 
     def _lazy_request(self, operands: Sequence[Any]) -> Request:
         """The call with these operands and the constants, of which some are lazy."""
+        self._request.check_lazy()
         self._check_count(operands)
         for slot, operand in zip(self._variables, operands):
             if hasattr(operand, "shape"):
@@ -270,6 +278,7 @@ def expression(
     backend: str | None = None,
     memory_limit: MemoryLimit | None = None,
     effort: Effort | None = None,
+    semiring: str | Semiring | None = None,
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
 
@@ -282,6 +291,7 @@ def expression(
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
         effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
+        semiring: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
@@ -304,4 +314,8 @@ def expression(
             f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
     written, inputs = split(operands)
-    return Expression(Request(written, inputs, None, dtype, "K", casting, optimize, backend, effort=as_effort(effort)))
+    chosen = as_semiring(semiring)
+    effort = as_effort(effort) if chosen is None or effort is not None else "estimate"
+    return Expression(
+        Request(written, inputs, None, dtype, "K", casting, optimize, backend, effort=effort, semiring=chosen)
+    )

@@ -9,7 +9,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.text import duration, quantity, shape_text
+from einsumx.ir.text import duration, in_algebra, quantity, shape_text
 from einsumx.log import log
 
 __all__ = ["blocked_text", "log_blocks", "stage_lines"]
@@ -53,7 +53,7 @@ def blocked_text(program: BlockedProgram) -> str:
     lines.append(("time", f"{duration(program.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where}{in_algebra(program.semiring)} in blocks\n{body}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

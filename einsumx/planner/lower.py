@@ -14,6 +14,7 @@ from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order,
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.simplify import simplify
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
@@ -46,6 +47,7 @@ def lower(
     dtype: str,
     device: str = "",
     names: Sequence[str] = (),
+    semiring: Semiring | None = None,
 ) -> Program:
     """Write a contraction as array calls.
 
@@ -57,6 +59,7 @@ def lower(
         dtype: of the result; the traits decide in which dtype it is computed.
         device: recorded in the program.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
+        semiring: recorded in the program; the traits are those of the framework in it.
     """
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
@@ -66,7 +69,8 @@ def lower(
         _, calls, result = _drafted(equation, operands, path, traits, dtype, elements, Choosing(names))
     else:
         calls, result = _lowered(equation, operands, path, traits, dtype)
-    return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
+    shape = equation.shape
+    return Program(equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring)
 
 
 def alternatives(

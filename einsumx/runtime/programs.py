@@ -19,7 +19,7 @@ from einsumx.runtime.caches import cached
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
-from einsumx.runtime.request import Contraction, Options
+from einsumx.runtime.request import Contraction, Options, adapter_in
 
 __all__ = ["retarget", "run_program"]
 
@@ -27,7 +27,7 @@ __all__ = ["retarget", "run_program"]
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    options = Options(program.dtype, "unsafe", program.path)
+    options = Options(program.dtype, "unsafe", program.path, semiring=program.semiring)
     return make_program(Contraction(get_backend(backend), program.equation, operands, device, options))
 
 
@@ -52,7 +52,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.equation)
     if not all(is_known(operand.shape) for operand in program.operands):
-        options = Options(program.dtype, "unsafe", program.path)
+        options = Options(program.dtype, "unsafe", program.path, semiring=program.semiring)
         return by_layout(Contraction(adapter, program.equation, actual, device, options)).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     try:
@@ -74,7 +74,7 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     check_plan(program)
     if fits:
-        check_fits(program, adapter.traits(program.device))
+        check_fits(program, adapter_in(adapter, program.semiring).traits(program.device))
     else:
         program = retarget(program, adapter.name, device)
-    return executable(program, adapter)
+    return executable(program, adapter_in(adapter, program.semiring))

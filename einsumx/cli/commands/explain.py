@@ -15,6 +15,7 @@ from einsumx.cli.arguments import add_import, add_output, add_problem, amount, f
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
+from einsumx.ir.semiring import BUILTIN
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import sized_equation
@@ -94,6 +95,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
     parser.add_argument(
+        "--semiring",
+        choices=sorted(BUILTIN),
+        metavar="NAME",
+        help=f"what sums and products mean: {', '.join(BUILTIN)}",
+    )
+    parser.add_argument(
         "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
     )
     parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
@@ -119,6 +126,7 @@ def run(options: argparse.Namespace) -> bool:
         optimize=options.optimize,
         memory_limit=options.memory_limit,
         stored=options.stored,
+        semiring=options.semiring,
     )
     if options.source and options.json:
         raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
@@ -139,7 +147,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "semiring", "stored", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 

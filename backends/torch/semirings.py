@@ -1,0 +1,55 @@
+"""Products of matrices in a semiring on tensors: NumPy's kernels in host memory, otherwise rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+
+from einsumx.backends.numpy.kernels import matmul
+from einsumx.backends.numpy.semirings import product as product_of_arrays
+from einsumx.backends.torch.choices import IN_NUMPY, rows_at_once
+from einsumx.backends.torch.kernels import is_plain
+from einsumx.ir.semiring import Semiring
+
+__all__ = ["combined", "product", "reduced"]
+
+Shape: TypeAlias = tuple[int, ...]
+
+def combined(name: str, lhs: Any, rhs: Any) -> Any:
+    """An elementwise function, which broadcasts."""
+    return getattr(torch, name)(lhs, rhs)
+
+
+def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
+    """The reduction over ``axes``; its gradient is shared by equal maxima."""
+    if name == "logaddexp":
+        return torch.logsumexp(array, axes)
+    return array.amax(axes) if name == "maximum" else array.amin(axes)
+
+
+def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[[Any, Any], Any]:
+    """The function that multiplies tensors ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
+
+    Tensors that autograd or a transform records go through torch's own functions, which differentiate.
+    """
+    in_host_memory = None
+    if dtype in IN_NUMPY:
+        in_host_memory = product_of_arrays(semiring, lhs, rhs, dtype, matmul((lhs, rhs), dtype, ""))
+    step = rows_at_once(lhs, rhs)
+
+    def multiply(left: Any, right: Any) -> Any:
+        if in_host_memory is not None and is_plain(left) and is_plain(right):
+            return torch.from_numpy(in_host_memory(_as_numpy(left), _as_numpy(right)))
+        parts = []
+        for start in range(0, lhs[1], step):
+            terms = combined(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
+            parts.append(reduced(semiring.add, terms, (2,)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    return multiply
+
+
+def _as_numpy(tensor: Any) -> Any:
+    return tensor.detach().resolve_neg().numpy()
