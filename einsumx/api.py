@@ -122,8 +122,8 @@ def einsum(
         out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,
             without a memory limit.
         semiring: what sums and products mean: ``"max-plus"``, ``"min-plus"``, ``"max-times"`` (of numbers that are not
-            negative), ``"log"``, ``"boolean"`` (of whatever is nonzero), or another :class:`einsumx.Semiring`. Arrays of
-            floating-point numbers, except for ``"boolean"``.
+            negative), ``"log"``, ``"boolean"`` (nonzero is true), or another :class:`einsumx.Semiring`. All but
+            ``"boolean"`` compute in floating-point numbers.
 
     None stands for any keyword's default.
 

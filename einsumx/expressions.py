@@ -110,8 +110,7 @@ class Expression:
         """Everything but the values of constants that a result depends on."""
         request, adapter = self._request, self._adapter
         options = name_of_dtype(request.dtype), request.casting, request.optimize, request.effort, request.backend
-        options = *options, request.semiring
-        return self._sized, self.path, options, adapter and adapter.name, *self._constants
+        return self._sized, self.path, options, request.semiring, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""

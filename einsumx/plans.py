@@ -325,14 +325,13 @@ def _kernels(program: Program) -> Kernels | None:
 def _to_data(value: Any) -> Any:
     """Convert dataclasses to dicts, ops with their class name as ``"op"``, and tuples to lists."""
     match value:
-        case Program() | Operand():
-            return {
-                field.name: _to_data(getattr(value, field.name))
-                for field in fields(value)
-                if not (field.name == "semiring" and value.semiring is None)  # as versions without semirings store it
-            }
-        case Semiring():
-            return {field.name: getattr(value, field.name) for field in fields(value)}
+        case Program():
+            data = {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
+            if value.semiring is None:  # so that versions without semirings read it
+                del data["semiring"]
+            return data
+        case Operand() | Semiring():
+            return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
         case tuple():
             return [_to_data(item) for item in value]
         case int() | str() | None:

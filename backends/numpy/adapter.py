@@ -203,7 +203,7 @@ class NumpyAdapter(Adapter):
     def _semirings(self) -> Any:
         return import_module("einsumx.backends.numpy.semirings")
 
-    def combined(self, name: str, lhs: Array, rhs: Array) -> Array:
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         with self._mode(lhs):
             return getattr(self.xp, name)(lhs, rhs, order="C")
 
@@ -214,7 +214,7 @@ class NumpyAdapter(Adapter):
         self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array]:
         matmul = self._kernels.matmul((lhs, rhs), dtype, "")
-        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, dtype, matmul)
+        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, matmul)
         return product
 
     def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:

@@ -5,8 +5,9 @@ PyTorch runs the same kernels on tensors in host memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
 
@@ -31,13 +32,12 @@ _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
 
-def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str, matmul: Product) -> Product:
+def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
     """The function that multiplies arrays ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Args:
         semiring: not that of truth values.
         lhs, rhs: shapes; a batch axis of size 1 broadcasts.
-        dtype: of both, and of the result.
         matmul: the product in plus and times, of arrays of these shapes.
     """
     if semiring.add == "logaddexp":
@@ -76,19 +76,21 @@ def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
 # -- maxima and minima ----------------------------------------------------------------------------------------------
 
 
-def _jobs(blocks: list[Callable[[], None]], work: int) -> None:
-    if work < _SPLIT:
+def _jobs(blocks: Sequence[Callable[[], object]], work: int) -> None:
+    """Run the blocks without warnings, on all threads if that is worth it."""
+    with np.errstate(all="ignore"):  # the threads of the pool never warn
+        if work >= _SPLIT:
+            run(blocks)
+            return
         for block in blocks:
             block()
-    else:
-        run(blocks)
 
 
 def _ranges(size: int, count: int) -> list[slice]:
     """``count`` ranges of about one size."""
     count = max(1, min(size, count))
     edges = [size * number // count for number in range(count + 1)]
-    return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:

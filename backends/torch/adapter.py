@@ -305,8 +305,8 @@ class TorchAdapter(Adapter):
     def _semirings(self) -> Any:
         return import_module("einsumx.backends.torch.semirings")
 
-    def combined(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return self._semirings.combined(name, lhs, rhs)
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self._semirings.elementwise(name, lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
         return self._semirings.reduced(name, array, axes)
@@ -324,8 +324,8 @@ class TorchAdapter(Adapter):
         if dtype in IN_NUMPY:
             return int(import_module("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
         rows = min(lhs[1], rows_at_once(lhs, rhs))
-        terms, result = (max(lhs[0], rhs[0]) * count * itemsize(dtype) for count in (rows * prod(rhs[1:]), lhs[1] * rhs[2]))
-        return result + (3 if semiring.add == "logaddexp" else 1) * terms
+        terms = (3 if semiring.add == "logaddexp" else 1) * rows * prod(rhs[1:])
+        return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
 
     def spelling(self) -> Spelling:
         from einsumx.backends.torch.source import TorchSpelling

@@ -13,11 +13,12 @@ from einsumx.backends.torch.choices import IN_NUMPY, rows_at_once
 from einsumx.backends.torch.kernels import is_plain
 from einsumx.ir.semiring import Semiring
 
-__all__ = ["combined", "product", "reduced"]
+__all__ = ["elementwise", "product", "reduced"]
 
 Shape: TypeAlias = tuple[int, ...]
 
-def combined(name: str, lhs: Any, rhs: Any) -> Any:
+
+def elementwise(name: str, lhs: Any, rhs: Any) -> Any:
     """An elementwise function, which broadcasts."""
     return getattr(torch, name)(lhs, rhs)
 
@@ -36,7 +37,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[
     """
     in_host_memory = None
     if dtype in IN_NUMPY:
-        in_host_memory = product_of_arrays(semiring, lhs, rhs, dtype, matmul((lhs, rhs), dtype, ""))
+        in_host_memory = product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, ""))
     step = rows_at_once(lhs, rhs)
 
     def multiply(left: Any, right: Any) -> Any:
@@ -44,7 +45,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[
             return torch.from_numpy(in_host_memory(_as_numpy(left), _as_numpy(right)))
         parts = []
         for start in range(0, lhs[1], step):
-            terms = combined(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
+            terms = elementwise(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
             parts.append(reduced(semiring.add, terms, (2,)))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 

@@ -237,7 +237,7 @@ class Gradients(Arrays):
 class Semirings(Primitives):
     """The functions of semirings. The defaults use names that NumPy and the array API standard share."""
 
-    def combined(self, name: str, lhs: Array, rhs: Array) -> Array:
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
         return getattr(self.xp, name)(lhs, rhs)
 
@@ -273,7 +273,7 @@ class Semirings(Primitives):
         """
 
         def product(lhs: Array, rhs: Array) -> Array:
-            every = self.combined(semiring.multiply, lhs[:, :, :, None], rhs[:, None, :, :])
+            every = self.elementwise(semiring.multiply, lhs[:, :, :, None], rhs[:, None, :, :])
             return self.reduced(semiring.add, every, (2,))
 
         return product

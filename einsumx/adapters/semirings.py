@@ -41,7 +41,7 @@ def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
 @lru_cache(maxsize=256)
 def _derived(adapter: Adapter, semiring: Semiring) -> Adapter:
     kind_of_adapter = type(adapter)
-    cls = type(f"{kind_of_adapter.__name__}InSemiring", (_InSemiring, kind_of_adapter), {})
+    cls: Any = type(f"{kind_of_adapter.__name__}InSemiring", (_InSemiring, kind_of_adapter), {})
     derived: Any = cls.__new__(cls)
     derived.__dict__.update(adapter.__dict__)
     derived.framework, derived.semiring = adapter, semiring
@@ -120,14 +120,14 @@ class _InSemiring(Adapter):
         return array + log(count) if self.semiring.add == "logaddexp" else self.framework.copy(array)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self.framework.copied_order(self.framework.combined(self.semiring.multiply, lhs, rhs))
+        return self.framework.copied_order(self.framework.elementwise(self.semiring.multiply, lhs, rhs))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         zeros = self.framework.zeros(arrays, shape, dtype)
         return zeros + self.framework.number(self.semiring.zero, dtype, zeros)
 
     def add(self, total: Array, part: Array) -> Array:
-        total = self.framework.combined(self.semiring.add, total, part)
+        total = self.framework.elementwise(self.semiring.add, total, part)
         self.framework.synchronize(total)
         return total
 

@@ -34,6 +34,7 @@ def blocked_text(program: BlockedProgram) -> str:
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
     where = f"{program.backend} ({program.device})" if program.device else program.backend
+    where += in_algebra(program.semiring)
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
@@ -53,7 +54,7 @@ def blocked_text(program: BlockedProgram) -> str:
     lines.append(("time", f"{duration(program.seconds)} expected"))
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where}{in_algebra(program.semiring)} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{body}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, shown
@@ -131,7 +131,7 @@ def as_semiring(semiring: Any) -> Semiring | None:
     Semiring(name='max-plus', add='maximum', multiply='add')
     """
     if semiring is None or type(semiring) is Semiring:
-        return cast("Semiring | None", semiring)
+        return semiring
     if not isinstance(semiring, str):
         raise TypeError(f"semiring= is the name of a semiring, or an einsumx.Semiring, not {shown(semiring)}")
     found = BUILTIN.get(semiring)
@@ -141,5 +141,3 @@ def as_semiring(semiring: Any) -> Semiring | None:
             "einsumx.Semiring(name, add, multiply) makes others"
         )
     return found
-
-
