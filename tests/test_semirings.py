@@ -134,6 +134,25 @@ def test_a_contraction_of_tensors_is_that_of_its_definition(equation, semiring):
     np.testing.assert_allclose(found.double(), expected, rtol=0.02)
 
 
+@pytest.mark.parametrize("semiring", EVERY, ids=named)
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "bij,bjk->bik", "ij,jk,kl->il", "iij,jk->k", "i,j->ij"])
+def test_a_contraction_of_jax_arrays_is_that_of_its_definition(equation, semiring):
+    jnp = pytest.importorskip("jax.numpy")
+    arrays = operands(equation, "float32")
+    expected = by_loops(equation, *arrays, semiring=semiring)
+    found = einsum(equation, *map(jnp.asarray, arrays), semiring=semiring)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_gradient_of_a_log_sum_on_jax_is_softmax():
+    jax = pytest.importorskip("jax")
+    lhs, rhs = operands("i,i->", "float32")
+    other = jax.numpy.asarray(rhs)
+    found = jax.grad(lambda array: einsum("i,i->", array, other, semiring="log"))(jax.numpy.asarray(lhs))
+    weights = np.exp(lhs + rhs)
+    np.testing.assert_allclose(found, weights / weights.sum(), rtol=1e-5)
+
+
 def test_the_loops_tell_a_wrong_result():
     arrays = operands("ij,jk->ik")
     for semiring in EVERY:
@@ -403,6 +422,15 @@ def test_lazy_arrays_are_refused():
     for call in (einsum, plan):
         with pytest.raises(BackendError, match="semiring='log' is not offered for Dask arrays"):
             call("ij,jk->ik", lhs, lhs, semiring="log")
+
+
+def test_a_framework_without_the_functions_says_which_have_them():
+    for backend in ("cupy", "mxnet", "sparse"):
+        with pytest.raises(
+            BackendError, match=f"{backend}: einsum computes in no semiring but 'boolean', so not in 'log'"
+        ):
+            plan("ij,jk->ik", (2, 3), (3, 4), semiring="log", backend=backend)
+        assert plan("ij,jk->ik", (2, 3), (3, 4), semiring="boolean", backend=backend, dtypes="bool").dtype == "bool"
 
 
 def test_a_plan_in_a_semiring_has_no_source():

@@ -57,6 +57,7 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     constant_dtypes = True
+    has_semirings = True
 
     @cached_property
     def _add(self) -> Any:

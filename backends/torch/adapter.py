@@ -81,6 +81,7 @@ class TorchAdapter(Adapter):
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
     constant_dtypes = True
+    has_semirings = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
     @cached_property

@@ -237,6 +237,9 @@ class Gradients(Arrays):
 class Semirings(Primitives):
     """The functions of semirings. The defaults use names that NumPy and the array API standard share."""
 
+    has_semirings: bool = False
+    """Whether einsum computes in semirings other than that of truth values, which needs no further function."""
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
         return getattr(self.xp, name)(lhs, rhs)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter
 from einsumx.dtypes import NAMED, kind
+from einsumx.errors import BackendError
 from einsumx.ir import ops
 
 if TYPE_CHECKING:
@@ -34,12 +35,20 @@ def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
     """The adapter that runs plans in a semiring. It is the same object for equal arguments.
 
     Truth values need no other, because a sum of bools is an or in every plan, and their product an and.
+
+    Raises:
+        BackendError: the framework does not have the functions.
     """
     return adapter if semiring is None or semiring.is_boolean else _derived(adapter, semiring)
 
 
 @lru_cache(maxsize=256)
 def _derived(adapter: Adapter, semiring: Semiring) -> Adapter:
+    if not adapter.has_semirings:
+        raise BackendError(
+            f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {semiring.name!r}; NumPy, "
+            "PyTorch and JAX have all"
+        )
     kind_of_adapter = type(adapter)
     cls: Any = type(f"{kind_of_adapter.__name__}InSemiring", (_InSemiring, kind_of_adapter), {})
     derived: Any = cls.__new__(cls)
@@ -97,8 +106,8 @@ class _InSemiring(Adapter):
                 return _of_matrices(self.framework.semiring_product(semiring, *_as_matrices(*shapes), dtype), *shapes)
             case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
                 return Adapter.kernel(self, op, shapes, dtype)
-            case _:
-                return super().kernel(op, shapes, dtype)
+            case _:  # the framework's own, which may take a diagonal by a sum
+                return self.framework.kernel(op, shapes, dtype)
 
     def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
         match op:
@@ -110,7 +119,7 @@ class _InSemiring(Adapter):
             case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
                 return 0
             case _:
-                return super().workspace(op, operands)
+                return self.framework.workspace(op, operands)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self.framework.reduced(self.semiring.add, array, axes)
