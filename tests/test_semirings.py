@@ -365,6 +365,34 @@ def test_gradients_under_a_limit_are_refused():
         einsum("ij,jk->ik", lhs, rhs, semiring="log", memory_limit="1 MB")
 
 
+def test_tensors_under_transforms_and_tracers():
+    torch = pytest.importorskip("torch")
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    lhs, rhs = operands("ij,jk->ik")
+    left, right = torch.tensor(lhs), torch.tensor(rhs)
+    expected = by_broadcast(lhs, rhs, "max-plus")
+    rows = torch.func.vmap(lambda row: einsum("j,jk->k", row, right, semiring="max-plus"))
+    np.testing.assert_array_equal(rows(left), expected)
+    graph = make_fx(lambda array: einsum("ij,jk->ik", array, right, semiring="max-plus"))(left)
+    np.testing.assert_array_equal(graph(left + 1), expected + 1)
+    gradient = torch.func.grad(lambda array: einsum("i,i->", array, right[0], semiring="log"))(left[0].new_ones(5))
+    np.testing.assert_allclose(gradient, torch.softmax(1 + right[0], 0))
+
+
+def test_sizes_may_be_unknown():
+    lhs, rhs = operands("ij,jk->ik")
+    made = plan("ij,jk->ik", (None, 4), (4, None), semiring="max-plus")
+    np.testing.assert_array_equal(made(lhs, rhs), by_broadcast(lhs, rhs, "max-plus"))
+
+
+def test_a_setting_of_effort_leaves_plans_in_semirings_estimated():
+    lhs, rhs = operands("ij,jk->ik")
+    with einsumx.effort("measure"):
+        found = einsum("ij,jk->ik", lhs, rhs, semiring="max-plus")
+    np.testing.assert_array_equal(found, by_broadcast(lhs, rhs, "max-plus"))
+
+
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,9 @@ _SMALL = 8
 
 _BLAS = (np.dtype("float32"), np.dtype("float64"))
 
+_LONG = 50_000
+"""The least exponentials and logarithms to share between threads."""
+
 _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
@@ -46,7 +49,9 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Prod
         matmul: the product in plus and times, of arrays of these shapes.
     """
     if semiring.add == "logaddexp":
-        return partial(_log_product, matmul=matmul)
+        is_long = lhs[0] * lhs[1] * (lhs[2] + rhs[2]) + prod(rhs) > _LONG
+        is_shared = is_long and lhs[0] == rhs[0] >= get_num_threads() > 1
+        return _log_products if is_shared else partial(_log_product, matmul=matmul)
     add, multiply = getattr(np, semiring.add), getattr(np, semiring.multiply)
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
     longest = max(batch, rows, cols)
@@ -208,6 +213,17 @@ def _by_dots(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
 
 
 # -- log-sum-exps ---------------------------------------------------------------------------------------------------
+
+
+def _log_products(lhs: Any, rhs: Any) -> Any:
+    """The log-sum-exps of a batch, shared by all threads."""
+    out = np.empty((len(lhs), lhs.shape[1], rhs.shape[2]), lhs.dtype)
+
+    def block(those: slice) -> None:
+        out[those] = _log_product(lhs[those], rhs[those], matmul=np.matmul)
+
+    _jobs([partial(block, those) for those in _ranges(len(lhs), get_num_threads())], _SPLIT)
+    return out
 
 
 def _log_product(lhs: Any, rhs: Any, *, matmul: Product) -> Any:

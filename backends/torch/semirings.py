@@ -10,7 +10,7 @@ import torch
 from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
 from einsumx.backends.torch.choices import IN_NUMPY, rows_at_once
-from einsumx.backends.torch.kernels import is_plain
+from einsumx.backends.torch.kernels import is_observed
 from einsumx.ir.semiring import Semiring
 
 __all__ = ["elementwise", "product", "reduced"]
@@ -41,7 +41,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[
     step = rows_at_once(lhs, rhs)
 
     def multiply(left: Any, right: Any) -> Any:
-        if in_host_memory is not None and is_plain(left) and is_plain(right):
+        if in_host_memory is not None and not is_observed((left, right)):
             return torch.from_numpy(in_host_memory(_as_numpy(left), _as_numpy(right)))
         parts = []
         for start in range(0, lhs[1], step):
