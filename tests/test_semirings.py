@@ -358,6 +358,20 @@ def test_gradients_on_torch_are_those_of_finite_differences(equation, semiring):
     assert torch.autograd.gradcheck(lambda *tensors: einsum(equation, *tensors, semiring=semiring), arrays)
 
 
+def test_a_sum_of_what_is_impossible_has_gradients_of_zero():
+    torch = pytest.importorskip("torch")
+    values = [[-INFINITY, -INFINITY], [0.0, -INFINITY], [1.0, 2.0]]
+    softmax = np.exp([1.0, 2.0]) / np.exp([1.0, 2.0]).sum()
+    for equation, others, times in (("ij,jk->ik", [torch.zeros(2, 2)], 2), ("ij->i", [], 1)):
+        array = torch.tensor(values, requires_grad=True)
+        einsum(equation, array, *others, semiring="log").sum().backward()
+        np.testing.assert_allclose(array.grad, times * np.array([[0, 0], [1, 0], softmax]), rtol=1e-6)
+    jax = pytest.importorskip("jax")
+    run, pull = jax.vjp(lambda array: einsum("ij->i", array, semiring="log"), jax.numpy.asarray(values))
+    np.testing.assert_allclose(run[:2], [-INFINITY, 0])
+    np.testing.assert_allclose(pull(jax.numpy.ones(3, run.dtype))[0], [[0, 0], [1, 0], softmax], rtol=1e-6)
+
+
 def test_gradients_under_a_limit_are_refused():
     torch = pytest.importorskip("torch")
     lhs, rhs = (torch.tensor(array, requires_grad=True) for array in operands("ij,jk->ik"))

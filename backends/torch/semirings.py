@@ -24,10 +24,17 @@ def elementwise(name: str, lhs: Any, rhs: Any) -> Any:
 
 
 def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
-    """The reduction over ``axes``; its gradient is shared by equal maxima."""
-    if name == "logaddexp":
+    """The reduction over ``axes``; its gradient is shared by equal maxima, and 0 for a sum of minus infinities."""
+    if name != "logaddexp":
+        return array.amax(axes) if name == "maximum" else array.amin(axes)
+    if not is_observed((array,)):
         return torch.logsumexp(array, axes)
-    return array.amax(axes) if name == "maximum" else array.amin(axes)
+    shift = array.detach().amax(axes, keepdim=True)
+    shift = torch.where(shift.isfinite(), shift, 0)
+    total = (array - shift).exp().sum(axes)
+    is_possible = total != 0  # the derivative of the logarithm at 0 would be nan
+    result = torch.where(is_possible, total, 1).log() + shift.reshape(total.shape)
+    return torch.where(is_possible, result, -torch.inf)
 
 
 def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[[Any, Any], Any]:

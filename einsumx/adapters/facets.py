@@ -247,15 +247,19 @@ class Semirings(Primitives):
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
         """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``, of at least one element.
 
-        nan is passed on; the log-sum-exp of minus infinities is minus infinity, and with an infinity it is that.
+        nan is passed on; the log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an
+        infinity it is that.
         """
         if name != "logaddexp":
             return (self.xp.max if name == "maximum" else self.xp.min)(array, axis=axes)
         xp = self.xp
         largest = xp.max(array, axis=axes, keepdims=True)
         shift = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
-        total = xp.log(xp.sum(xp.exp(array - shift), axis=axes, dtype=array.dtype))
-        return total + xp.reshape(shift, total.shape)
+        total = xp.sum(xp.exp(array - shift), axis=axes, dtype=array.dtype)
+        # The derivative of the logarithm at 0 would be nan.
+        is_possible = total != 0
+        result = xp.log(xp.where(is_possible, total, xp.ones_like(total))) + xp.reshape(shift, total.shape)
+        return xp.where(is_possible, result, xp.full_like(result, -float("inf")))
 
     def copied_order(self, array: Array) -> Array:
         """``array`` in C order, in which an elementwise function may not have returned it."""
