@@ -33,6 +33,9 @@ _SMALL = 8
 
 _BLAS = (np.dtype("float32"), np.dtype("float64"))
 
+_FEW = 8
+"""A sum is its own loop if it is this many times as long as there are sums."""
+
 _LONG = 50_000
 """The least exponentials and logarithms to share between threads."""
 
@@ -54,8 +57,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Prod
         return _log_products if is_shared else partial(_log_product, matmul=matmul)
     add, multiply = getattr(np, semiring.add), getattr(np, semiring.multiply)
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
-    longest = max(batch, rows, cols)
-    if longest < inner and (min(rows, cols) == 1 or 8 * longest < inner):
+    if inner > _FEW * batch * rows * cols:
         return partial(_by_dots, add=add, multiply=multiply)
     if max(rows, cols) < _SMALL < batch:
         return partial(_by_batches, add=add, multiply=multiply)
