@@ -57,7 +57,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Prod
         return _log_products if is_shared else partial(_log_product, matmul=matmul)
     add, multiply = getattr(np, semiring.add), getattr(np, semiring.multiply)
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
-    if inner > _FEW * batch * rows * cols:
+    if cols == 1 or inner > _FEW * batch * rows * cols:
         return partial(_by_dots, add=add, multiply=multiply)
     if max(rows, cols) < _SMALL < batch:
         return partial(_by_batches, add=add, multiply=multiply)
@@ -192,25 +192,24 @@ def _by_batches(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
 
 
 def _by_dots(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
-    """With the long sums innermost, for vectors and for few rows and columns."""
+    """Column by column, with the sums innermost: for vectors, and for few rows and columns."""
     batch = max(len(lhs), len(rhs))
     rows, inner, cols = lhs.shape[1], lhs.shape[2], rhs.shape[2]
     out = np.empty((batch, rows, cols), lhs.dtype)
-    pairs = out.size
+    matrices, per_matrix = _cut(batch, rows, min(inner * lhs.itemsize, _BLOCK), rows * inner * cols)
+    step = max(1, _BLOCK // lhs.itemsize)
 
-    def block(these: list[int]) -> None:
-        term = np.empty(min(inner, _BLOCK // lhs.itemsize), out.dtype)
-        for number in these:
-            b, i, j = number // (rows * cols), number // cols % rows, number % cols
-            left, right = lhs[b if len(lhs) > 1 else 0, i], rhs[b if len(rhs) > 1 else 0, :, j]
-            total = None
-            for start in range(0, inner, len(term)):
-                part = multiply(left[start : start + len(term)], right[start : start + len(term)])
-                total = add.reduce(part) if total is None else add(total, add.reduce(part))
-            out[b, i, j] = total
+    def block(those: slice, some: slice) -> None:
+        left = (lhs[those] if len(lhs) > 1 else lhs)[:, some]
+        right = (rhs[those] if len(rhs) > 1 else rhs).transpose(2, 0, 1)[:, :, None]
+        for total, column in zip(out[those, some].transpose(2, 0, 1), right):
+            add.reduce(multiply(left[..., :step], column[..., :step]), axis=-1, out=total)
+            for start in range(step, inner, step):
+                terms = multiply(left[..., start : start + step], column[..., start : start + step])
+                add(total, add.reduce(terms, axis=-1), out=total)
 
-    numbers = list(range(pairs))
-    _jobs([partial(block, numbers[part]) for part in _ranges(pairs, get_num_threads())], pairs * inner)
+    blocks = [partial(block, those, some) for those in matrices for some in per_matrix]
+    _jobs(blocks, out.size * inner)
     return out
 
 
