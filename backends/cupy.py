@@ -39,6 +39,7 @@ class CupyAdapter(NumpyAdapter):
     cpu = TRAITS
     device_kinds = ("cuda",)
     verified = False
+    has_semirings = False  # the kernels are NumPy's
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
+    from einsumx.ir.semiring import Semiring
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
     from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
@@ -57,6 +58,7 @@ __all__ = [
     "PathError",
     "Plan",
     "Replacement",
+    "Semiring",
     "SizeError",
     "Spelling",
     "SublistError",
@@ -91,6 +93,7 @@ _LAZY = {
     "Operand": "ir.program",
     "Plan": "plans",
     "Replacement": "patching",
+    "Semiring": "ir.semiring",
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
     "Tuning": "tuning",

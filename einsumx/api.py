@@ -31,6 +31,7 @@ from einsumx.runtime.request import (
     options_of,
     split,
     with_framework,
+    with_semiring,
 )
 from einsumx.runtime.results import deliver
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.program import Operand
+    from einsumx.ir.semiring import Semiring
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors
     from einsumx.streaming import gradients
@@ -74,6 +76,7 @@ def einsum(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
     accumulate: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -122,6 +125,9 @@ def einsum(
         accumulate: the dtype in which products and sums are computed. It holds all values of the operands and of the
             result, to whose dtype each element is rounded once. By default that of the result, and at least
             ``"float32"`` for ``float16`` and ``bfloat16``, which is also the least.
+        semiring: what sums and products mean: ``"max-plus"``, ``"min-plus"``, ``"max-times"`` (of numbers that are not
+            negative), ``"log"``, ``"boolean"`` (nonzero is true), or another :class:`einsumx.Semiring`. All but
+            ``"boolean"`` compute in floating-point numbers.
 
     None stands for any keyword's default.
 
@@ -170,8 +176,10 @@ def einsum(
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
             memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework, accumulate,
+            semiring,
         )  # fmt: skip
         if lazy_module is not None:
+            request.check_lazy()
             return lazy_module.einsum(request)
         if memory_limit is not None:
             request.check_limited()
@@ -186,6 +194,9 @@ def einsum(
         options = options_of(adapter, dtype, casting, optimize, effort, accumulate)
     if precision is not None or preferred_element_type is not None or out_sharding is not None:
         options = with_framework(adapter, options, framework)
+    if semiring is not None:
+        Request("", (), effort=effort, alpha=alpha, beta=beta, semiring=semiring).check_semiring()
+        options = with_semiring(options, semiring)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K" and scale is None:
         return prepared.run(*arrays)
@@ -223,6 +234,7 @@ def plan(
     stored: bool = False,
     effort: Effort | None = None,
     accumulate: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> Plan: ...
 
 
@@ -240,6 +252,7 @@ def plan(
     stored: bool = False,
     effort: Effort | None = None,
     accumulate: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> BlockedPlan: ...
 
 
@@ -256,6 +269,7 @@ def plan(
     stored: bool = False,
     effort: Effort | None = None,
     accumulate: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -273,7 +287,7 @@ def plan(
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
         effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
             was done before.
-        accumulate: as for :func:`einsumx.einsum`.
+        accumulate, semiring: as for :func:`einsum`.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
@@ -300,10 +314,11 @@ def plan(
     written, inputs = split(operands)
     request = Request(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-        device=device, effort=effort, accumulate=accumulate,
+        device=device, effort=effort, accumulate=accumulate, semiring=semiring,
     )  # fmt: skip
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
+        request.check_lazy()
         return as_chunked_plan(lazy_module.planned(request))
     if memory_limit is not None:
         request.check_limited()
@@ -357,6 +372,8 @@ def _plan_of_shapes(
         dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype),
         accumulate=accumulate if isinstance(accumulate, str) else dtype_name(adapter, accumulate, "accumulate"),
     )
+    if request.semiring is not None:
+        options = with_semiring(options, request.semiring)
     contraction = Contraction(adapter, request.written, operands, request.device, options)
     if request.memory_limit is None:
         return as_plan(make_program(contraction))

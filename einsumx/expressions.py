@@ -13,6 +13,7 @@ from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.semiring import Semiring, as_semiring
 from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.effort import Effort, as_effort
@@ -109,7 +110,7 @@ class Expression:
         """Everything but the values of constants that a result depends on."""
         request, adapter = self._request, self._adapter
         dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
-        options = *dtypes, request.casting, request.optimize, request.effort, request.backend
+        options = *dtypes, request.casting, request.optimize, request.effort, request.backend, request.semiring
         return self._sized, self.path, options, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
@@ -127,6 +128,8 @@ class Expression:
             ValueError: ``beta`` without ``out``.
         """
         scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
+        if scale is not None and self._request.semiring is not None:
+            replace(self._request, operands=operands, alpha=alpha, beta=beta).check_semiring()
         try:
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
@@ -158,7 +161,8 @@ class Expression:
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
         request, arguments = self._request, joined(self._written, ordered)
-        own = {name: getattr(request, name) for name in ("dtype", "casting", "optimize", "accumulate")}
+        kept = ("dtype", "casting", "optimize", "accumulate", "semiring")
+        own = {name: getattr(request, name) for name in kept}
         return einsum(*arguments, **own, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
@@ -176,6 +180,7 @@ class Expression:
 
     def _lazy_request(self, operands: Sequence[Any]) -> Request:
         """The call with these operands and the constants, of which some are lazy."""
+        self._request.check_lazy()
         self._check_count(operands)
         for slot, operand in zip(self._variables, operands):
             if hasattr(operand, "shape"):
@@ -273,6 +278,7 @@ def expression(
     memory_limit: MemoryLimit | None = None,
     effort: Effort | None = None,
     accumulate: Any = None,
+    semiring: str | Semiring | None = None,
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
 
@@ -285,7 +291,7 @@ def expression(
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
         effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
-        accumulate: as for :func:`einsumx.einsum`.
+        accumulate, semiring: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
@@ -308,7 +314,10 @@ def expression(
             f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
         )
     written, inputs = split(operands)
+    chosen = as_semiring(semiring)
+    effort = as_effort(effort) if chosen is None or effort is not None else "estimate"
     request = Request(
-        written, inputs, None, dtype, "K", casting, optimize, backend, effort=as_effort(effort), accumulate=accumulate
-    )
+        written, inputs, None, dtype, "K", casting, optimize, backend,
+        effort=effort, accumulate=accumulate, semiring=chosen,
+    )  # fmt: skip
     return Expression(request)

@@ -22,12 +22,14 @@ from einsumx.ir.cost import Kernels, PlanCost, program_cost
 from einsumx.ir.meaning import check_meaning
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import names_in
 from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
 from einsumx.runtime.caches import cached
 from einsumx.runtime.checks import computed_in
 from einsumx.runtime.programs import retarget, run_program
+from einsumx.runtime.request import adapter_in
 
 if TYPE_CHECKING:
     from einsumx.render.drawing import Drawing
@@ -133,6 +135,11 @@ class Plan(Program):
         from einsumx.render.source import plan_source
 
         _check_known(self, "written as code")
+        if self.semiring is not None and not self.semiring.is_boolean:
+            raise EinsumxError(
+                f"a plan in semiring={self.semiring.name!r} has no source, as its products are einsumx's own kernels\n"
+                f"  {excerpt(self.equation)}"
+            )
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
         return plan_source(plan, get_backend(plan.backend), name)
 
@@ -170,6 +177,8 @@ class Plan(Program):
             version = data.pop("format")
             if type(version) is not int or version != FORMAT:
                 raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
+            if data.get("semiring") is not None:
+                data["semiring"] = made(Semiring, data["semiring"])
             plan = made(Plan, data, {"operands": lambda item: made(Operand, item), "ops": _op_from_data})
             PLAN.check(plan)
         except (ValueError, RecursionError) as error:
@@ -309,14 +318,19 @@ def plan_cost(program: Program) -> PlanCost:
 
 def _kernels(program: Program) -> Kernels | None:
     with suppress(BackendError):  # a plan may come from a machine with another backend
-        return get_backend(program.backend)
+        return adapter_in(get_backend(program.backend), program.semiring)
     return None
 
 
 def _to_data(value: Any) -> Any:
     """Convert dataclasses to dicts, ops with their class name as ``"op"``, and tuples to lists."""
     match value:
-        case Program() | Operand():
+        case Program():
+            data = {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
+            if value.semiring is None:  # so that versions without semirings read it
+                del data["semiring"]
+            return data
+        case Operand() | Semiring():
             return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
         case tuple():
             return [_to_data(item) for item in value]

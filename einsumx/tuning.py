@@ -144,6 +144,8 @@ def choice_text(program: Program, optimize: Any) -> str:
     >>> choice_text(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)), "auto")
     'estimated'
     """
+    if program.semiring is not None:
+        return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     key = wisdom.key_of(sized, program.operands, program.dtype, optimize)
     finding = None if key is None else wisdom.find(get_backend(program.backend), program.device, key)

@@ -67,6 +67,7 @@ class JaxAdapter(Adapter):
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
+    has_semirings = True
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options

@@ -23,6 +23,7 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.semiring import Semiring
 from einsumx.runtime.maps import owns_memory, share_file
 from einsumx.runtime.memory import free_host_bytes
 
@@ -57,6 +58,7 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     constant_dtypes = True
+    has_semirings = True
 
     @cached_property
     def _add(self) -> Any:
@@ -198,6 +200,27 @@ class NumpyAdapter(Adapter):
     @cached_property
     def _integers(self) -> Any:
         return import_module("einsumx.backends.numpy.integers")
+
+    @cached_property
+    def _semirings(self) -> Any:
+        return import_module("einsumx.backends.numpy.semirings")
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        with self._mode(lhs):
+            return getattr(self.xp, name)(lhs, rhs, order="C")
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._semirings.reduced(name, array, axes)
+
+    def semiring_product(
+        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array]:
+        matmul = self._kernels.matmul((lhs, rhs), dtype, "")
+        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, matmul)
+        return product
+
+    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+        return int(self._semirings.workspace(semiring, lhs, rhs, dtype))
 
     def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
         """A loop over matrices: after an error numpy.matmul would continue, and raise a SystemError in the end."""

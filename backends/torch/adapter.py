@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
+from math import prod
 from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,17 +21,20 @@ from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.torch.choices import (
+    IN_NUMPY,
     INTEGERS,
     SIGNED,
     half_sum_workspace,
     multiply_workspace,
     product_workspace,
+    rows_at_once,
 )
-from einsumx.dtypes import kind, wrapped
+from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
@@ -83,6 +87,7 @@ class TorchAdapter(Adapter):
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
     constant_dtypes = True
+    has_semirings = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
     @cached_property
@@ -308,6 +313,34 @@ class TorchAdapter(Adapter):
                 return half_sum_workspace(operands[0], op.axes)
             case _:
                 return 0
+
+    # -- semirings --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _semirings(self) -> Any:
+        return import_module("einsumx.backends.torch.semirings")
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self._semirings.elementwise(name, lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._semirings.reduced(name, array, axes)
+
+    def copied_order(self, array: Array) -> Array:
+        return array.contiguous()
+
+    def semiring_product(
+        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array]:
+        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, dtype)
+        return product
+
+    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+        if dtype in IN_NUMPY:
+            return int(import_module("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
+        rows = min(lhs[1], rows_at_once(lhs, rhs))
+        terms = (3 if semiring.add == "logaddexp" else 1) * rows * prod(rhs[1:])
+        return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
 
     def spelling(self) -> Spelling:
         from einsumx.backends.torch.source import TorchSpelling

@@ -13,6 +13,7 @@ from einsumx.ir.program import Operand
 
 __all__ = [
     "INTEGERS",
+    "IN_NUMPY",
     "LARGEST",
     "SIGNED",
     "copies_turned",
@@ -21,6 +22,7 @@ __all__ = [
     "multiply_workspace",
     "pays_in_floats",
     "product_workspace",
+    "rows_at_once",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
@@ -153,3 +155,19 @@ def _is_readable(operand: Operand) -> bool:
 
 def _steps(operand: Operand) -> tuple[int, ...]:
     return contiguous(operand.shape) if operand.strides is None else operand.strides
+
+
+IN_NUMPY = frozenset({"float16", "float32", "float64"})
+"""The floating-point dtypes that NumPy has, too."""
+
+_TERMS = 1 << 22
+"""The most terms of the sums of a product in a semiring at a time."""
+
+
+def rows_at_once(lhs: Shape, rhs: Shape) -> int:
+    """How many rows of a product in a semiring are computed at once, from the terms of their sums.
+
+    Args:
+        lhs, rhs: shapes ``[batch, m, k]`` and ``[batch, k, n]``.
+    """
+    return max(1, _TERMS // max(1, max(lhs[0], rhs[0]) * prod(rhs[1:])))

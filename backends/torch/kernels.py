@@ -24,6 +24,7 @@ __all__ = [
     "cast",
     "copied",
     "integer_product",
+    "is_observed",
     "is_plain",
     "is_recorded",
     "layout_without_guards",
@@ -68,7 +69,7 @@ def _observers() -> tuple[Callable[[], Any], ...] | None:
 _OBSERVERS = _observers()
 
 
-def _is_observed(operands: Sequence[Array]) -> bool:
+def is_observed(operands: Sequence[Array]) -> bool:
     """Whether autograd, a transform, a mode, autocast or a trace observes operations on the tensors."""
     if _OBSERVERS is None or any(observe() for observe in _OBSERVERS):
         return True
@@ -80,7 +81,7 @@ def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Arr
 
     The tensor is not a view, so it may ask for a gradient later.
     """
-    memory = None if _is_observed(operands) else pool.memory(prod(shape) * dtype.itemsize)
+    memory = None if is_observed(operands) else pool.memory(prod(shape) * dtype.itemsize)
     if memory is None:
         return None
     return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), 0, tuple(shape))
@@ -116,7 +117,7 @@ def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
     target = getattr(torch, dtype)
 
     def run(array: Array) -> Array:
-        if _is_observed([array]):
+        if is_observed([array]):
             return plain(array)
         order = memory_order(array.stride())
         packed = array.permute(order)

@@ -31,6 +31,7 @@ class ShardedAdapter(TorchAdapter):
     """Distributed tensors, and plain ones beside them where torch takes these as replicated."""
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
+    has_semirings = False
 
     def takes_arrays_of(self, other: Adapter) -> bool:
         return type(other) is TorchAdapter

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
     from einsumx.ir.ops import Matmul
+    from einsumx.ir.semiring import Semiring
 
-__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Transfers", "Updates"]
+__all__ = ["BlockAccess", "Configured", "Gradients", "Replaced", "Results", "Semirings", "Transfers", "Updates"]
 
 
 class Results(Arrays):
@@ -231,6 +232,62 @@ class Gradients(Arrays):
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
         raise NotImplementedError("the backend does not define embed_diagonal(array)")
+
+
+class Semirings(Primitives):
+    """The functions of semirings. The defaults use names that NumPy and the array API standard share."""
+
+    has_semirings: bool = False
+    """Whether einsum computes in semirings other than that of truth values, which needs no further function."""
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
+        return getattr(self.xp, name)(lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``, of at least one element.
+
+        nan is passed on; the log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an
+        infinity it is that.
+        """
+        if name != "logaddexp":
+            return (self.xp.max if name == "maximum" else self.xp.min)(array, axis=axes)
+        xp = self.xp
+        largest = xp.max(array, axis=axes, keepdims=True)
+        shift = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+        total = xp.sum(xp.exp(array - shift), axis=axes, dtype=array.dtype)
+        # The derivative of the logarithm at 0 would be nan.
+        is_possible = total != 0
+        result = xp.log(xp.where(is_possible, total, xp.ones_like(total))) + xp.reshape(shift, total.shape)
+        return xp.where(is_possible, result, xp.full_like(result, -float("inf")))
+
+    def copied_order(self, array: Array) -> Array:
+        """``array`` in C order, in which an elementwise function may not have returned it."""
+        return array
+
+    def semiring_product(
+        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array]:
+        """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
+
+        By default it broadcasts and reduces, for compilers that fuse both; a framework that computes eagerly overrides
+        it, because the broadcast array is ``k`` times as large as the result.
+
+        Args:
+            semiring: not that of truth values.
+            lhs, rhs: shapes; a batch axis of size 1 broadcasts.
+            dtype: of both, and of the result.
+        """
+
+        def product(lhs: Array, rhs: Array) -> Array:
+            every = self.elementwise(semiring.multiply, lhs[:, :, :, None], rhs[:, None, :, :])
+            return self.reduced(semiring.add, every, (2,))
+
+        return product
+
+    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+        """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
+        return 0
 
 
 class Configured(Arrays):

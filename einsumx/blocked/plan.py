@@ -83,7 +83,9 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
         raise too_small(limit, best.peak_bytes * together + shared_result, sized, fresh=fresh)
     adapter, _, operands, device, options = request.contraction
     dtype = result_dtype(adapter, operands, options)
-    return BlockedProgram(sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best)
+    return BlockedProgram(
+        sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best, options.semiring
+    )
 
 
 @cached("limits")
@@ -116,10 +118,11 @@ def _model(request: BlockedContraction) -> StageCostModel:
     adapter, written, operands, device, options = request.contraction
     check_limit(adapter)
     sized = sized_equation(written, [operand.shape for operand in operands])
-    traits = calibrated(adapter, device)
+    computing = request.contraction.in_semiring
+    traits = calibrated(computing, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
     computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)
-    return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed)
+    return StageCostModel(sized, operands, request.in_place, rates, computing, traits, device, computed)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------

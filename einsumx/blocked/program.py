@@ -8,6 +8,7 @@ from math import prod
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
+from einsumx.ir.semiring import Semiring
 
 __all__ = ["BlockedProgram"]
 
@@ -28,6 +29,7 @@ class BlockedProgram:
         in_place: whether each operand is already on the device; blocks of it are views and take no memory.
         landing: the memory needed to store the result.
         blocking: which labels are cut, and the cost.
+        semiring: whose functions sums and products mean; None for plus and times.
     """
 
     equation: SizedEquation
@@ -40,6 +42,7 @@ class BlockedProgram:
     in_place: tuple[bool, ...]
     landing: ResultFootprint
     blocking: Blocking
+    semiring: Semiring | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.dtypes import itemsize
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import evaluated_shape
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Program(_Referable):
         result: the slot that holds the result.
         shape: the result's shape.
         dtype: the result's dtype.
+        semiring: whose functions sums, products and zeros mean; None for plus and times.
     """
 
     equation: str
@@ -80,6 +82,7 @@ class Program(_Referable):
     result: int
     shape: tuple[int, ...]
     dtype: str
+    semiring: Semiring | None = None
 
     def sized(self, values: Mapping[str, Any]) -> Program:
         """The same ops with what ``values`` has for each unknown size.

@@ -11,6 +11,7 @@ from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
 from einsumx.ir.fill import density
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import log
@@ -20,6 +21,7 @@ __all__ = [
     "brief_text",
     "call_text",
     "duration",
+    "in_algebra",
     "operand_text",
     "plan_text",
     "quantity",
@@ -48,7 +50,20 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    return f"{visible(program.equation)}  {shapes}  {types} on {where}{assumption(program)}\n{body}"
+    algebra = in_algebra(program.semiring)
+    return f"{visible(program.equation)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
+
+
+def in_algebra(semiring: Semiring | None) -> str:
+    """What sums and products mean, to follow a text; empty for plus and times.
+
+    >>> import einsumx
+    >>> print(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), semiring="max-plus"))
+    ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
+      %2 = matmul %0 %1  24 multiply-adds
+      result %2          (2,4) float64
+    """
+    return "" if semiring is None else f" in {semiring.name} ({semiring.add}, {semiring.multiply})"
 
 
 def assumption(program: Program) -> str:

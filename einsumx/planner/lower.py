@@ -16,6 +16,7 @@ from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order,
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.simplify import simplify
 from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder, Labels, Term
@@ -51,6 +52,7 @@ def lower(
     device: str = "",
     names: Sequence[str] = (),
     accumulate: str | None = None,
+    semiring: Semiring | None = None,
 ) -> Program:
     """Write a contraction as array calls.
 
@@ -63,6 +65,7 @@ def lower(
         device: recorded in the program.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
         accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
+        semiring: recorded in the program; the traits are those of the framework in it.
     """
     accumulate = _asked(traits, dtype, accumulate)
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
@@ -73,7 +76,8 @@ def lower(
         _, calls, result = _drafted(equation, operands, path, traits, dtype, accumulate, elements, Choosing(names))
     else:
         calls, result = _lowered(equation, operands, path, traits, dtype, accumulate)
-    return Program(equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype)
+    shape = equation.shape
+    return Program(equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring)
 
 
 def _asked(traits: Traits, dtype: str, accumulate: str | None) -> str | None:

@@ -29,6 +29,7 @@ from einsumx.ir.ops import (
 )
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
+from einsumx.runtime.request import adapter_in
 
 __all__ = ["check_fits", "check_plan", "computed_in"]
 
@@ -46,7 +47,7 @@ def check_plan(program: Program) -> None:
 def computed_in(program: Program) -> set[str]:
     """The wider dtypes in which a program's backend computes its result's dtype; empty for an unknown backend."""
     with suppress(BackendError):
-        traits = get_backend(program.backend).traits(program.device)
+        traits = adapter_in(get_backend(program.backend), program.semiring).traits(program.device)
         return {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == program.dtype}
     return set()
 

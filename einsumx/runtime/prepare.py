@@ -293,13 +293,13 @@ def make_program(contraction: Contraction) -> Program:
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    traits = calibration.calibrated(adapter, device)
+    traits = calibration.calibrated(contraction.in_semiring, device)
     dtype = served_dtype(contraction, traits)
     accumulate = accumulator(adapter, operands, options, dtype)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif wisdom.may_have(adapter, device):
+    elif options.semiring is None and wisdom.may_have(adapter, device):
         setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:
@@ -312,8 +312,9 @@ def make_program(contraction: Contraction) -> Program:
             dtype=dtype,
             device=device,
             accumulate=accumulate,
+            semiring=options.semiring,
         )
-    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
+    text.tell_plan(program, contraction.in_semiring, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
 
@@ -367,8 +368,10 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     dtype = options.dtype
     if dtype is None:
         dtype = _promoted(adapter, operands)
-        if options.casting not in ("no", "equiv"):
+        if options.casting not in ("no", "equiv") and options.semiring is None:
             return dtype
+    if options.semiring is not None:
+        options.semiring.check_dtype(dtype)
     for number, operand in enumerate(operands):
         if operand.dtype != dtype and not adapter.can_cast(operand.dtype, dtype, options.casting):
             raise BackendError(

@@ -20,7 +20,7 @@ from einsumx.runtime.caches import cached
 from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
-from einsumx.runtime.request import Contraction, Options
+from einsumx.runtime.request import Contraction, Options, adapter_in
 
 __all__ = ["retarget", "run_program"]
 
@@ -33,7 +33,8 @@ def retarget(program: Program, backend: str, device: str = "") -> Program:
 
 def _options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
-    return Options(program.dtype, "unsafe", program.path, accumulate=accumulated_in(program))
+    accumulate = accumulated_in(program) if program.semiring is None else None
+    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring)
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -78,7 +79,7 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     check_plan(program)
     if fits:
-        check_fits(program, adapter.traits(program.device))
+        check_fits(program, adapter_in(adapter, program.semiring).traits(program.device))
     else:
         program = retarget(program, adapter.name, device)
-    return executable(program, adapter)
+    return executable(program, adapter_in(adapter, program.semiring))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
+    from einsumx.ir.semiring import Semiring
     from einsumx.runtime import factors
 else:
     factors = LazyModule("einsumx.runtime.factors")
@@ -38,6 +39,7 @@ __all__ = [
     "Progress",
     "Request",
     "Written",
+    "adapter_in",
     "array_places",
     "as_order",
     "dtype_name",
@@ -48,6 +50,7 @@ __all__ = [
     "options_of",
     "split",
     "with_framework",
+    "with_semiring",
 ]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -73,6 +76,7 @@ class Options(NamedTuple):
         effort: how much to spend on the choice of a plan.
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
+        semiring: whose functions sums and products mean; None for plus and times.
     """
 
     dtype: str | None = None
@@ -81,6 +85,7 @@ class Options(NamedTuple):
     effort: Effort = "estimate"
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
+    semiring: Semiring | None = None
 
 
 DEFAULT = Options()
@@ -105,9 +110,23 @@ class Contraction(NamedTuple):
 
     @property
     def runner(self) -> Adapter:
-        """The adapter that runs the plan with the keywords that only some frameworks have."""
+        """The adapter that runs the plan, with the keywords that only some frameworks have or in its semiring."""
         framework = self.options.framework
-        return self.adapter if framework is None else self.adapter.configured(framework)
+        return self.in_semiring if framework is None else self.adapter.configured(framework)
+
+    @property
+    def in_semiring(self) -> Adapter:
+        """The adapter for which it is planned: the framework's, in the semiring if there is one."""
+        return adapter_in(self.adapter, self.options.semiring)
+
+
+def adapter_in(adapter: Adapter, semiring: Semiring | None) -> Adapter:
+    """The adapter that computes in a semiring; see :func:`einsumx.adapters.semirings.in_semiring`."""
+    if semiring is None:
+        return adapter
+    from einsumx.adapters.semirings import in_semiring
+
+    return in_semiring(adapter, semiring)
 
 
 _USUAL = frozenset([list, tuple, type(None)])
@@ -205,7 +224,8 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate: as for :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate, semiring: as for
+            :func:`einsumx.einsum`.
         precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
@@ -236,6 +256,7 @@ class Request:
     preferred_element_type: Any = None
     out_sharding: Any = None
     accumulate: Any = None
+    semiring: Any = None
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -259,14 +280,33 @@ class Request:
         """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
         effort = self.effort if self.memory_limit is None else "estimate"
         options = options_of(adapter, self.dtype, self.casting, self.optimize, effort, self.accumulate)
-        if all(value is None for value in self.framework):
+        if any(value is not None for value in self.framework):
+            options = with_framework(adapter, options, self.framework)
+        if self.semiring is None:
             return options
-        return with_framework(adapter, options, self.framework)
+        self.check_semiring()
+        return with_semiring(options, self.semiring)
 
     @property
     def framework(self) -> tuple[Any, Any, Any]:
         """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
         return self.precision, self.preferred_element_type, self.out_sharding
+
+    def check_lazy(self) -> None:
+        """Raise BackendError if a keyword is not for lazy arrays; call it for requests with some."""
+        if self.semiring is not None:
+            raise BackendError(
+                f"semiring={shown(self.semiring)} is not offered for Dask arrays; call compute() on the operands, or "
+                "pass arrays of another framework"
+            )
+
+    def check_semiring(self) -> None:
+        """Raise ValueError if a keyword has no meaning in a semiring; call it for requests with one."""
+        for name in ("alpha", "beta"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}= is for sums of products; in semiring={shown(self.semiring)} leave it away")
+        if self.effort == "measure":
+            raise ValueError("effort='measure' times plans of sums of products; with semiring= leave it away")
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -287,6 +327,8 @@ class Request:
             from einsumx.adapters.framework_options import FrameworkOptions
 
             FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
+        if self.semiring is not None:
+            self.check_semiring()
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -347,6 +389,31 @@ def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any])
         raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
     adapter.configured(chosen)
     return options._replace(framework=chosen)
+
+
+def with_semiring(options: Options, semiring: Any) -> Options:
+    """The options in a semiring, by name or as an :class:`einsumx.Semiring`.
+
+    Raises:
+        BackendError: a dtype that does not hold its elements, or keywords of a framework's own products.
+        ValueError: an unknown name.
+        TypeError: neither a name nor a semiring.
+    """
+    from einsumx.ir.semiring import as_semiring
+
+    chosen = as_semiring(semiring)
+    if chosen is None:
+        return options
+    if options.framework is not None:
+        options.framework.refuse(f"semiring={chosen.name!r}")
+    if options.accumulate is not None:
+        raise ValueError(
+            f"semiring={chosen.name!r} computes in the dtype of the result: leave accumulate= away, or pass dtype= for "
+            "a wider result"
+        )
+    if chosen.is_boolean and options.dtype is None:
+        options = options._replace(dtype="bool", casting="unsafe")  # nonzero is true
+    return options._replace(effort="estimate", semiring=chosen)
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}

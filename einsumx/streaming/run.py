@@ -179,7 +179,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     """
     opened = _opened(request, as_copies)
     adapter, written, described, device, options = opened.contraction
-    traits = calibrated(adapter, device)
+    traits = calibrated(opened.contraction.in_semiring, device)
     dtype = served_dtype(opened.contraction, traits)
     computed = computed_dtype(opened.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, opened.operands)
@@ -189,6 +189,11 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     footprint = output.footprint(sized, computed, dtype)
     limit = request.limit_bytes(opened.free_bytes)
     passes = opened.passes(sized, dtype, limit)
+    if passes is not None and options.semiring is not None:
+        raise BackendError(
+            f"under memory_limit= there are no gradients in semiring={options.semiring.name!r}; leave memory_limit= "
+            "away, or detach the operands"
+        )
     if passes is not None and request.out is not None:
         raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
     if passes is not None and factors is not None:

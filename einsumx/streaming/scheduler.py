@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BlockError, excerpt
-from einsumx.runtime.request import Progress
+from einsumx.runtime.request import Progress, adapter_in
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.progress import reported
 from einsumx.streaming.readers import Source
@@ -62,6 +62,7 @@ class Scheduler:
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
         self.work, self.program, self.adapter = work, work.program, work.adapter
+        self._add = adapter_in(self.adapter, self.program.semiring).add
         self._stopped = threading.Event()
         self._walks: dict[int, Blocks] = {}  # by thread
 
@@ -89,7 +90,7 @@ class Scheduler:
                     while ready and (added in ready or not in_parts):
                         piece = pieces[added if in_parts else next(iter(ready))]
                         value = self.received(piece, ready.pop(piece.number))
-                        total = self.adapter.add(total, value) if piece.start else value
+                        total = self._add(total, value) if piece.start else value
                         del value
                         added += 1
                         step()

@@ -13,7 +13,7 @@ from einsumx.blocked.stages import Stage, ranges
 from einsumx.ir.cost import returns_view
 from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options
+from einsumx.runtime.request import Options, adapter_in
 
 __all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference"]
 
@@ -82,7 +82,7 @@ class Blocks:
         pool.release()
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            options = Options(program.compute_dtype, "unsafe", stage.path)
+            options = Options(program.compute_dtype, "unsafe", stage.path, semiring=program.semiring)
             prepared = prepare(adapter, stage.equation, arrays, options)
             with pool.unused():
                 value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
@@ -92,7 +92,7 @@ class Blocks:
             step()
             return value
 
-        return cls(program, contract, adapter.add)
+        return cls(program, contract, adapter_in(adapter, program.semiring).add)
 
     @classmethod
     def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:

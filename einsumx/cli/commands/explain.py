@@ -16,6 +16,7 @@ from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.program import Operand
+from einsumx.ir.semiring import BUILTIN
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import accumulator, sized_equation
@@ -99,6 +100,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
     parser.add_argument(
+        "--semiring",
+        choices=sorted(BUILTIN),
+        metavar="NAME",
+        help=f"what sums and products mean: {', '.join(BUILTIN)}",
+    )
+    parser.add_argument(
         "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
     )
     parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
@@ -125,6 +132,7 @@ def run(options: argparse.Namespace) -> bool:
         memory_limit=options.memory_limit,
         stored=options.stored,
         accumulate=options.accumulate,
+        semiring=options.semiring,
     )
     if options.source and options.json:
         raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
@@ -145,7 +153,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "semiring", "stored", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 
