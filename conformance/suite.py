@@ -14,6 +14,7 @@ from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
     accumulation,
     accumulators,
+    argmax,
     derivatives,
     devices,
     dtypes,
@@ -45,6 +46,7 @@ _MODULES = (
     results,
     accumulation,
     accumulators,
+    argmax,
     devices,
     derivatives,
     tracing,

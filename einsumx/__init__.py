@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.registry import backends
     from einsumx.adapters.traits import Traits
+    from einsumx.argmax import ArgmaxResult, einsum_argmax
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
@@ -46,6 +47,7 @@ else:
 
 __all__ = [
     "Adapter",
+    "ArgmaxResult",
     "AxisError",
     "BackendError",
     "BlockError",
@@ -69,6 +71,7 @@ __all__ = [
     "cache_info",
     "effort",
     "einsum",
+    "einsum_argmax",
     "einsum_path",
     "expression",
     "freeze",
@@ -89,6 +92,7 @@ __all__ = [
 
 _LAZY = {
     "Adapter": "adapters.base",
+    "ArgmaxResult": "argmax",
     "Expression": "expressions",
     "Operand": "ir.program",
     "Plan": "plans",
@@ -98,6 +102,7 @@ _LAZY = {
     "Traits": "adapters.traits",
     "Tuning": "tuning",
     "effort": "runtime.effort",
+    "einsum_argmax": "argmax",
     "expression": "expressions",
     "freeze": "runtime.effort",
     "get_effort": "runtime.effort",

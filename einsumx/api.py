@@ -211,7 +211,7 @@ def _compiled(*operands: Any, **options: Any) -> Array:
     from einsumx.backends.torch import compile as torch_compile
 
     if options.get("memory_limit") is not None:
-        return torch_compile.eager_einsum(*operands, **options)
+        return torch_compile.outside(hooks.einsum, *operands, **options)
     return torch_compile.einsum(*operands, **options)
 
 

@@ -159,6 +159,24 @@ class AccumulatorThatIsNoWider(Numpy):
         return super().cast(array, "float32" if (array.dtype, dtype) == ("float32", "float64") else dtype)
 
 
+@fault("argmax", "the positions attain")
+class PositionsOfTheLargestWhereTheLeastCounts(Numpy):
+    def best(self, array, is_least):
+        return super().best(array, is_least=False)
+
+
+@fault("argmax", "the positions attain")
+class PositionsOfTheFirstBlockInEachBlock(Numpy):
+    def places(self, start, stop, like):
+        return super().places(0, stop - start, like)
+
+
+@fault("argmax", "the positions attain")
+class RowsOfOneElementForAll(Numpy):
+    def rows(self, matrix, places):
+        return super().rows(matrix, places * 0)
+
+
 @fault("accumulators", "element")
 class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):

@@ -222,6 +222,12 @@ class NumpyAdapter(Adapter):
     def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         return int(self._semirings.workspace(semiring, lhs, rhs, dtype))
 
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, dtype="int64")
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.concatenate(arrays)
+
     def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
         """A loop over matrices: after an error numpy.matmul would continue, and raise a SystemError in the end."""
         np = self.xp

@@ -342,6 +342,23 @@ class TorchAdapter(Adapter):
         terms = (3 if semiring.add == "logaddexp" else 1) * rows * prod(rhs[1:])
         return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
 
+    def best(self, array: Array, is_least: bool) -> Array:
+        name = "argmin" if is_least else "argmax"
+        if self.dtype_name(array.dtype) in (*IN_NUMPY, "bool") and not self._kernels.is_observed((array,)):
+            return self.xp.from_numpy(getattr(array.numpy(), name)(-1))  # many times faster in host memory
+        if array.dtype == self.xp.bool:
+            array = array.byte()
+        return getattr(array, name)(-1)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, device=like.device)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix.index_select(0, places)
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.cat(arrays)
+
     def spelling(self) -> Spelling:
         from einsumx.backends.torch.source import TorchSpelling
 

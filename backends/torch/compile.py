@@ -6,12 +6,13 @@ torch, and is imported while torch.compile traces.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from einsumx.adapters import hooks
 
-__all__ = ["contract", "eager_einsum", "einsum", "patched_einsum"]
+__all__ = ["contract", "einsum", "outside", "patched_einsum"]
 
 
 def einsum(*operands: Any, alpha: Any = None, **options: Any) -> Any:
@@ -39,9 +40,9 @@ def contract(*operands: Any, **options: Any) -> Any:
 
 
 @import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
-def eager_einsum(*operands: Any, **options: Any) -> Any:
-    """:func:`einsumx.einsum` outside of graphs, for calls with a memory limit."""
-    return hooks.einsum(*operands, **options)
+def outside(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
+    """Call a function outside of graphs: einsum with a memory limit, and what reads sizes and values as it goes."""
+    return function(*operands, **options)
 
 
 for node in (einsum, patched_einsum, contract):

@@ -289,6 +289,27 @@ class Semirings(Primitives):
         """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
         return 0
 
+    # -- for einsum_argmax ------------------------------------------------------------------------------
+
+    def best(self, array: Array, is_least: bool) -> Array:
+        """The position of the largest element, or the least, along the last axis: the first, or that of the first nan.
+
+        Positions have the dtype int64, or the widest of the framework's integers.
+        """
+        return (self.xp.argmin if is_least else self.xp.argmax)(array, axis=-1)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        """The integers from ``start`` to ``stop``, in the dtype of positions and on the device of ``like``."""
+        return self.xp.arange(start, stop)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        """The rows of a matrix at ``places``, one row for each."""
+        return self.xp.take(matrix, places, axis=0)
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        """Arrays with one axis, one after another."""
+        return self.xp.concat(arrays)
+
 
 class Configured(Arrays):
     """Keywords of ``einsum`` that only some frameworks have."""

@@ -13,7 +13,7 @@ from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import Equation, Label, parse_text, symbol
 from einsumx.ir.sizes import UNKNOWN, Unknown
 
-__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names", "planned_sizes"]
+__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names", "labels_of", "planned_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,16 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     if sizes is None:
         _raise_size_error(equation, shapes)
     return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
+
+
+def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:
+    """The label of each number of the bound equation, for operands of these ranks.
+
+    >>> from einsumx.ir.parse import parse_text
+    >>> labels_of(parse_text("...i,ij->...j", 2), (2, 2))
+    (EllipsisAxis(place=0), 'i', 'j')
+    """
+    return _numbered(equation, tuple(ranks))[2]
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,196 @@
+"""``einsum_argmax``: the value of a contraction in a semiring, and the positions of the labels that attain it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import einsumx
+from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.checks import needs_einsumx
+from einsumx.conformance.subject import Subject
+from einsumx.errors import BackendError, SizeError
+from einsumx.ir.semiring import Semiring, as_semiring
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "argmax": "einsum_argmax: the positions of the summed labels attain the value, also where several terms do",
+}
+
+_EQUATIONS = examples("""
+    ij,jk->ik         3,4 4,5
+    ij,jk,kl->il      3,4 4,5 5,2
+    a,a,ab,b,bc,c->   3 3 3,3 3 3,3 3
+    ij,jk->k          3,4 4,5
+    bij,bjk->kib      2,3,4 2,4,3
+    ij->j             5,3
+    ij->              5,3
+    ii,ij->j          4,4 4,3
+    iij->j            3,3,4
+    ij,jk->ik         3,1 4,5 | 1,1 4,5 | 3,1 1,5
+    ij,ij->ij         3,4 3,4
+    ij->ji            3,4
+    i,j->ij           3 4
+    hd,sd,hs->s       2,3 4,3 2,4
+    abc,cde,efa->     2,3,4 4,2,3 3,2,2
+    ,i->              () 3
+    ij,jk->ik         0,4 4,5
+    ij,j->i           600,900 900
+""")
+
+_WIDEST = Semiring("widest path", "maximum", "minimum")
+_NARROWEST = Semiring("narrowest path", "minimum", "maximum")
+
+_SEMIRINGS: tuple[str | Semiring, ...] = ("max-plus", "min-plus", "max-times", _WIDEST, _NARROWEST)
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.logical_and,
+}
+
+_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "bool": 0.0}
+
+
+def attains(case: Case, subject: Subject) -> None:
+    """The value is the largest term, or the least; the positions are those of a term that equals it."""
+    _needs_semirings(case, subject)
+    hosts, arrays = subject.operands(case)
+    call = partial(einsumx.einsum_argmax, case.equation, **dict(case.options))
+    found = call(*arrays)
+    _judge(case, subject, hosts, found)
+    again = call(*arrays)
+    for label, array in found.positions.items():
+        if not np.array_equal(*map(subject.framework.values, (array, again.positions[label]))):
+            raise Failure(f"the positions of {label!r} differ between two calls")
+    subject.judge_unchanged(arrays, hosts)
+
+
+def attains_traced(case: Case, subject: Subject) -> None:
+    """The same in a function that is compiled."""
+    _needs_semirings(case, subject)
+    if "jit" not in subject.framework.transforms:
+        raise NotApplicable(f"{subject.framework.name} has no jit")
+    hosts, arrays = subject.operands(case)
+    call = partial(einsumx.einsum_argmax, case.equation, **dict(case.options))
+    _judge(case, subject, hosts, subject.framework.transformed("jit", call)(*arrays))
+
+
+def refuses(case: Case, subject: Subject) -> None:
+    """An error says why there are no positions."""
+    _needs_semirings(case, subject)
+    _, arrays = subject.operands(case)
+    expected = case.raises or Exception
+    try:
+        einsumx.einsum_argmax(case.equation, *arrays, **dict(case.options))
+    except expected as error:
+        if not re.search(case.says, str(error), re.DOTALL):
+            raise Failure(f"the message should match {case.says!r}: {error}") from error
+    else:
+        raise Failure(f"raises no {expected.__name__}")
+
+
+def _needs_semirings(case: Case, subject: Subject) -> None:
+    needs_einsumx(subject)
+    for operand in case.operands:
+        subject.needs_dtype(operand.dtype)
+    try:
+        einsumx.einsum_argmax("i->", subject.array(np.zeros(1), "float32"))
+    except BackendError as error:
+        if "has no einsum_argmax" in str(error):
+            raise NotApplicable(f"{subject.framework.name} has no semirings") from error
+
+
+def _judge(case: Case, subject: Subject, hosts: Sequence[Any], found: Any) -> None:
+    """Raise Failure unless the value is right, and the positions attain it."""
+    semiring = as_semiring(dict(case.options)["semiring"])
+    assert semiring is not None
+    assert isinstance(case.equation, str)
+    inputs, _, output = case.equation.partition("->")
+    terms = inputs.split(",")
+    exact = [np.asarray(host, "bool" if semiring.is_boolean else "float64") for host in hosts]
+    sizes: dict[str, int] = {}
+    for term, host in zip(terms, exact):
+        sizes.update({label: size for label, size in zip(term, host.shape) if size != 1 or label not in sizes})
+    expected = _largest(semiring, terms, exact, output, sizes)
+    value = np.asarray(subject.framework.values(found.value))
+    tolerance = 4 * len(hosts) * _EPS[case.dtype] * max([1.0, *(abs(host).max(initial=0) for host in exact)])
+    if value.shape != expected.shape:
+        raise Failure(f"the value has the shape {value.shape}, not {expected.shape}")
+    if not np.allclose(value, expected, rtol=tolerance, atol=tolerance):
+        raise Failure(f"the value is {value}, not {expected}")
+    summed = list(dict.fromkeys(label for label in inputs if label.isalpha() and label not in output))
+    if sorted(found.positions) != sorted(summed):
+        raise Failure(f"there are positions of {sorted(found.positions)}, not of {sorted(summed)}")
+    positions = dict(zip(output, np.indices(expected.shape)))
+    for label in summed:
+        positions[label] = np.asarray(subject.framework.values(found.positions[label]))
+        _judge_positions(label, positions[label], expected.shape, sizes[label])
+    attained = _term_at(semiring, terms, exact, positions)
+    if not np.allclose(attained, expected, rtol=tolerance, atol=tolerance):
+        raise Failure(f"the positions attain {attained}, not {expected}")
+
+
+def _judge_positions(label: str, array: Any, shape: tuple[int, ...], size: int) -> None:
+    if array.dtype.kind not in "iu":
+        raise Failure(f"the positions of {label!r} are {array.dtype}")
+    if array.shape != shape:
+        raise Failure(f"the positions of {label!r} have the shape {array.shape}, not {shape}")
+    if array.size and not 0 <= array.min() <= array.max() < size:
+        raise Failure(f"a position of {label!r} is outside of its size {size}")
+
+
+def _largest(
+    semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], output: str, sizes: Mapping[str, int]
+) -> Any:
+    """The value, from all terms at once."""
+    labels = [*output, *(label for label in sizes if label not in output)]
+    shape = [sizes[label] for label in labels]
+    every = _term_at(semiring, terms, hosts, dict(zip(labels, np.indices(shape, sparse=True))))
+    every = np.broadcast_to(every, shape).reshape(*shape[: len(output)], prod(shape[len(output) :]))
+    return every.min(-1) if semiring.add == "minimum" else every.max(-1)
+
+
+def _term_at(semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], positions: Mapping[str, Any]) -> Any:
+    """The product of the operands' elements at positions."""
+    multiply = _FUNCTIONS[semiring.multiply]
+    product: Any = None
+    for term, host in zip(terms, hosts):
+        # An axis of size 1 broadcasts.
+        factor = host[tuple(positions[label] * (size > 1) for label, size in zip(term, host.shape))]
+        product = factor if product is None else multiply(product, factor)
+    return product
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's feature."""
+    new = partial(Case, "argmax")
+    for number, (equation, shapes) in enumerate(_EQUATIONS):
+        for semiring in _SEMIRINGS:
+            fill = "positive" if semiring == "max-times" else "normal"
+            full = number > 3 and semiring != "max-plus"
+            yield new(attains, equation, operands(*shapes, fill=fill), keywords(semiring=semiring), full=full)
+        yield new(attains, equation, operands(*shapes, dtype="bool"), keywords(semiring="boolean"), full=number > 3)
+        ties = operands(*shapes, fill="exact")
+        yield new(attains, equation, ties, keywords(semiring="min-plus"), "ties", full=number > 3)
+        yield new(attains_traced, equation, ties, keywords(semiring="max-plus"), "jit", full=number > 1)
+        for dtype in ("float16", "bfloat16", "float64"):
+            specs = operands(*shapes, dtype=dtype)
+            yield new(attains, equation, specs, keywords(semiring="max-plus"), full=number > 0)
+        for layout in ("F", "broadcast"):
+            specs = operands(*shapes, layout=layout)
+            yield new(attains, equation, specs, keywords(semiring="min-plus"), full=number > 0)
+    plus = keywords(semiring="max-plus")
+    refused = partial(new, refuses, "ij,jk->ik")
+    yield refused(operands((3, 0), (0, 4)), plus, raises=SizeError, says="label 'j' has size 0")
+    yield refused(operands((3, 4), (4, 5)), keywords(semiring="log"), raises=ValueError, says="none of them attains")
+    whole = operands((3, 4), (4, 5), dtype="int32")
+    yield refused(whole, plus, raises=BackendError, says="does not compute in int32")
