@@ -6,7 +6,7 @@ import sys
 import tracemalloc
 import warnings
 from functools import reduce
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -229,6 +229,36 @@ def test_dask_arrays_are_refused():
     dask = pytest.importorskip("dask.array")
     with pytest.raises(BackendError, match="einsum_argmax is not offered for Dask arrays"):
         einsum_argmax("i->", dask.ones(3))
+
+
+# -- what it is for -------------------------------------------------------------------------------------------------
+
+
+def test_shortest_paths_of_all_pairs_are_those_of_floyd_and_warshall():
+    rng = np.random.default_rng(3)
+    size = 20
+    edges = np.where(rng.random((size, size)) < 0.1, rng.random((size, size)), np.inf)
+    np.fill_diagonal(edges, 0.0)
+    expected = edges.copy()
+    for middle in range(size):
+        expected = np.minimum(expected, expected[:, [middle]] + expected[middle])
+    lengths, middles = edges, []
+    for _ in range(5):
+        lengths, positions = einsum_argmax("ij,jk->ik", lengths, lengths, semiring="min-plus")
+        middles.append(positions["j"])
+    np.testing.assert_allclose(lengths, expected)
+
+    def path(start, stop, level):
+        if level == 0:
+            return [start, stop]
+        middle = int(middles[level - 1][start, stop])
+        return list(dict.fromkeys(path(start, middle, level - 1) + path(middle, stop, level - 1)))
+
+    reached = np.argwhere(np.isfinite(lengths) & ~np.eye(size, dtype=bool)).tolist()
+    assert any(len(path(*pair, level=5)) > 5 for pair in reached)
+    for pair in reached:
+        nodes = path(*pair, level=5)
+        assert sum(edges[edge] for edge in pairwise(nodes)) == pytest.approx(lengths[tuple(pair)])
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
