@@ -135,13 +135,8 @@ class Plan(Program):
         from einsumx.render.source import plan_source
 
         _check_known(self, "written as code")
-        if self.semiring is not None and not self.semiring.is_boolean:
-            raise EinsumxError(
-                f"a plan in semiring={self.semiring.name!r} has no source, as its products are einsumx's own kernels\n"
-                f"  {excerpt(self.equation)}"
-            )
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
-        return plan_source(plan, get_backend(plan.backend), name)
+        return plan_source(plan, adapter_in(get_backend(plan.backend), plan.semiring), name)
 
     def to_json(self) -> str:
         """The plan as JSON text, which :meth:`from_json` reads.

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import peaks
 import pytest
+from source_einsum import contraction
 
 import einsumx
 from einsumx import BackendError, EinsumxError, Plan, Semiring, einsum, expression, plan
@@ -475,9 +476,85 @@ def test_a_framework_without_the_functions_says_which_have_them():
         assert plan("ij,jk->ik", (2, 3), (3, 4), semiring="boolean", backend=backend, dtypes="bool").dtype == "bool"
 
 
-def test_a_plan_in_a_semiring_has_no_source():
-    with pytest.raises(EinsumxError, match="a plan in semiring='log' has no source"):
-        plan("ij,jk->ik", (2, 3), (3, 4), semiring="log").source()
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("semiring", EVERY, ids=named)
+def test_the_source_of_a_plan_computes_the_same(backend, semiring):
+    xp = pytest.importorskip({"jax": "jax.numpy"}.get(backend, backend))
+    for equation in EQUATIONS:
+        arrays = operands(equation, "float32")
+        text = equation.removesuffix(" ones")
+        source = plan(text, *map(np.shape, arrays), dtypes="float32", semiring=semiring).source(backend)
+        assert max(map(len, source.splitlines())) <= 100
+        found = contraction(source, backend)(*map(xp.asarray, arrays))
+        assert str(found.dtype).endswith("float32")
+        np.testing.assert_allclose(found, by_loops(text, *arrays, semiring=semiring), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("semiring", EVERY, ids=named)
+def test_the_source_has_infinities_nan_blocks_and_empty_sums_of_the_plan(backend, semiring):
+    xp = pytest.importorskip({"jax": "jax.numpy"}.get(backend, backend))
+    rng = np.random.default_rng(0)
+    many = rng.random((30, 300)).astype("float32"), rng.random((300, 200)).astype("float32")
+    special = np.array([[0.0, INFINITY], [math.nan, 1.0], [-INFINITY, -INFINITY]], "float32")
+    problems = [
+        ("ij,jk->ik", *many),
+        ("bij,bjk->bik", np.stack([many[0]] * 2), np.stack([many[1]] * 2)),
+        ("ij,j->i", special, np.zeros(2, "float32")),
+        ("ij->i", special),
+        ("ij->", special[[0, 2]]),
+        ("ij,jk->ik", np.ones((2, 0), "float32"), np.ones((0, 3), "float32")),
+        ("ij,jk->ik", np.ones((0, 2), "float32"), np.ones((2, 3), "float32")),
+        ("i->", np.broadcast_to(np.float32(3), (5,))),
+    ]
+    for equation, *arrays in problems:
+        given = plan(equation, *arrays, semiring=semiring)
+        found = contraction(given.source(backend), backend)(*[xp.asarray(np.array(array)) for array in arrays])
+        np.testing.assert_allclose(found, einsum(equation, *arrays, semiring=semiring), rtol=2e-6, err_msg=equation)
+
+
+def test_the_source_of_torch_and_jax_is_differentiated():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    a, b = np.random.default_rng(0).random((2, 4, 4)).astype("float32")
+    for semiring in ("max-plus", "log"):
+        source = plan("ij,jk->ik", (4, 4), (4, 4), dtypes="float32", semiring=semiring).source
+        of_torch, of_jax = contraction(source("torch"), "torch"), contraction(source("jax"), "jax")
+        tensor = torch.tensor(a, requires_grad=True)
+        of_torch(tensor, torch.tensor(b)).sum().backward()
+        gradient = jax.jit(jax.grad(lambda a, f=of_jax: f(a, b).sum()))(a)
+        np.testing.assert_allclose(gradient, tensor.grad, rtol=1e-5)
+
+
+def test_pictures_name_the_semiring_and_show_the_memory_of_the_plan():
+    for limit in (None, "9MB"):
+        for semiring in ("log", Semiring("a<b & c", "minimum", "maximum")):
+            given = plan("ij,jk->ik", (900, 800), (800, 900), semiring=semiring, memory_limit=limit)
+            drawing = given.draw()
+            shown = named(semiring).replace("&", "&amp;").replace("<", "&lt;")
+            add = "logaddexp" if semiring == "log" else "minimum"
+            assert f"float64 on numpy in {shown} ({add}, " in drawing.svg.rpartition("</desc>")[2]
+            assert limit is None or drawing.timeline.peak_bytes == given.peak_bytes
+
+
+def test_the_command_prints_the_source_in_a_semiring(capsys):
+    from einsumx.cli.main import main
+
+    arguments = ["ij,jk->ik", "2,3", "3,4", "--semiring", "min-plus", "--backend", "torch"]
+    assert main(["explain", "--source", *arguments]) == 0
+    source = capsys.readouterr().out
+    shapes = (2, 3), (3, 4)
+    assert source == plan("ij,jk->ik", *shapes, dtypes="float32", semiring="min-plus", backend="torch").source()
+
+
+def test_the_source_does_not_take_the_name_of_a_function_that_it_has():
+    with pytest.raises(ValueError, match="another one of that name"):
+        plan("ij,jk->ik", (2, 3), (3, 4), semiring="log").source(name="logsumexp")
+
+
+def test_the_name_of_a_semiring_cannot_end_the_text_in_which_it_is():
+    name = '"""; boom() #\\'
+    source = plan("ij,jk->ik", (2, 3), (3, 4), semiring=Semiring(name, "maximum", "add")).source()
+    assert contraction(source, "numpy")(np.ones((2, 3)), np.ones((3, 4))).tolist() == [[2.0] * 4] * 2
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -52,6 +52,28 @@ class _MethodSpelling(Spelling):
                 count = wrapped(count, array.dtype)
         return f"{np}.multiply({text}, {self.dtype(array.dtype)}({count:d}))"
 
+    def reduced(self, name: str, array: str, axes: str) -> str:
+        if name == "logaddexp":
+            return f"logsumexp({array}, axis={axes})"
+        return f"{self.name}.{'max' if name == 'maximum' else 'min'}({array}, axis={axes})"
+
+    def logsumexp(self) -> list[str]:
+        np = self.name
+        body = [
+            f"shift = {np}.max(x, axis=axis, keepdims=True)",
+            f"shift = {np}.where({np}.isfinite(shift), shift, {np}.zeros_like(shift))",
+            f"total = {np}.sum({np}.exp(x - shift), axis=axis)",
+            *self._logarithm(f"{np}.squeeze(shift, axis=axis)"),
+        ]
+        return _function("logsumexp(x, axis)", "log(sum(exp(x))), from the differences to maxima.", self.silently(body))
+
+    def _logarithm(self, shift: str) -> list[str]:
+        return [f"return {self.name}.log(total) + {shift}"]
+
+
+def _function(head: str, about: str, body: Sequence[str]) -> list[str]:
+    return [f"def {head}:", f'    """{about}"""', *(f"    {line}" for line in body), "", ""]
+
 
 class NumpySpelling(_MethodSpelling):
     """NumPy's calls, without einsumx's threads and integer products."""
@@ -62,6 +84,9 @@ class NumpySpelling(_MethodSpelling):
             "complex256": "clongdouble",
         }  # portable names
         return super().dtype(platforms.get(name, name))
+
+    def silently(self, lines: Sequence[str]) -> list[str]:
+        return [f'with {self.name}.errstate(all="ignore"):', *(f"    {line}" for line in lines)]
 
     def diagonal_view(self, array: Value, axis1: int, axis2: int) -> str:
         # Views of numpy.einsum are writeable, those of numpy.diagonal are not.
@@ -98,6 +123,16 @@ class CupySpelling(_MethodSpelling):
 
 class JaxSpelling(_MethodSpelling):
     """The calls of ``jax.numpy``."""
+
+    fuses = True
+
+    def _logarithm(self, shift: str) -> list[str]:
+        np = self.name
+        return [
+            "possible = total != 0  # the derivative of the logarithm at 0 would be nan",
+            f"total = {np}.where(possible, total, {np}.ones_like(total))",
+            f"return {np}.where(possible, {np}.log(total) + {shift}, -{np}.inf)",
+        ]
 
     def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
         left, right = (

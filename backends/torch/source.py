@@ -83,3 +83,13 @@ class TorchSpelling(Spelling):
 
     def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
         return f"{self.name}.matmul({lhs.text}, {rhs.text})"
+
+    def reduced(self, name: str, array: str, axes: str) -> str:
+        functions = {"maximum": "amax", "minimum": "amin", "logaddexp": "logsumexp"}
+        return f"{self.name}.{functions[name]}({array}, dim={axes})"
+
+    def concatenated(self, arrays: str, axis: int) -> str:
+        return f"{self.name}.cat({arrays}, dim={axis})"
+
+    def constant(self, value: str, dtype: str) -> str:
+        return value

@@ -154,6 +154,34 @@ class Spelling:
         """
         return array.text
 
+    # -- in a semiring ----------------------------------------------------------------------------------
+
+    fuses: bool = False
+    """Whether a compiler fuses a reduction with the broadcast of its terms, so that these need no blocks."""
+
+    def helpers(self, code: str) -> Sequence[str]:
+        """The lines of functions that the code calls, which come before it."""
+        return ()
+
+    def reduced(self, name: str, array: str, axes: str) -> str:
+        """The reduction of an array by ``maximum``, ``minimum`` or ``logaddexp``; ``axes`` is an axis or a tuple."""
+        raise BackendError(f"{type_name(type(self))} does not say how sums in a semiring are written as code")
+
+    def logsumexp(self) -> Sequence[str]:
+        """The lines of a function ``logsumexp(x, axis)``, if :meth:`reduced` calls one."""
+        return ()
+
+    def concatenated(self, arrays: str, axis: int) -> str:
+        return f"{self.name}.concatenate({arrays}, axis={axis})"
+
+    def constant(self, value: str, dtype: str) -> str:
+        """A number that does not change the dtype of an array to which it is added."""
+        return f"{self.dtype(dtype)}({value})"
+
+    def silently(self, lines: Sequence[str]) -> list[str]:
+        """Statements without warnings about infinities."""
+        return list(lines)
+
     def _missing(self, primitive: str) -> BackendError:
         return BackendError(
             f"{type_name(type(self))} does not say how {primitive} is written as code: it has no default"

@@ -18,6 +18,7 @@ from einsumx.errors import BackendError
 from einsumx.ir import ops
 
 if TYPE_CHECKING:
+    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array
     from einsumx.ir.program import Operand
@@ -120,6 +121,11 @@ class _InSemiring(Adapter):
                 return 0
             case _:
                 return self.framework.workspace(op, operands)
+
+    def spelling(self) -> Spelling:
+        from einsumx.adapters.semiring_source import SemiringSpelling
+
+        return SemiringSpelling(self.framework.spelling(), self.semiring)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self.framework.reduced(self.semiring.add, array, axes)

@@ -19,6 +19,7 @@ from einsumx.errors import BackendError, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import returns_view, slot_dtypes
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.text import in_algebra
 from einsumx.ir.verify import replay
 from einsumx.runtime.checks import check_fits, check_plan
 
@@ -58,8 +59,13 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     body = [*spelling.opening(names[0]), *_Function(program, spelling, names, shapes).statements()]
     decorators = spelling.decorators(list(shapes.values()))
     code = "\n".join([*decorators, *body])
-    imports = [line for line in spelling.imports if re.search(rf"\b{spelling.name}\.", code)]
+    helpers = spelling.helpers(code)
+    if any(line.startswith(f"def {name}(") for line in helpers):
+        raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
+    called = "\n".join([*helpers, code])
+    imports = [line for line in spelling.imports if re.search(rf"\b{spelling.name}\.", called)]
     lines = [
+        *helpers,
         *decorators,
         *_folded(f"def {name}({parameters}):", 0),
         *(f"{' ' * _INDENT}{line}".rstrip() for line in [*_docstring(program, names), *body]),
@@ -203,7 +209,7 @@ def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     for name, operand in zip(names, program.operands):
         by_description.setdefault(_description(operand), []).append(name)
     lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
-    lines.append(f"result: {numbers(program.shape)} {program.dtype}")
+    lines.append(f"result: {numbers(program.shape)} {program.dtype}{_quoted(visible(in_algebra(program.semiring)))}")
     return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, _COLUMNS - _INDENT)), '"""']
 
 

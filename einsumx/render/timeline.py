@@ -26,9 +26,10 @@ from einsumx.ir.cost import Kernels, OpCost, PlanCost, in_use, program_cost
 from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, names_in
-from einsumx.ir.text import assumption, call_text, duration, plan_text, quantity, remark_text, summary
+from einsumx.ir.text import assumption, call_text, duration, in_algebra, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.request import adapter_in
 
 __all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]
 
@@ -136,7 +137,8 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
 
 
 def _where(program: Program | BlockedProgram) -> str:
-    return f"{program.dtype} on {program.backend}" + (f" ({program.device})" if program.device else "")
+    device = f" ({program.device})" if program.device else ""
+    return f"{program.dtype} on {program.backend}{device}{visible(in_algebra(program.semiring))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +310,7 @@ class _BlockedRows:
     """
 
     def __init__(self, program: BlockedProgram) -> None:
-        adapter = get_backend(program.backend)
+        adapter = adapter_in(get_backend(program.backend), program.semiring)
         traits = calibrated(adapter, program.device)
         equation, cut, landing = program.equation, program.blocking, program.landing
         rates = (traits.rates.copy,) * len(program.operands)
