@@ -179,7 +179,6 @@ def einsum(
             semiring,
         )  # fmt: skip
         if lazy_module is not None:
-            request.check_lazy()
             return lazy_module.einsum(request)
         if memory_limit is not None:
             request.check_limited()
@@ -318,7 +317,6 @@ def plan(
     )  # fmt: skip
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
-        request.check_lazy()
         return as_chunked_plan(lazy_module.planned(request))
     if memory_limit is not None:
         request.check_limited()

@@ -180,7 +180,6 @@ class Expression:
 
     def _lazy_request(self, operands: Sequence[Any]) -> Request:
         """The call with these operands and the constants, of which some are lazy."""
-        self._request.check_lazy()
         self._check_count(operands)
         for slot, operand in zip(self._variables, operands):
             if hasattr(operand, "shape"):

@@ -618,6 +618,72 @@ def test_what_patch_leaves_to_dask_is_logged(call, reason, caplog):
     assert reason in caplog.text
 
 
+SEMIRINGS = ("max-plus", "min-plus", "max-times", "log", einsumx.Semiring("widest", "maximum", "minimum"), "boolean")
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS, ids=str)
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    {
+        "ij,jk->ik": ((7, 9), (9, 5)),
+        "ij,jk,kl->il": ((7, 9), (9, 5), (5, 4)),
+        "ij->": ((7, 9),),
+        "ij->ji": ((7, 9),),
+        "ii,ij->j": ((7, 7), (7, 3)),
+        "ij,kj->ik": ((7, 1), (5, 9)),
+        "i,i->": ((90,), (90,)),
+        "ij,jl->il": ((3, 0), (0, 4)),
+    }.items(),
+)
+def test_a_contraction_in_a_semiring_is_that_of_whole_arrays(equation, shapes, semiring):
+    rng = np.random.default_rng(0)
+    hosts = [rng.random(shape).astype("float32") for shape in shapes]
+    if semiring == "boolean":
+        hosts = [host > 0.9 for host in hosts]
+    expected = einsumx.einsum(equation, *hosts, semiring=semiring)
+    for length in (2, 4):
+        arrays = [da.from_array(host, chunks=length) for host in hosts]
+        result = einsumx.einsum(equation, *arrays, semiring=semiring)
+        planned = einsumx.plan(equation, *arrays, semiring=semiring)
+        assert result.dtype == expected.dtype
+        assert result.name == einsumx.einsum(equation, *arrays, semiring=semiring).name
+        for lazy in (result, planned(*arrays)):
+            found = lazy.compute(scheduler="sync")
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    function = einsumx.expression(equation, *shapes, semiring=semiring)
+    np.testing.assert_allclose(function(*arrays).compute(scheduler="sync"), expected, rtol=1e-6)
+
+
+def test_a_semiring_has_tasks_of_its_own_and_is_in_the_plan():
+    x = da.ones((4, 4), chunks=2)
+    names = {einsumx.einsum("ij,jk->ik", x, x, semiring=each).name for each in (None, *SEMIRINGS)}
+    assert len(names) == 7
+    first = str(einsumx.plan("ij,jk->ik", x, x, semiring="log")).splitlines()[0]
+    assert first == "ij,jk->ik  (4,4) (4,4)  float64 on dask in log (logaddexp, add)"
+
+
+def test_half_precision_is_exact_for_maxima_and_wide_for_sums_of_exponentials():
+    x = da.ones((4, 4), chunks=2, dtype="float16")
+    assert einsumx.plan("ij,jk->ik", x, x, semiring="max-plus").compute_dtype == "float16"
+    assert einsumx.plan("ij,jk->ik", x, x, semiring="log").compute_dtype == "float32"
+
+
+def test_what_a_semiring_refuses_it_refuses_for_lazy_arrays():
+    x = da.ones((4, 4), chunks=2, dtype="int64")
+    with pytest.raises(einsumx.BackendError, match="does not compute in int64"):
+        einsumx.einsum("ij,jk->ik", x, x, semiring="max-plus")
+    with pytest.raises(ValueError, match="alpha= is for sums of products"):
+        einsumx.einsum("ij,jk->ik", x * 1.0, x * 1.0, semiring="max-plus", alpha=2)
+
+
+def test_the_command_explains_chunks_in_a_semiring(capsys):
+    arguments = ["explain", "ij,jk->ik", "4,4", "4,4", "--backend", "dask", "--chunks", "2,2", "2,2"]
+    assert main([*arguments, "--semiring", "log"]) == 0
+    assert "float32 on dask in log (logaddexp, add)" in capsys.readouterr().out
+    assert main([*arguments, "--semiring", "max-plus", "--dtype", "int64"]) != 0
+
+
 def test_the_command_explains_chunks(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ["explain", "ij,jk->k", "4000,4000", "4000,3000", "--dtype", "float64", "--backend", "dask"]

@@ -459,14 +459,6 @@ def test_keywords_of_sums_of_products_are_refused(limit):
     assert not out.any()
 
 
-def test_lazy_arrays_are_refused():
-    da = pytest.importorskip("dask.array")
-    lhs = da.ones((4, 4), chunks=2)
-    for call in (einsum, plan):
-        with pytest.raises(BackendError, match="semiring='log' is not offered for Dask arrays"):
-            call("ij,jk->ik", lhs, lhs, semiring="log")
-
-
 def test_a_framework_without_the_functions_says_which_have_them():
     for backend in ("cupy", "mxnet", "sparse"):
         with pytest.raises(

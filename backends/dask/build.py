@@ -15,6 +15,7 @@ from einsumx.backends.dask.tasks import add, contract, contract_one, scaled
 from einsumx.ir.parse import symbol
 
 if TYPE_CHECKING:
+    from einsumx.ir.semiring import Semiring
     from einsumx.runtime.factors import Factors
 
 __all__ = ["build", "multiplied"]
@@ -32,12 +33,15 @@ def build(program: ChunkedProgram, arrays: Sequence[Any]) -> Any:
     numpy = get_backend("numpy")
     dtype, compute_dtype = map(numpy.dtype, (program.dtype, program.compute_dtype))
     if not program.steps:
-        return da.zeros_like(arrays[0], dtype=dtype, shape=program.shape, chunks=program.chunks)
+        shaped = {"dtype": dtype, "shape": program.shape, "chunks": program.chunks}
+        if program.semiring is not None:
+            return da.full_like(arrays[0], program.semiring.zero, **shaped)
+        return da.zeros_like(arrays[0], **shaped)
     equation = program.equation
     values = [_carried(array, term, equation.sizes) for array, term in zip(arrays, equation.inputs)]
     for step in program.steps:
         sources = [_rechunked(values[source], term, step) for source, term in zip(step.sources, step.inputs)]
-        values.append(_contracted(step, sources, program.compute_dtype, compute_dtype))
+        values.append(_contracted(step, sources, program, compute_dtype))
     return values[-1].astype(dtype)
 
 
@@ -63,10 +67,11 @@ def _rechunked(array: Any, term: Labels, step: ChunkedStep) -> Any:
     return array.rechunk(changed) if changed else array
 
 
-def _contracted(step: ChunkedStep, arrays: Sequence[Any], dtype: str, meta_dtype: Any) -> Any:
-    """The result of a step, as an array that is computed in a dtype."""
+def _contracted(step: ChunkedStep, arrays: Sequence[Any], program: ChunkedProgram, meta_dtype: Any) -> Any:
+    """The result of a step of a program, as an array of the dtype in which it is computed."""
+    dtype, semiring = program.compute_dtype, program.semiring
     chunks = {label: parts for array, term in zip(arrays, step.inputs) for label, parts in zip(term, array.chunks)}
-    name = f"einsumx-{tokenize(step, [array.name for array in arrays], dtype)}"
+    name = f"einsumx-{tokenize(step, [array.name for array in arrays], dtype, str(semiring))}"
     inputs = ",".join("".join(map(symbol, term)) for term in step.inputs)
     equation = f"{inputs}->{''.join(map(symbol, step.output))}"
     meta = partial(da.utils.meta_from_array, arrays[0]._meta, dtype=meta_dtype)
@@ -74,7 +79,7 @@ def _contracted(step: ChunkedStep, arrays: Sequence[Any], dtype: str, meta_dtype
     if step.is_fusible:
         summed = [label for label in step.contracted if ends[label] > 1]
         parts = da.blockwise(
-            partial(contract_one, equation=equation, dtype=dtype),
+            partial(contract_one, equation=equation, dtype=dtype, semiring=semiring),
             (*step.output, *summed),
             *[item for pair in zip(arrays, step.inputs) for item in pair],
             name=f"einsumx-chunks-{name.rpartition('-')[2]}" if summed else name,
@@ -85,10 +90,12 @@ def _contracted(step: ChunkedStep, arrays: Sequence[Any], dtype: str, meta_dtype
         if not summed:
             return parts
         places = list(product(*[range(ends[label]) for label in summed]))
-        graph = _tree(name, step, ends, lambda place: [(parts.name, *place, *inner) for inner in places])
+        graph = _tree(name, step, ends, lambda place: [(parts.name, *place, *inner) for inner in places], semiring)
         dependencies = [parts]
     else:
-        graph = _products(name, step, ends, arrays, partial(contract, equation=equation, dtype=dtype))
+        graph = _products(
+            name, step, ends, arrays, partial(contract, equation=equation, dtype=dtype, semiring=semiring)
+        )
         dependencies = list(arrays)
     layers = HighLevelGraph.from_collections(name, graph, dependencies=dependencies)
     shape = tuple([chunks[label] for label in step.output])
@@ -100,9 +107,7 @@ def _places(step: ChunkedStep, ends: dict[int, int]) -> Iterator[Place]:
     return product(*[range(ends[label]) for label in step.output])
 
 
-def _products(
-    name: str, step: ChunkedStep, ends: dict[int, int], arrays: Sequence[Any], task: Callable[..., Any]
-) -> Graph:
+def _products(name: str, step: ChunkedStep, ends: dict[int, int], arrays: Sequence[Any], task: partial[Any]) -> Graph:
     """Tasks that contract several chunks of the operands, and those that add their results."""
     graph: Graph = {}
     inner = list(product(*[range(ends[label]) for label in step.contracted]))
@@ -117,11 +122,19 @@ def _products(
             key = (name, *place) if count == 1 else (f"{name}-part", *place, part)
             graph[key] = (task, groups[start:stop])
     if count > 1:
-        graph |= _tree(name, step, ends, lambda place: [(f"{name}-part", *place, part) for part in range(count)])
+        parts = range(count)
+        semiring = task.keywords["semiring"]
+        graph |= _tree(name, step, ends, lambda place: [(f"{name}-part", *place, part) for part in parts], semiring)
     return graph
 
 
-def _tree(name: str, step: ChunkedStep, ends: dict[int, int], parts_of: Callable[[Place], list[Any]]) -> Graph:
+def _tree(
+    name: str,
+    step: ChunkedStep,
+    ends: dict[int, int],
+    parts_of: Callable[[Place], list[Any]],
+    semiring: Semiring | None,
+) -> Graph:
     """Tasks that add the partial sums of each chunk of the result, a few at a time."""
     graph: Graph = {}
     for place in _places(step, ends):
@@ -129,6 +142,6 @@ def _tree(name: str, step: ChunkedStep, ends: dict[int, int], parts_of: Callable
         while len(parts) > 1:
             starts = range(0, len(parts), step.fan_in)
             keys = [(name, *place) if len(starts) == 1 else (f"{name}-sum", level, *place, start) for start in starts]
-            graph |= {key: (add, parts[start : start + step.fan_in]) for key, start in zip(keys, starts)}
+            graph |= {key: (add, parts[start : start + step.fan_in], semiring) for key, start in zip(keys, starts)}
             parts, level = keys, level + 1
     return graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,11 +16,12 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
 from einsumx.runtime.factors import check_kinds
 from einsumx.runtime.prepare import accumulator, arrays_of, result_dtype, sized_equation
-from einsumx.runtime.request import Request, Written
+from einsumx.runtime.request import Request, Written, adapter_in
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.program import Operand
+    from einsumx.ir.semiring import Semiring
     from einsumx.runtime.factors import Factors
 
 __all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
@@ -27,7 +29,7 @@ __all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha", "accumulate"})
+KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha", "accumulate", "semiring"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -59,6 +61,7 @@ class Call(NamedTuple):
         dtypes: of the result, and of the chunks that are computed.
         optimize: how to find the path.
         factors: what multiplies the result; None for 1.
+        semiring: whose functions sums and products mean; None for plus and times.
     """
 
     operands: Operands
@@ -66,13 +69,15 @@ class Call(NamedTuple):
     dtypes: tuple[str, str]
     optimize: Optimize
     factors: Factors | None
+    semiring: Semiring | None
 
     def program(self) -> ChunkedProgram:
         """The steps and chunks of the contraction."""
         if 0 in self.equation.sizes:
             return _without_terms(self)
         limit = dask.utils.parse_bytes(dask.config.get("array.chunk-size"))
-        return chunked_program(self.equation, self.operands.chunked, self.dtypes, self.optimize, limit)
+        program = chunked_program(self.equation, self.operands.chunked, self.dtypes, self.optimize, limit)
+        return replace(program, semiring=self.semiring)
 
 
 def read(request: Request) -> Call:
@@ -88,12 +93,13 @@ def read(request: Request) -> Call:
     operands = read_operands(request.operands)
     adapter = operands.adapter
     options, factors = request.options(adapter), request.scale
+    traits = adapter_in(adapter, options.semiring).cpu
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
     if factors is not None:
         check_kinds(factors.kinds, result)
-    compute = adapter.cpu.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
-    return Call(operands, equation, (result, compute), options.optimize, factors)
+    compute = traits.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
+    return Call(operands, equation, (result, compute), options.optimize, factors, options.semiring)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:
@@ -136,7 +142,7 @@ def _without_terms(call: Call) -> ChunkedProgram:
     # Dask cannot choose chunks of no elements, or for objects; their arrays contain pointers.
     chunk_dtype = "uint64" if dtype == "object" else dtype
     chunks = da.core.normalize_chunks(-1 if 0 in shape else "auto", shape, dtype=chunk_dtype)
-    return ChunkedProgram(call.equation, call.operands.chunked, dtype, compute, (), (), chunks)
+    return ChunkedProgram(call.equation, call.operands.chunked, dtype, compute, (), (), chunks, call.semiring)
 
 
 def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:

@@ -12,6 +12,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
+from einsumx.ir.semiring import Semiring
 
 __all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
 
@@ -124,6 +125,7 @@ class ChunkedProgram:
         path: the operands of each pairwise contraction.
         steps: in the order of computation; none if a label has size 0.
         chunks: of the result.
+        semiring: whose functions sums and products mean; None for plus and times.
     """
 
     equation: SizedEquation
@@ -133,6 +135,7 @@ class ChunkedProgram:
     path: Path
     steps: tuple[ChunkedStep, ...]
     chunks: tuple[Chunks, ...]
+    semiring: Semiring | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -8,44 +8,47 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, serving
 from einsumx.runtime import pool
+from einsumx.runtime.request import adapter_in
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
+    from einsumx.ir.semiring import Semiring
     from einsumx.runtime.factors import Factors
 
 __all__ = ["add", "contract", "contract_one", "scaled"]
 
 
-def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str) -> Any:
-    """The sum of the contractions of several groups of chunks.
+def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, semiring: Semiring | None) -> Any:
+    """The sum, in a semiring if there is one, of the contractions of several groups of chunks.
 
     No chunk is changed, because other tasks, or the same one after a failure, may use it again.
     """
     first, *others = groups
-    total = contract_one(*first, equation=equation, dtype=dtype)
+    total = contract_one(*first, equation=equation, dtype=dtype, semiring=semiring)
     if others and len(first) == 1:  # a sum may be a view of its chunk; a product is new
         total = _copy(total)
     for chunks in others:
-        total = _added(total, contract_one(*chunks, equation=equation, dtype=dtype))
+        part = contract_one(*chunks, equation=equation, dtype=dtype, semiring=semiring)
+        total = _added(total, part, semiring)
     return total
 
 
-def contract_one(*chunks: Any, equation: str, dtype: str) -> Any:
+def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Semiring | None) -> Any:
     """The contraction of one chunk of each operand, where lists of one chunk stand for the chunk."""
     chunks = tuple([_bare(chunk) for chunk in chunks])
     if dtype == "object":  # without axes, a chunk of objects is a bare object
         chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
     with pool.unused():  # idle memory of the pool would count against a worker's memory
-        result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe")
+        result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe", semiring=semiring)
     return get_backend("numpy").boxed(result, dtype) if dtype == "object" else result
 
 
-def add(parts: Sequence[Any]) -> Any:
-    """The sum of chunks, none of which is changed."""
+def add(parts: Sequence[Any], semiring: Semiring | None) -> Any:
+    """The sum of chunks, in a semiring if there is one, none of which is changed."""
     first, *others = parts
     total = _copy(first)
     for part in others:
-        total = _added(total, part)
+        total = _added(total, part, semiring)
     return total
 
 
@@ -73,6 +76,6 @@ def _copy(chunk: Any) -> Any:
     return adapter.copy(adapter.plain(chunk))
 
 
-def _added(total: Any, part: Any) -> Any:
-    adapter = _adapter_of(total)
+def _added(total: Any, part: Any, semiring: Semiring | None) -> Any:
+    adapter = adapter_in(_adapter_of(total), semiring)
     return adapter.add(adapter.plain(total), adapter.plain(part))

@@ -292,14 +292,6 @@ class Request:
         """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
         return self.precision, self.preferred_element_type, self.out_sharding
 
-    def check_lazy(self) -> None:
-        """Raise BackendError if a keyword is not for lazy arrays; call it for requests with some."""
-        if self.semiring is not None:
-            raise BackendError(
-                f"semiring={shown(self.semiring)} is not offered for Dask arrays; call compute() on the operands, or "
-                "pass arrays of another framework"
-            )
-
     def check_semiring(self) -> None:
         """Raise ValueError if a keyword has no meaning in a semiring; call it for requests with one."""
         for name in ("alpha", "beta"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
@@ -19,8 +19,8 @@ from einsumx.ir.program import Operand
 from einsumx.ir.semiring import BUILTIN
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
-from einsumx.runtime.prepare import accumulator, sized_equation
-from einsumx.runtime.request import Options
+from einsumx.runtime.prepare import accumulator, result_dtype, sized_equation
+from einsumx.runtime.request import Options, adapter_in, with_semiring
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
 
@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "semiring", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 
@@ -172,9 +172,12 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
     numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
-    accumulate = accumulator(numpy, described, Options(accumulate=options.accumulate), options.dtype)
-    dtypes = options.dtype, numpy.traits("cpu").compute_dtype(accumulate or options.dtype)
-    planned = as_chunked_plan(program_of_sizes(equation, chunks, dtypes, options.optimize))
+    keywords = with_semiring(Options(accumulate=options.accumulate), options.semiring)
+    dtype = result_dtype(numpy, described, keywords)
+    accumulate = accumulator(numpy, described, keywords, dtype)
+    dtypes = dtype, adapter_in(numpy, keywords.semiring).cpu.compute_dtype(accumulate or dtype)
+    program = program_of_sizes(equation, chunks, dtypes, options.optimize)
+    planned = as_chunked_plan(replace(program, semiring=keywords.semiring))
     if options.json:
         print_json(_chunked_data(planned))
     else:
