@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.ir.semiring import Semiring
 from einsumx.runtime.threads import get_num_threads, run
@@ -111,6 +112,10 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     rows, inner, cols = lhs.shape[1], lhs.shape[2], rhs.shape[2]
     out = np.empty((batch, rows, cols), lhs.dtype)
     rhs = np.ascontiguousarray(rhs)
+    compiled = loops(add.__name__, multiply.__name__, lhs.dtype.name, batch * rows * inner * cols)
+    if compiled is not None:
+        _by_loops(compiled, np.ascontiguousarray(lhs), rhs, out)
+        return out
     matrices, per_matrix = _cut(batch, rows, cols * lhs.itemsize, rows * inner * cols)
     terms_of = (
         _sums_by_blas if multiply is np.add and rows >= _SMALL and lhs.dtype in _BLAS else partial(_terms, multiply)
@@ -128,6 +133,20 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     blocks = [partial(block, those, some) for those in matrices for some in per_matrix]
     _jobs(blocks, batch * rows * inner * cols)
     return out
+
+
+def _by_loops(compiled: Callable[..., None], lhs: Any, rhs: Any, out: Any) -> None:
+    """The product by compiled loops, in as many parts as there are threads."""
+    batch, rows, work = *out.shape[:2], out.size * lhs.shape[2]
+    count = get_num_threads() if work >= _SPLIT else 1
+    matrices = _ranges(batch, count)
+    per_matrix = [slice(0, rows)] if len(matrices) == count else _ranges(rows, -(-count // len(matrices)))
+    parts = [
+        partial(compiled, lhs, rhs, out, those.start, those.stop, some.start, some.stop)
+        for those in matrices
+        for some in per_matrix
+    ]
+    _jobs(parts, work)
 
 
 def _terms(multiply: Any, lhs: Any, rhs: Any, term: Any) -> Iterator[Any]:
