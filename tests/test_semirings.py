@@ -379,9 +379,7 @@ def test_gradients_on_torch_have_gradients(semiring):
     assert torch.autograd.gradgradcheck(lambda *tensors: einsum("bij,bjk->bik", *tensors, semiring=semiring), arrays)
 
 
-@pytest.mark.parametrize(
-    "shapes", [((40, 30), (30, 20)), ((4, 40, 30), (1, 30, 20)), ((1, 40, 30), (4, 30, 20))], ids=str
-)
+@pytest.mark.parametrize("batches", [((), ()), ((4,), (1,)), ((1,), (4,))], ids=str)
 @pytest.mark.parametrize("semiring", NAMES)
 def test_gradients_of_long_products_are_those_of_the_broadcast(semiring, batches, monkeypatch):
     """Also for equal maxima, for terms that underflow, and in blocks of rows."""

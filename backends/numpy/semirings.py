@@ -137,7 +137,8 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
 
 def _by_loops(compiled: Callable[..., None], lhs: Any, rhs: Any, out: Any) -> None:
     """The product by compiled loops, in as many parts as there are threads."""
-    batch, rows, work = *out.shape[:2], out.size * lhs.shape[2]
+    batch, rows = out.shape[:2]
+    work = out.size * lhs.shape[2]
     count = get_num_threads() if work >= _SPLIT else 1
     matrices = _ranges(batch, count)
     per_matrix = [slice(0, rows)] if len(matrices) == count else _ranges(rows, -(-count // len(matrices)))
