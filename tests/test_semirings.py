@@ -372,6 +372,16 @@ def test_a_sum_of_what_is_impossible_has_gradients_of_zero():
     np.testing.assert_allclose(pull(jax.numpy.ones(3, run.dtype))[0], [[0, 0], [1, 0], softmax], rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [-87.0, -44.0, -43.0, -42.5, 0.0, 42.0, 43.0, 44.0, 87.0])
+@pytest.mark.parametrize("other", [-87.0, -43.2, 0.0, 42.5, 44.3])
+def test_log_sum_exps_at_the_ends_of_the_range_of_exponentials(value, other):
+    rng = np.random.default_rng(4)
+    lhs = (value + rng.random((6, 40))).astype("float32")
+    rhs = (other + rng.random((40, 5))).astype("float32")
+    expected = by_broadcast(lhs.astype("float64"), rhs.astype("float64"), "log")
+    np.testing.assert_allclose(einsum("ij,jk->ik", lhs, rhs, semiring="log"), expected, rtol=1e-6, atol=4e-6)
+
+
 @pytest.mark.parametrize("semiring", ["max-times", "log"])
 def test_gradients_on_torch_have_gradients(semiring):
     torch = pytest.importorskip("torch")
