@@ -18,6 +18,7 @@ class CubedAdapter(NamedLibrary):
     """Cubed's arrays, by the array API standard."""
 
     name = "cubed"
+    has_positions = False  # they are computed later, and cannot choose rows before
     module = "cubed.array_api"
     install = "pip install cubed"
     no_limit = (

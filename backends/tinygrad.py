@@ -223,6 +223,19 @@ class TinygradAdapter(Adapter):
 
         return run_on_strong
 
+    def best(self, array: Array, is_least: bool) -> Array:
+        return array.argmin(-1) if is_least else array.argmax(-1)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return type(like).arange(start, stop).to(like.device)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix[places]
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        first, *others = arrays
+        return first.cat(*others)
+
     def spelling(self) -> Spelling:
         return TinygradSpelling(self.module, self.module)
 

@@ -125,7 +125,7 @@ def _attained(
     if lazy(inputs) is not None:
         raise BackendError("einsum_argmax is not offered for Dask arrays; call compute() on the operands")
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
-    if not adapter.has_semirings:
+    if not (adapter.has_semirings and adapter.has_positions):
         raise BackendError(f"{adapter.name} has no einsum_argmax; convert the operands to NumPy, PyTorch or JAX")
     options = with_semiring(options_of(adapter, dtype, None, optimize), chosen)
     described_operands = described(adapter, adapter.signatures(written, arrays))
@@ -242,9 +242,9 @@ class _Contraction:
         parts: dict[int, list[Array]] = {label: [] for label in summed}
         for start in range(0, max(count, 1), rows):
             places = adapter.places(start, min(start + rows, count), value)
-            found = self._walked_back(places)
+            found = self._walked_back(places) if count else {}
             for label in summed:
-                # A label along which each operand only repeats itself has no step.
+                # Without elements there are no positions.
                 parts[label].append(found[label] if label in found else places * 0)
         joined = {label: each[0] if len(each) == 1 else adapter.joined(each) for label, each in parts.items()}
         shaped = {label: adapter.reshape(array, sized.shape) for label, array in joined.items()}
@@ -264,6 +264,8 @@ class _Contraction:
         for step in reversed(self._steps):
             rows = [adapter.rows(matrix, self._place(kept, found, places)) for kept, matrix in step.terms]
             terms = rows[0] if len(rows) == 1 else self._einsum([(0, 1)] * 2, rows, (0, 1))
+            if adapter.dtype_name(terms.dtype) == "bool":
+                terms = adapter.cast(terms, "uint8")
             found |= self._positions_of(step.summed, adapter.best(terms, self._is_least))
         return found
 

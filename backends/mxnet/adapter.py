@@ -121,6 +121,8 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 
         return record
 
+    has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
+
     def spelling(self) -> Spelling:
         from einsumx.backends.mxnet.source import MxnetSpelling
 

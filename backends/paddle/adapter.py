@@ -182,6 +182,23 @@ class PaddleAdapter(Adapter):
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         return workspace(op, operands)
 
+    def best(self, array: Array, is_least: bool) -> Array:
+        if self.dtype_name(array.dtype) in HALVES:
+            array = self.cast(array, "float32")
+        return super().best(array, is_least)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, dtype="int64")
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        name = self.dtype_name(matrix.dtype)
+        if name not in HALVES:
+            return self.xp.index_select(matrix, places)
+        return self.cast(self.xp.index_select(self.cast(matrix, "float32"), places), name)  # has no kernel for these
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.concat(arrays)
+
     def spelling(self) -> Spelling:
         from einsumx.backends.paddle.source import PaddleSpelling
 

@@ -379,6 +379,15 @@ class TensorflowAdapter(Adapter):
             case _:
                 return 0
 
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.range(start, stop, dtype=self.xp.int64)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return self.xp.gather(matrix, places)
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.concat(arrays, 0)
+
     def spelling(self) -> Spelling:
         from einsumx.backends.tensorflow.source import TensorflowSpelling
 

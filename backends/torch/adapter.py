@@ -344,10 +344,8 @@ class TorchAdapter(Adapter):
 
     def best(self, array: Array, is_least: bool) -> Array:
         name = "argmin" if is_least else "argmax"
-        if self.dtype_name(array.dtype) in (*IN_NUMPY, "bool") and not self._kernels.is_observed((array,)):
+        if self.dtype_name(array.dtype) in (*IN_NUMPY, "uint8") and not self._kernels.is_observed((array,)):
             return self.xp.from_numpy(getattr(array.numpy(), name)(-1))  # many times faster in host memory
-        if array.dtype == self.xp.bool:
-            array = array.byte()
         return getattr(array, name)(-1)
 
     def places(self, start: int, stop: int, like: Array) -> Array:

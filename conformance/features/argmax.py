@@ -80,8 +80,15 @@ def attains_traced(case: Case, subject: Subject) -> None:
     if "jit" not in subject.framework.transforms:
         raise NotApplicable(f"{subject.framework.name} has no jit")
     hosts, arrays = subject.operands(case)
-    call = partial(einsumx.einsum_argmax, case.equation, **dict(case.options))
-    _judge(case, subject, hosts, subject.framework.transformed("jit", call)(*arrays))
+    labels: list[Any] = []
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        found = einsumx.einsum_argmax(case.equation, *arrays, **dict(case.options))
+        labels[:] = found.positions
+        return found.value, *found.positions.values()
+
+    value, *positions = subject.framework.transformed("jit", call)(*arrays)
+    _judge(case, subject, hosts, einsumx.ArgmaxResult(value, dict(zip(labels, positions))))
 
 
 def refuses(case: Case, subject: Subject) -> None:

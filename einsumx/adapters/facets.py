@@ -291,10 +291,14 @@ class Semirings(Primitives):
 
     # -- for einsum_argmax ------------------------------------------------------------------------------
 
+    has_positions: bool = True
+    """Whether :func:`einsumx.einsum_argmax` works if the semirings do, because arrays are indexed by computed ones."""
+
     def best(self, array: Array, is_least: bool) -> Array:
         """The position of the largest element, or the least, along the last axis: the first, or that of the first nan.
 
-        Positions have the dtype int64, or the widest of the framework's integers.
+        The array has elements, and a floating-point dtype or uint8. Positions have the dtype int64, or the widest of
+        the framework's integers.
         """
         return (self.xp.argmin if is_least else self.xp.argmax)(array, axis=-1)
 
