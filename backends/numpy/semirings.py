@@ -26,6 +26,9 @@ Product: TypeAlias = Callable[[Any, Any], Any]
 _BLOCK = 192 << 10
 """Bytes of a block of the result, and of the buffer beside it: both fit the second cache of a core."""
 
+_SHARE = 96 << 10
+"""The least bytes of the result for each thread: below, threads wait for Python's lock more than they compute."""
+
 _SPLIT = 100_000
 """The least multiply-adds to share between threads."""
 
@@ -37,7 +40,7 @@ _BLAS = (np.dtype("float32"), np.dtype("float64"))
 _FEW = 8
 """A sum is its own loop if it is this many times as long as there are sums."""
 
-_LONG = 50_000
+_LONG = 200_000
 """The least exponentials and logarithms to share between threads."""
 
 _BATCH = 1 << 20
@@ -177,8 +180,10 @@ def _sums_by_blas(lhs: Any, rhs: Any, term: Any) -> Iterator[Any]:
 
 def _cut(batch: int, rows: int, row_bytes: int, work: int) -> tuple[list[slice], list[slice]]:
     """Ranges of matrices and of their rows: blocks that fit the cache, and enough of them for all threads."""
-    threads = get_num_threads() if batch * work >= _SPLIT else 1
+    threads = get_num_threads()
     whole = batch * rows * row_bytes
+    if batch * work < _SPLIT or whole < threads * _SHARE:
+        threads = 1
     count = -(-max(-(-whole // _BLOCK), threads) // threads) * threads
     if count <= batch:
         return _ranges(batch, count), [slice(0, rows)]
@@ -196,7 +201,9 @@ def _by_batches(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     batch = max(len(lhs), len(rhs))
     rows, inner, cols = lhs.shape[1], lhs.shape[2], rhs.shape[2]
     out = np.empty((batch, rows, cols), lhs.dtype)
-    count = max(-(-out.nbytes // _BLOCK), get_num_threads() if out.size * inner >= _SPLIT else 1)
+    threads = get_num_threads()
+    is_shared = out.size * inner >= _SPLIT and out.nbytes >= threads * _SHARE
+    count = max(-(-out.nbytes // _BLOCK), threads if is_shared else 1)
 
     def block(those: slice) -> None:
         left = np.ascontiguousarray((lhs[those] if len(lhs) > 1 else lhs).transpose(1, 2, 0))
