@@ -21,7 +21,7 @@ _BLOCK = 256 << 10
 
 _DTYPES = ("float32", "float64")
 
-_computed = 0
+_computed = 0.0
 """The terms that were computed by functions of arrays in this process."""
 
 
