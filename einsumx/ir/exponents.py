@@ -1,0 +1,49 @@
+"""Which contractions return a mantissa and an exponent, ``strip_exponent=True``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from einsumx.dtypes import kind
+from einsumx.errors import BackendError, shown
+
+if TYPE_CHECKING:
+    from einsumx.ir.semiring import Semiring
+
+__all__ = ["as_strip_exponent", "check_stripped"]
+
+
+def as_strip_exponent(value: Any) -> bool:
+    """The value of ``strip_exponent=``; None is its default.
+
+    Raises:
+        TypeError: it is no bool.
+
+    >>> as_strip_exponent(None), as_strip_exponent(True)
+    (False, True)
+    """
+    if value is None:
+        return False
+    if type(value) is not bool:
+        raise TypeError(f"strip_exponent= is True or False, not {shown(value)}")
+    return value
+
+
+def check_stripped(dtype: str, semiring: Semiring | None) -> None:
+    """Raise an error unless a result of ``dtype`` can be a mantissa and an exponent.
+
+    Raises:
+        BackendError: it is not of floating-point numbers.
+        ValueError: the contraction is in a semiring.
+
+    >>> check_stripped("complex64", None)
+    """
+    if semiring is not None:
+        raise ValueError(
+            f"strip_exponent=True is for sums of products, not for semiring={semiring.name!r}, whose plans scale "
+            "nothing; leave one of them away"
+        )
+    if kind(dtype) not in "fc":
+        raise BackendError(
+            f"strip_exponent=True returns a mantissa below 1, which {dtype} does not hold; pass dtype='float64'"
+        )
