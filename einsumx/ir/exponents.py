@@ -33,13 +33,12 @@ def check_stripped(dtype: str, semiring: Semiring | None) -> None:
     """Raise an error unless a result of ``dtype`` can be a mantissa and an exponent.
 
     Raises:
-        BackendError: it is not of floating-point numbers.
-        ValueError: the contraction is in a semiring.
+        BackendError: it is not of floating-point numbers, or the contraction is in a semiring.
 
     >>> check_stripped("complex64", None)
     """
     if semiring is not None:
-        raise ValueError(
+        raise BackendError(
             f"strip_exponent=True is for sums of products, not for semiring={semiring.name!r}, whose plans scale "
             "nothing; leave one of them away"
         )

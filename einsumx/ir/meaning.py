@@ -109,7 +109,7 @@ def _check_stripped(program: Program) -> None:
     if program.strip_exponent:
         try:
             check_stripped(program.dtype, program.semiring)
-        except (BackendError, ValueError) as error:
+        except BackendError as error:
             raise _Refusal(str(error)) from None
 
 

@@ -453,8 +453,7 @@ def with_strip_exponent(options: Options) -> Options:
     """The options of a call with ``strip_exponent=True``.
 
     Raises:
-        BackendError: keywords of a framework's own products.
-        ValueError: a semiring.
+        BackendError: keywords of a framework's own products, or a semiring.
     """
     if options.framework is not None:
         options.framework.refuse("strip_exponent=True")
