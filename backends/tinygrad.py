@@ -242,6 +242,10 @@ class TinygradAdapter(Adapter):
             return super().number(value, dtype, like)
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
+    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
+        # No constant, as tinygrad multiplies the constants of a product with each other, which underflow.
+        return self.multiply(array, super().number(factor, dtype, array))
+
     # -- tinygrad's own einsum --------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:

@@ -340,9 +340,13 @@ class Exponents(Updates):
         while exponent:
             step = max(-most, min(exponent, most))
             exponent -= step
-            array = (self.scaled_new if is_new else self.scaled)(array, 2.0**step, dtype)
+            array = self.times_factor(array, 2.0**step, dtype, is_new)
             is_new = True
         return array
+
+    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
+        """``array * factor`` for a power of two that ``dtype`` holds; see :meth:`times_power`."""
+        return (self.scaled_new if is_new else self.scaled)(array, factor, dtype)
 
     def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
         """``array * 2**exponent`` as a mantissa, whose largest finite part is in ``[0.5, 1)``, and an exponent.
