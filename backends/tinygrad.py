@@ -243,8 +243,8 @@ class TinygradAdapter(Adapter):
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
     def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
-        # No constant, as tinygrad multiplies the constants of a product with each other, which underflow.
-        return self.multiply(array, super().number(factor, dtype, array))
+        # In memory, as tinygrad would multiply the factors of a product with each other, or after a sum.
+        return super().times_factor(array, factor, dtype, is_new).contiguous()
 
     # -- tinygrad's own einsum --------------------------------------------------------------------------
 

@@ -354,9 +354,12 @@ def test_jax_transforms(wide):
         batch = jax.numpy.stack([arrays[0], arrays[0] * 2.0**20, arrays[0] * 0])
         found, numbers = jax.vmap(lambda array: function(array, *arrays[1:]))(batch)
         assert numbers.tolist() == [exponent, exponent + 20, 0]
-        gradient, number = jax.grad(
-            lambda array: (lambda pair: (pair[0].sum(), pair[1]))(function(array, *arrays[1:])), has_aux=True
-        )(arrays[0])
+
+        def total(array):
+            mantissa, number = function(array, *arrays[1:])
+            return mantissa.sum(), number
+
+        gradient, number = jax.grad(total, has_aux=True)(arrays[0])
         assert int(number) == exponent
         small = [jax.numpy.asarray(array) for array in operands("ij,jk,kl->il")]
         plain = jax.grad(lambda array: einsum("ij,jk,kl->il", array, *small[1:]).sum())(small[0])

@@ -238,7 +238,6 @@ class SparseAdapter(Adapter):
         scaled.data = values
         return scaled
 
-
     def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
         from einsumx.backends.sparse.kernels import as_elements
 

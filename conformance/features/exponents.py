@@ -161,8 +161,7 @@ def _shifted(expected: Expected, exponent: int) -> Expected:
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
     new, limited = (
-        partial(Case, "exponents", check)
-        for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit)
+        partial(Case, "exponents", check) for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit)
     )
     for equation, shapes in _EQUATIONS:
         for dtype in _POWERS:
