@@ -26,8 +26,8 @@ class CubedAdapter(NamedLibrary):
     )
 
     no_exponents = (
-        "its arrays are lazy, and strip_exponent=True would compute each intermediate to find its largest element; call "
-        "compute() on the operands"
+        "its arrays are lazy, and strip_exponent=True would compute each intermediate to find its largest element; "
+        "call compute() on the operands"
     )
 
     def from_numpy(self, array: Any, device: str = "") -> Array:

@@ -111,8 +111,8 @@ class Expression:
         request, adapter = self._request, self._adapter
         dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
         options = *dtypes, request.casting, request.optimize, request.effort, request.backend, request.semiring
-        options = *options, request.strip_exponent
-        return self._sized, self.path, options, adapter and adapter.name, *self._constants
+        kind = *options, request.strip_exponent
+        return self._sized, self.path, kind, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
+import peaks
 import pytest
 
 import einsumx
@@ -283,6 +284,17 @@ def test_pytorch_gradients_take_the_exponent_as_a_constant(limit):
     for gradient, other, own in zip(found, plain, SCALES[1]):
         shift = sum(SCALES[1][:3]) - own - exponent
         np.testing.assert_allclose(gradient.numpy(), np.ldexp(other.numpy(), shift), rtol=1e-12)
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij->ji", "ij->i", "ij,jk->"])
+def test_memory_is_what_the_plan_says(equation):
+    shapes = [(400, 500), (500, 300)][: equation.count(",") + 1]
+    arrays = [np.random.default_rng(0).normal(size=shape) * 1e200 for shape in shapes]
+    einsum(equation, *arrays, strip_exponent=True)
+    _, measured = peaks.numpy_peak(lambda: einsum(equation, *arrays, strip_exponent=True))
+    inputs = sum(array.nbytes for array in arrays)
+    most = plan(equation, *arrays, strip_exponent=True).peak_bytes
+    assert 0.85 * most <= measured + inputs <= most + peaks.OBJECTS
 
 
 # -- PyTorch and JAX ------------------------------------------------------------------------------------------------

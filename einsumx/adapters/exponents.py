@@ -89,9 +89,12 @@ class _Stripping(Adapter):
         match op:
             case ops.Cast():
                 return self._cast(op, shapes, dtype)
-            case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.Copy():
+            case ops.Transpose() | ops.Reshape() | ops.Expand():
                 move = framework.kernel(op, shapes, dtype)
                 return lambda source: Scaled(move(source.mantissa), source.exponent, source.is_normal)
+            case ops.Copy():
+                copy = framework.kernel(op, shapes, dtype)
+                return lambda source: Scaled(*framework.normalized(copy(source.mantissa), source.exponent, True), True)
             case ops.First() | ops.Diagonal():  # of which the largest element need not be one
                 pick = framework.kernel(op, shapes, dtype)
                 return lambda source: Scaled(pick(source.mantissa), source.exponent)

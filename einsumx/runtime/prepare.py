@@ -24,7 +24,7 @@ from einsumx.runtime.request import Contraction, Options, Written
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, exponents, layout, parse, sizes, text
+    from einsumx.ir import bind, cost, exponents, layout, mantissas, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
-    exponents = LazyModule("einsumx.ir.exponents")
+    exponents, mantissas = LazyModule("einsumx.ir.exponents"), LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
@@ -316,7 +316,7 @@ def make_program(contraction: Contraction) -> Program:
             semiring=options.semiring,
         )
     if options.strip_exponent:
-        program = replace(program, strip_exponent=True)
+        program = mantissas.stripped(program)
     text.tell_plan(program, contraction.in_semiring, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
