@@ -14,7 +14,6 @@ from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule
-from einsumx.ir.exponents import as_strip_exponent
 from einsumx.planner.path import Optimize
 from einsumx.runtime import effort as efforts
 from einsumx.runtime.calls import cached_first
@@ -28,6 +27,7 @@ from einsumx.runtime.request import (
     Progress,
     Request,
     as_order,
+    as_strip_exponent,
     dtype_name,
     options_of,
     split,

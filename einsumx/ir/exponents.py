@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from einsumx.dtypes import kind
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError
 
 if TYPE_CHECKING:
     from einsumx.ir.semiring import Semiring
 
-__all__ = ["as_strip_exponent", "check_stripped"]
-
-
-def as_strip_exponent(value: Any) -> bool:
-    """The value of ``strip_exponent=``; None is its default.
-
-    Raises:
-        TypeError: it is no bool.
-
-    >>> as_strip_exponent(None), as_strip_exponent(True)
-    (False, True)
-    """
-    if value is None:
-        return False
-    if type(value) is not bool:
-        raise TypeError(f"strip_exponent= is True or False, not {shown(value)}")
-    return value
+__all__ = ["check_stripped"]
 
 
 def check_stripped(dtype: str, semiring: Semiring | None) -> None:

@@ -14,7 +14,6 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
-from einsumx.ir.exponents import as_strip_exponent, check_stripped
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, as_effort
@@ -43,6 +42,7 @@ __all__ = [
     "adapter_in",
     "array_places",
     "as_order",
+    "as_strip_exponent",
     "dtype_name",
     "joined",
     "limit_bytes",
@@ -458,6 +458,8 @@ def with_strip_exponent(options: Options) -> Options:
     if options.framework is not None:
         options.framework.refuse("strip_exponent=True")
     if options.semiring is not None:
+        from einsumx.ir.exponents import check_stripped
+
         check_stripped("float64", options.semiring)
     return options._replace(effort="estimate", strip_exponent=True)
 
@@ -553,6 +555,22 @@ def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
 
 def _as_given_effort(effort: Any) -> Effort | None:
     return None if effort is None else as_effort(effort)
+
+
+def as_strip_exponent(value: Any) -> bool:
+    """The value of ``strip_exponent=``; None is its default.
+
+    Raises:
+        TypeError: it is no bool.
+
+    >>> as_strip_exponent(None), as_strip_exponent(True)
+    (False, True)
+    """
+    if value is None:
+        return False
+    if type(value) is not bool:
+        raise TypeError(f"strip_exponent= is True or False, not {shown(value)}")
+    return value
 
 
 _NORMALIZED: dict[str, Callable[[Any], Any]] = {
