@@ -121,7 +121,10 @@ class Contraction(NamedTuple):
     @property
     def in_semiring(self) -> Adapter:
         """The adapter for which it is planned: the framework's, in its semiring or with exponents."""
-        return adapter_in(self.adapter, self.options.semiring, self.options.strip_exponent)
+        semiring, strip_exponent = self.options.semiring, self.options.strip_exponent
+        if semiring is None and not strip_exponent:
+            return self.adapter
+        return adapter_in(self.adapter, semiring, strip_exponent)
 
 
 def adapter_in(adapter: Adapter, semiring: Semiring | None, strip_exponent: bool = False) -> Adapter:
