@@ -318,7 +318,8 @@ class Exponents(Updates):
             BackendError: the values are not known, as while a graph is traced.
         """
         try:
-            values = self.to_numpy(array)
+            is_wide = self.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
+            values = self.to_numpy(array if is_wide else self.cast(array, "float32"))
         except Exception as error:
             raise BackendError(
                 f"{self.name}: strip_exponent=True reads the largest element of each intermediate, and a trace has "
