@@ -26,6 +26,11 @@ class CubedAdapter(NamedLibrary):
         "with spec=cubed.Spec(allowed_mem=...)"
     )
 
+    no_exponents = (
+        "its arrays are lazy, and strip_exponent=True would compute each intermediate to find its largest element; "
+        "call compute() on the operands"
+    )
+
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return import_module("cubed").from_array(array, chunks=-1)  # its asarray takes no more than a megabyte
 

@@ -255,6 +255,11 @@ class TinygradAdapter(Adapter):
             return super().number(value, dtype, like)
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
+    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
+        # As many factors as elements, because tinygrad multiplies constants with each other, and after a sum.
+        values = import_module("numpy").full(array.shape, factor, "float32" if dtype in HALVES else dtype)
+        return self.multiply(array, self.cast(self.from_numpy(values, self.device(array)), dtype))
+
     # -- tinygrad's own einsum --------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:

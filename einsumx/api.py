@@ -27,11 +27,13 @@ from einsumx.runtime.request import (
     Progress,
     Request,
     as_order,
+    as_strip_exponent,
     dtype_name,
     options_of,
     split,
     with_framework,
     with_semiring,
+    with_strip_exponent,
 )
 from einsumx.runtime.results import deliver
 
@@ -77,6 +79,7 @@ def einsum(
     out_sharding: Any = None,
     accumulate: Any = None,
     semiring: str | Semiring | None = None,
+    strip_exponent: bool = False,
 ) -> Array:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
@@ -128,6 +131,10 @@ def einsum(
         semiring: what sums and products mean: ``"max-plus"``, ``"min-plus"``, ``"max-times"`` (of numbers that are not
             negative), ``"log"``, ``"boolean"`` (nonzero is true), or another :class:`einsumx.Semiring`. All but
             ``"boolean"`` compute in floating-point numbers.
+        strip_exponent: whether to return a mantissa and an exponent, for results that no float holds: the result is
+            ``mantissa * 2**exponent``. Each intermediate is scaled by a power of two, which rounds nothing. The
+            exponent is an int; where values are not known, as under ``jax.jit``, an integer array without axes.
+            Derivatives of the mantissa take the exponent as a constant. Floating-point numbers only.
 
     None stands for any keyword's default.
 
@@ -136,7 +143,8 @@ def einsum(
     the contraction goes on in smaller blocks, with a RuntimeWarning.
 
     Returns:
-        The result, on the operands' framework and device.
+        The result, on the operands' framework and device; with ``strip_exponent=True`` a mantissa, whose largest
+        element is in ``[0.5, 1)``, and an exponent.
 
     Raises:
         EquationError: the equation is malformed.
@@ -176,7 +184,7 @@ def einsum(
         request = Request(
             written, inputs, out, dtype, order, casting, optimize, backend,
             memory_limit, device, devices, executor, progress, resume, effort, alpha, beta, *framework, accumulate,
-            semiring,
+            semiring, strip_exponent,
         )  # fmt: skip
         if lazy_module is not None:
             return lazy_module.einsum(request)
@@ -185,7 +193,7 @@ def einsum(
             return gradients.recorded(request)
         request.check_unlimited()
     order = as_order(order)
-    scale = None if alpha is None and beta is None else factors.factors_of(alpha, beta, out)
+    scale = None if (alpha is None and beta is None) or strip_exponent else factors.factors_of(alpha, beta, out)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
     options = DEFAULT
     is_default = dtype is None and casting is DEFAULT.casting and optimize is DEFAULT.optimize
@@ -196,6 +204,9 @@ def einsum(
     if semiring is not None:
         Request("", (), effort=effort, alpha=alpha, beta=beta, semiring=semiring).check_semiring()
         options = with_semiring(options, semiring)
+    if as_strip_exponent(strip_exponent):
+        Request("", (), out, effort=effort, alpha=alpha, beta=beta).check_strip_exponent()
+        options = with_strip_exponent(options)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K" and scale is None:
         return prepared.run(*arrays)
@@ -234,6 +245,7 @@ def plan(
     effort: Effort | None = None,
     accumulate: Any = None,
     semiring: str | Semiring | None = None,
+    strip_exponent: bool = False,
 ) -> Plan: ...
 
 
@@ -252,6 +264,7 @@ def plan(
     effort: Effort | None = None,
     accumulate: Any = None,
     semiring: str | Semiring | None = None,
+    strip_exponent: bool = False,
 ) -> BlockedPlan: ...
 
 
@@ -269,6 +282,7 @@ def plan(
     effort: Effort | None = None,
     accumulate: Any = None,
     semiring: str | Semiring | None = None,
+    strip_exponent: bool = False,
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -286,7 +300,7 @@ def plan(
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
         effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
             was done before.
-        accumulate, semiring: as for :func:`einsum`.
+        accumulate, semiring, strip_exponent: as for :func:`einsum`.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,
@@ -313,7 +327,7 @@ def plan(
     written, inputs = split(operands)
     request = Request(
         written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-        device=device, effort=effort, accumulate=accumulate, semiring=semiring,
+        device=device, effort=effort, accumulate=accumulate, semiring=semiring, strip_exponent=strip_exponent,
     )  # fmt: skip
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
@@ -372,6 +386,9 @@ def _plan_of_shapes(
     )
     if request.semiring is not None:
         options = with_semiring(options, request.semiring)
+    if request.strip_exponent:
+        request.check_strip_exponent()
+        options = with_strip_exponent(options)
     contraction = Contraction(adapter, request.written, operands, request.device, options)
     if request.memory_limit is None:
         return as_plan(make_program(contraction))

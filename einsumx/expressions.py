@@ -111,7 +111,8 @@ class Expression:
         request, adapter = self._request, self._adapter
         dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
         options = *dtypes, request.casting, request.optimize, request.effort, request.backend, request.semiring
-        return self._sized, self.path, options, adapter and adapter.name, *self._constants
+        kind = *options, request.strip_exponent
+        return self._sized, self.path, kind, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""
@@ -130,6 +131,8 @@ class Expression:
         scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
         if scale is not None and self._request.semiring is not None:
             replace(self._request, operands=operands, alpha=alpha, beta=beta).check_semiring()
+        if self._request.strip_exponent and (out is not None or alpha is not None or beta is not None):
+            replace(self._request, out=out, alpha=alpha, beta=beta).check_strip_exponent()
         try:
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
@@ -161,7 +164,7 @@ class Expression:
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
         request, arguments = self._request, joined(self._written, ordered)
-        kept = ("dtype", "casting", "optimize", "accumulate", "semiring")
+        kept = ("dtype", "casting", "optimize", "accumulate", "semiring", "strip_exponent")
         own = {name: getattr(request, name) for name in kept}
         return einsum(*arguments, **own, **options)
 
@@ -278,6 +281,7 @@ def expression(
     effort: Effort | None = None,
     accumulate: Any = None,
     semiring: str | Semiring | None = None,
+    strip_exponent: bool = False,
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
 
@@ -290,7 +294,7 @@ def expression(
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
         effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
-        accumulate, semiring: as for :func:`einsumx.einsum`.
+        accumulate, semiring, strip_exponent: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
@@ -314,9 +318,10 @@ def expression(
         )
     written, inputs = split(operands)
     chosen = as_semiring(semiring)
-    effort = as_effort(effort) if chosen is None or effort is not None else "estimate"
+    is_usual = chosen is None and not strip_exponent
+    effort = as_effort(effort) if is_usual or effort is not None else "estimate"
     request = Request(
         written, inputs, None, dtype, "K", casting, optimize, backend,
-        effort=effort, accumulate=accumulate, semiring=chosen,
+        effort=effort, accumulate=accumulate, semiring=chosen, strip_exponent=strip_exponent,
     )  # fmt: skip
     return Expression(request)

@@ -135,6 +135,11 @@ class Plan(Program):
         from einsumx.render.source import plan_source
 
         _check_known(self, "written as code")
+        if self.strip_exponent:
+            raise EinsumxError(
+                "a plan with strip_exponent=True has no source, as what scales its intermediates is einsumx itself; a "
+                f"plan without it has one\n  {excerpt(self.equation)}"
+            )
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
         return plan_source(plan, adapter_in(get_backend(plan.backend), plan.semiring), name)
 
@@ -313,7 +318,7 @@ def plan_cost(program: Program) -> PlanCost:
 
 def _kernels(program: Program) -> Kernels | None:
     with suppress(BackendError):  # a plan may come from a machine with another backend
-        return adapter_in(get_backend(program.backend), program.semiring)
+        return adapter_in(get_backend(program.backend), program.semiring, program.strip_exponent)
     return None
 
 
@@ -324,6 +329,8 @@ def _to_data(value: Any) -> Any:
             data = {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
             if value.semiring is None:  # so that versions without semirings read it
                 del data["semiring"]
+            if not value.strip_exponent:
+                del data["strip_exponent"]
             return data
         case Operand() | Semiring():
             return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}

@@ -144,7 +144,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     >>> choice_text(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)), "auto")
     'estimated'
     """
-    if program.semiring is not None:
+    if program.semiring is not None or program.strip_exponent:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     key = wisdom.key_of(sized, program.operands, program.dtype, optimize)

@@ -188,6 +188,31 @@ class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
         return total.astype("int64").astype(lhs.dtype)
 
 
+@fault("exponents", "element")
+class ScalingThatRounds(Numpy):
+    def times_factor(self, array, factor, dtype, is_new):
+        return super().times_factor(array, factor * 1.00001, dtype, is_new)
+
+
+@fault("exponents", "zeros have the exponent")
+class ZerosWithTheExponentsOfTheirFactors(Numpy):
+    def normalized(self, array, exponent, is_new=False):
+        found, own = super().normalized(array, exponent, is_new)
+        return found, (exponent or 0) if own is None else own
+
+
+@fault("exponents", "not in [0.5, 1)")
+class ExponentOfTheFirstElement(Numpy):
+    def binary_exponent(self, array):
+        return super().binary_exponent(array.reshape(-1)[:1])
+
+
+@fault("exponents", "element")
+class SmallNumbersThatAreNotScaled(Numpy):
+    def times_power(self, array, exponent, is_new=False):
+        return super().times_power(array, min(exponent, 0), is_new)
+
+
 @fault("integers", "element")
 class IntegerProductComputedInFloat32(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):

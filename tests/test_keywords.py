@@ -17,7 +17,7 @@ EQUATION = "ij,jk->ik"
 KEYWORDS = (
     "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
     "progress", "resume", "effort", "alpha", "beta", "precision", "preferred_element_type", "out_sharding",
-    "accumulate", "semiring",
+    "accumulate", "semiring", "strip_exponent",
 )  # fmt: skip
 
 
@@ -48,7 +48,19 @@ def test_none_is_the_default_of_all_keywords_at_once():
 
 @pytest.mark.parametrize(
     "name",
-    ["backend", "device", "dtypes", "dtype", "casting", "optimize", "memory_limit", "out", "accumulate", "semiring"],
+    [
+        "backend",
+        "device",
+        "dtypes",
+        "dtype",
+        "casting",
+        "optimize",
+        "memory_limit",
+        "out",
+        "accumulate",
+        "semiring",
+        "strip_exponent",
+    ],
 )
 def test_none_is_the_default_of_each_keyword_of_plan(name):
     shapes = (2, 3), (3, 4)
@@ -58,7 +70,9 @@ def test_none_is_the_default_of_each_keyword_of_plan(name):
         assert found == plan(EQUATION, *shapes, memory_limit="1 MB")
 
 
-@pytest.mark.parametrize("name", ["dtype", "casting", "optimize", "backend", "memory_limit", "accumulate", "semiring"])
+@pytest.mark.parametrize(
+    "name", ["dtype", "casting", "optimize", "backend", "memory_limit", "accumulate", "semiring", "strip_exponent"]
+)
 def test_none_is_the_default_of_each_keyword_of_expression(name):
     found = expression(EQUATION, (2, 3), b, **{name: None})
     np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)

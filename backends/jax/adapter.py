@@ -15,6 +15,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.powers import traced_exponent, traced_powers
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -287,6 +288,31 @@ class JaxAdapter(Adapter):
                 sharding, mesh = self._jax.sharding, (lhs if any(left) else rhs).aval.sharding.mesh
                 return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
         return {}
+
+    # -- exponents --------------------------------------------------------------------------------------
+
+    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+        if not _is_tracer(type(array)):
+            return super().normalized(array, exponent, is_new)
+        xp, lax = self.xp, self._jax.lax
+        is_complex = xp.iscomplexobj(array)
+        parts = [lax.real(array), lax.imag(array)] if is_complex else [array]
+        dtype = "float64" if parts[0].dtype == "float64" else "float32"
+        sizes = [xp.abs(lax.stop_gradient(part).astype(dtype)) for part in parts]
+        largest = reduce(xp.maximum, [xp.max(xp.where(xp.isfinite(size), size, 0), initial=0) for size in sizes])
+        own = traced_exponent(largest, dtype, self._bits, xp.where)
+        for power in traced_powers(-own, dtype, self._bits):
+            parts = [(part.astype(dtype) * power).astype(part.dtype) for part in parts]
+        total = xp.where(largest > 0, own.astype("int32") + (0 if exponent is None else exponent), 0)
+        return lax.complex(*parts) if is_complex else parts[0], total
+
+    def _bits(self, array: Array, dtype: str) -> Array:
+        return self._jax.lax.bitcast_convert_type(array, self.xp.dtype(dtype))
+
+    def as_exponent(self, exponent: Any) -> Any:
+        if exponent is None or _is_tracer(type(exponent)):
+            return super().as_exponent(exponent)
+        return int(exponent)
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import JaxSpelling

@@ -9,6 +9,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.facets import largest_exponent
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
@@ -202,11 +203,17 @@ class SparseAdapter(Adapter):
 
         gcxs, sparse_array, coo, np = self.xp.GCXS, self.xp.SparseArray, self.xp.COO, self._np
 
-        def run_sparse(*operands: Array) -> Array:
+        def run_sparse(*operands: Array) -> Any:
             with np.errstate(all="ignore"):
                 result = run(*operands)
             if isinstance(result, list):  # values for the rest of a plan
                 return result
+            if isinstance(result, tuple):
+                mantissa, exponent = result
+                return finished(mantissa, operands), exponent
+            return finished(result, operands)
+
+        def finished(result: Array, operands: Sequence[Array]) -> Array:
             if isinstance(result, np.ndarray):  # no operand is sparse
                 return as_elements(coo.from_numpy(result))
             kinds = {type(each) for each in operands if isinstance(each, sparse_array) and each.shape}
@@ -230,6 +237,14 @@ class SparseAdapter(Adapter):
         scaled = array.copy()
         scaled.data = values
         return scaled
+
+    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+        from einsumx.backends.sparse.kernels import as_elements
+
+        return super().normalized(as_elements(array), exponent, is_new)
+
+    def binary_exponent(self, array: Array) -> int | None:
+        return largest_exponent(array.data if isinstance(array, self.xp.SparseArray) else array)
 
 
 def _letters(count: int) -> list[str]:

@@ -357,6 +357,22 @@ class TorchAdapter(Adapter):
     def joined(self, arrays: Sequence[Array]) -> Array:
         return self.xp.cat(arrays)
 
+    # -- exponents --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _exponents(self) -> Any:
+        return import_module("einsumx.backends.torch.exponents")
+
+    def binary_exponent(self, array: Array) -> int | None:
+        exponent: int | None = self._exponents.binary_exponent(array)
+        return exponent
+
+    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+        if self._exponents.has_values(array):
+            return super().normalized(array, exponent, is_new)
+        pair: tuple[Array, Any] = self._exponents.normalized(array, exponent)
+        return pair
+
     def spelling(self) -> Spelling:
         from einsumx.backends.torch.source import TorchSpelling
 

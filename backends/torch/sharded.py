@@ -32,6 +32,10 @@ class ShardedAdapter(TorchAdapter):
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
     has_semirings = False
+    no_exponents = (
+        "a DTensor is in parts on several processes, whose largest elements differ; call einsum on full_tensor(), or "
+        "leave strip_exponent=True away"
+    )
 
     def takes_arrays_of(self, other: Adapter) -> bool:
         return type(other) is TorchAdapter

@@ -21,6 +21,7 @@ class CubedFramework(Framework):
     module = "cubed.array_api"
     immutable = "cubed's arrays are immutable"
     unlimited = "cubed's arrays are lazy, and cubed bounds the memory of a task itself"
+    no_exponents = "cubed's arrays are lazy, and so are their largest elements"
     imports = ("import cubed",)
     code = "cubed.from_array(np.array({values}, {dtype!r}), chunks=-1)"
 

@@ -84,8 +84,9 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
     adapter, _, operands, device, options = request.contraction
     dtype = result_dtype(adapter, operands, options)
     return BlockedProgram(
-        sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best, options.semiring
-    )
+        sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best, options.semiring,
+        options.strip_exponent,
+    )  # fmt: skip
 
 
 @cached("limits")

@@ -30,6 +30,7 @@ class BlockedProgram:
         landing: the memory needed to store the result.
         blocking: which labels are cut, and the cost.
         semiring: whose functions sums and products mean; None for plus and times.
+        strip_exponent: whether blocks and the result are mantissas with exponents.
     """
 
     equation: SizedEquation
@@ -43,6 +44,7 @@ class BlockedProgram:
     landing: ResultFootprint
     blocking: Blocking
     semiring: Semiring | None = None
+    strip_exponent: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

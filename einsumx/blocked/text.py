@@ -34,7 +34,7 @@ def blocked_text(program: BlockedProgram) -> str:
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
     where = f"{program.backend} ({program.device})" if program.device else program.backend
-    where += in_algebra(program.semiring)
+    where += in_algebra(program.semiring, program.strip_exponent)
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]

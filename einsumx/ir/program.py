@@ -71,6 +71,8 @@ class Program(_Referable):
         shape: the result's shape.
         dtype: the result's dtype.
         semiring: whose functions sums, products and zeros mean; None for plus and times.
+        strip_exponent: whether each intermediate is scaled by a power of two, and the result a mantissa and an
+            exponent.
     """
 
     equation: str
@@ -83,6 +85,7 @@ class Program(_Referable):
     shape: tuple[int, ...]
     dtype: str
     semiring: Semiring | None = None
+    strip_exponent: bool = False
 
     def sized(self, values: Mapping[str, Any]) -> Program:
         """The same ops with what ``values`` has for each unknown size.

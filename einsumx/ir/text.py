@@ -50,12 +50,12 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    algebra = in_algebra(program.semiring)
+    algebra = in_algebra(program.semiring, program.strip_exponent)
     return f"{visible(program.equation)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
 
 
-def in_algebra(semiring: Semiring | None) -> str:
-    """What sums and products mean, to follow a text; empty for plus and times.
+def in_algebra(semiring: Semiring | None, strip_exponent: bool = False) -> str:
+    """What sums and products mean, or that results have exponents, to follow a text; empty for plus and times.
 
     >>> import einsumx
     >>> print(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), semiring="max-plus"))
@@ -63,6 +63,8 @@ def in_algebra(semiring: Semiring | None) -> str:
       %2 = matmul %0 %1  24 multiply-adds
       result %2          (2,4) float64
     """
+    if strip_exponent:
+        return " with exponents"
     return "" if semiring is None else f" in {semiring.name} ({semiring.add}, {semiring.multiply})"
 
 

@@ -174,7 +174,7 @@ def ready(
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
     if out is None and order == "K" and not alpha:
         return prepared.run
-    if alpha and planned.semiring is not None:
+    if (alpha and planned.semiring is not None) or ((alpha or out is not None) and planned.strip_exponent):
         raise Uncacheable
     kinds = (alpha, beta) if alpha else None
     return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))

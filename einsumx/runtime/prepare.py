@@ -24,7 +24,7 @@ from einsumx.runtime.request import Contraction, Options, Written
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, layout, parse, sizes, text
+    from einsumx.ir import bind, cost, exponents, layout, mantissas, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
+    exponents, mantissas = LazyModule("einsumx.ir.exponents"), LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
@@ -300,7 +301,7 @@ def make_program(contraction: Contraction) -> Program:
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif options.semiring is None and wisdom.may_have(adapter, device):
+    elif options.semiring is None and not options.strip_exponent and wisdom.may_have(adapter, device):
         setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:
@@ -315,6 +316,8 @@ def make_program(contraction: Contraction) -> Program:
             accumulate=accumulate,
             semiring=options.semiring,
         )
+    if options.strip_exponent:
+        program = mantissas.stripped(program)
     text.tell_plan(program, computing, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
@@ -369,8 +372,10 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     dtype = options.dtype
     if dtype is None:
         dtype = _promoted(adapter, operands)
-        if options.casting not in ("no", "equiv") and options.semiring is None:
+        if options.casting not in ("no", "equiv") and options.semiring is None and not options.strip_exponent:
             return dtype
+    if options.strip_exponent:
+        exponents.check_stripped(dtype, options.semiring)
     if options.semiring is not None:
         options.semiring.check_dtype(dtype)
     for number, operand in enumerate(operands):

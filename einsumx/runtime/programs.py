@@ -34,7 +34,10 @@ def retarget(program: Program, backend: str, device: str = "") -> Program:
 def _options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
     accumulate = accumulated_in(program) if program.semiring is None else None
-    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring)
+    return Options(
+        program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring,
+        strip_exponent=program.strip_exponent,
+    )  # fmt: skip
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -79,7 +82,7 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     check_plan(program)
     if fits:
-        check_fits(program, adapter_in(adapter, program.semiring).traits(program.device))
+        check_fits(program, adapter_in(adapter, program.semiring, program.strip_exponent).traits(program.device))
     else:
         program = retarget(program, adapter.name, device)
-    return executable(program, adapter_in(adapter, program.semiring))
+    return executable(program, adapter_in(adapter, program.semiring, program.strip_exponent))

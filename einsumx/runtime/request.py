@@ -42,6 +42,7 @@ __all__ = [
     "adapter_in",
     "array_places",
     "as_order",
+    "as_strip_exponent",
     "dtype_name",
     "joined",
     "limit_bytes",
@@ -51,6 +52,7 @@ __all__ = [
     "split",
     "with_framework",
     "with_semiring",
+    "with_strip_exponent",
 ]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -77,6 +79,7 @@ class Options(NamedTuple):
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
         semiring: whose functions sums and products mean; None for plus and times.
+        strip_exponent: whether the result is a mantissa and an exponent.
     """
 
     dtype: str | None = None
@@ -86,6 +89,7 @@ class Options(NamedTuple):
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
     semiring: Semiring | None = None
+    strip_exponent: bool = False
 
 
 DEFAULT = Options()
@@ -110,19 +114,28 @@ class Contraction(NamedTuple):
 
     @property
     def runner(self) -> Adapter:
-        """The adapter that runs the plan, with the keywords that only some frameworks have or in its semiring."""
+        """The adapter that runs the plan: with the keywords of some frameworks, in its semiring, or with exponents."""
         framework = self.options.framework
         return self.in_semiring if framework is None else self.adapter.configured(framework)
 
     @property
     def in_semiring(self) -> Adapter:
-        """The adapter for which it is planned: the framework's, in the semiring if there is one."""
-        semiring = self.options.semiring
-        return self.adapter if semiring is None else adapter_in(self.adapter, semiring)
+        """The adapter for which it is planned: the framework's, in its semiring or with exponents."""
+        semiring, strip_exponent = self.options.semiring, self.options.strip_exponent
+        if semiring is None and not strip_exponent:
+            return self.adapter
+        return adapter_in(self.adapter, semiring, strip_exponent)
 
 
-def adapter_in(adapter: Adapter, semiring: Semiring | None) -> Adapter:
-    """The adapter that computes in a semiring; see :func:`einsumx.adapters.semirings.in_semiring`."""
+def adapter_in(adapter: Adapter, semiring: Semiring | None, strip_exponent: bool = False) -> Adapter:
+    """The adapter that computes in a semiring, or with exponents.
+
+    See :func:`einsumx.adapters.semirings.in_semiring` and :func:`einsumx.adapters.exponents.stripping`.
+    """
+    if strip_exponent:
+        from einsumx.adapters.exponents import stripping
+
+        return stripping(adapter)
     if semiring is None:
         return adapter
     from einsumx.adapters.semirings import in_semiring
@@ -225,8 +238,8 @@ class Request:
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate, semiring: as for
-            :func:`einsumx.einsum`.
+        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate, semiring, strip_exponent: as
+            for :func:`einsumx.einsum`.
         precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
         memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
             :meth:`check_unlimited` refuses the last five without a limit.
@@ -258,6 +271,7 @@ class Request:
     out_sharding: Any = None
     accumulate: Any = None
     semiring: Any = None
+    strip_exponent: bool = False
 
     def __post_init__(self) -> None:
         for name, normalized in _NORMALIZED.items():
@@ -283,10 +297,13 @@ class Request:
         options = options_of(adapter, self.dtype, self.casting, self.optimize, effort, self.accumulate)
         if any(value is not None for value in self.framework):
             options = with_framework(adapter, options, self.framework)
-        if self.semiring is None:
-            return options
-        self.check_semiring()
-        return with_semiring(options, self.semiring)
+        if self.semiring is not None:
+            self.check_semiring()
+            options = with_semiring(options, self.semiring)
+        if self.strip_exponent:
+            self.check_strip_exponent()
+            options = with_strip_exponent(options)
+        return options
 
     @property
     def framework(self) -> tuple[Any, Any, Any]:
@@ -300,6 +317,17 @@ class Request:
                 raise ValueError(f"{name}= is for sums of products; in semiring={shown(self.semiring)} leave it away")
         if self.effort == "measure":
             raise ValueError("effort='measure' times plans of sums of products; with semiring= leave it away")
+
+    def check_strip_exponent(self) -> None:
+        """Raise ValueError if a keyword is not for a mantissa and an exponent; call it for requests of these."""
+        for name in ("out", "alpha", "beta"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}= cannot be combined with strip_exponent=True, which returns a mantissa and an exponent; "
+                    "leave it away, and use the mantissa"
+                )
+        if self.effort == "measure":
+            raise ValueError("effort='measure' times plans that scale nothing; with strip_exponent=True leave it away")
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -322,6 +350,8 @@ class Request:
             FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
         if self.semiring is not None:
             self.check_semiring()
+        if self.strip_exponent:
+            self.check_strip_exponent()
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -407,6 +437,21 @@ def with_semiring(options: Options, semiring: Any) -> Options:
     if chosen.is_boolean and options.dtype is None:
         options = options._replace(dtype="bool", casting="unsafe")  # nonzero is true
     return options._replace(effort="estimate", semiring=chosen)
+
+
+def with_strip_exponent(options: Options) -> Options:
+    """The options of a call with ``strip_exponent=True``.
+
+    Raises:
+        BackendError: keywords of a framework's own products, or a semiring.
+    """
+    if options.framework is not None:
+        options.framework.refuse("strip_exponent=True")
+    if options.semiring is not None:
+        from einsumx.ir.exponents import check_stripped
+
+        check_stripped("float64", options.semiring)
+    return options._replace(effort="estimate", strip_exponent=True)
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
@@ -502,6 +547,22 @@ def _as_given_effort(effort: Any) -> Effort | None:
     return None if effort is None else as_effort(effort)
 
 
+def as_strip_exponent(value: Any) -> bool:
+    """The value of ``strip_exponent=``; None is its default.
+
+    Raises:
+        TypeError: it is no bool.
+
+    >>> as_strip_exponent(None), as_strip_exponent(True)
+    (False, True)
+    """
+    if value is None:
+        return False
+    if type(value) is not bool:
+        raise TypeError(f"strip_exponent= is True or False, not {shown(value)}")
+    return value
+
+
 _NORMALIZED: dict[str, Callable[[Any], Any]] = {
     "effort": _as_given_effort,
     "order": as_order,
@@ -509,6 +570,7 @@ _NORMALIZED: dict[str, Callable[[Any], Any]] = {
     "devices": _as_devices,
     "progress": _as_progress,
     "resume": _as_resume,
+    "strip_exponent": as_strip_exponent,
 }
 """For each keyword that is checked when a request is made, the function that checks it and turns None into its default.
 """

@@ -108,9 +108,22 @@ def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
     _check_memory_order(adapter)
     if not prepared.program.shape:
         return run
+    if prepared.program.strip_exponent:
+        return _ordered_mantissa(adapter, run, order)
     if order == "A":
         return lambda *arrays: arrange(run(*arrays), "F" if all(map(is_fortran, arrays)) else "C")
     return lambda *arrays: arrange(run(*arrays), order)
+
+
+def _ordered_mantissa(adapter: Adapter, run: Run, order: Order) -> Run:
+    """The function that runs a program and returns its mantissa in a memory order, and its exponent."""
+
+    def ordered(*arrays: Array) -> tuple[Array, Any]:
+        mantissa, exponent = run(*arrays)
+        is_fortran = order == "F" or (order == "A" and all(map(adapter.is_fortran, arrays)))
+        return adapter.arrange(mantissa, "F" if is_fortran else "C"), exponent
+
+    return ordered
 
 
 def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:

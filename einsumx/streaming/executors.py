@@ -96,6 +96,8 @@ class _RemoteScheduler(Scheduler):
         if value is None:
             return None
         self._outlet = None  # a worker that should have written this could not open the files
+        if self.program.strip_exponent:
+            return self.computing.from_numpy(value, self.program.device)
         return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.program.device)
 
     def writing(self) -> AbstractContextManager[None]:

@@ -18,7 +18,13 @@ __all__ = ["RecordedContraction", "recorded"]
 
 
 class RecordedContraction:
-    """A contraction under a limit, as a framework records it for differentiation; it holds no arrays."""
+    """A contraction under a limit, as a framework records it for differentiation; it holds no arrays.
+
+    Attributes:
+        exponent: of the result, if that is a mantissa; it is known when the contraction has run.
+    """
+
+    exponent = 0
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -54,6 +60,7 @@ class RecordedContraction:
             casting=passes.options.casting,
             optimize=passes.options.optimize,
             accumulate=passes.options.accumulate,
+            strip_exponent=passes.options.strip_exponent,
             backend=adapter.name,
             memory_limit=passes.limit,
             device=passes.device,
@@ -63,7 +70,11 @@ class RecordedContraction:
             limited = plan_within(request, beside)
         except MemoryLimitError:  # the layouts have changed since the limit was checked
             limited = plan_within(request, beside, as_copies=True)
-        return _placed(adapter, step, run_blocks(limited))
+        result = run_blocks(limited)
+        if passes.options.strip_exponent:  # the derivative of the mantissa, for which the exponent is a constant
+            mantissa, exponent = result
+            result = adapter.times_power(mantissa, exponent - self.exponent, True)
+        return _placed(adapter, step, result)
 
 
 def _placed(adapter: Adapter, step: Backward, array: Array) -> Array:
@@ -105,4 +116,12 @@ def recorded(request: Request) -> Array:
     if limited.passes is None:
         return run()
     limited.passes.plan()
-    return limited.adapter.recorded(RecordedContraction(limited.passes), run, limited.operands, limited.passes.numbers)
+    call = RecordedContraction(limited.passes)
+    if not limited.program.strip_exponent:
+        return limited.adapter.recorded(call, run, limited.operands, limited.passes.numbers)
+
+    def mantissa() -> Array:
+        result, call.exponent = run()
+        return result
+
+    return limited.adapter.recorded(call, mantissa, limited.operands, limited.passes.numbers), call.exponent

@@ -133,7 +133,10 @@ class _OpenedRequest:
         arrays.append(PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
         accumulate = accumulator(adapter, self.contraction.operands, options, dtype)
-        options = Options(dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate)
+        options = Options(
+            dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
+            strip_exponent=options.strip_exponent,
+        )  # fmt: skip
         return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers)
 
 

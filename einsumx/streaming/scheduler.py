@@ -62,7 +62,7 @@ class Scheduler:
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
         self.work, self.program, self.adapter = work, work.program, work.adapter
-        self._add = adapter_in(self.adapter, self.program.semiring).add
+        self.computing = adapter_in(self.adapter, self.program.semiring, self.program.strip_exponent)
         self._stopped = threading.Event()
         self._walks: dict[int, Blocks] = {}  # by thread
 
@@ -90,7 +90,7 @@ class Scheduler:
                     while ready and (added in ready or not in_parts):
                         piece = pieces[added if in_parts else next(iter(ready))]
                         value = self.received(piece, ready.pop(piece.number))
-                        total = self._add(total, value) if piece.start else value
+                        total = self.computing.add(total, value) if piece.start else value
                         del value
                         added += 1
                         step()

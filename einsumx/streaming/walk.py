@@ -8,6 +8,7 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.exponents import Scaled
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage, ranges
 from einsumx.ir.cost import returns_view
@@ -80,19 +81,25 @@ class Blocks:
         It empties the memory pool and does not use it, because the limit counts every byte.
         """
         pool.release()
+        options = Options(
+            program.compute_dtype, "unsafe", semiring=program.semiring, strip_exponent=program.strip_exponent
+        )
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            options = Options(program.compute_dtype, "unsafe", stage.path, semiring=program.semiring)
-            prepared = prepare(adapter, stage.equation, arrays, options)
+            prepared = prepare(adapter, stage.equation, arrays, options._replace(optimize=stage.path))
             with pool.unused():
-                value = adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
+                value, exponent = prepared.run(*arrays), None
+                if program.strip_exponent:
+                    value, exponent = value
+                value = adapter.boxed(value, prepared.program.dtype)
                 # Sums are added in place, so the first one must not be a view of an operand.
                 value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
             step()
-            return value
+            return (value, exponent) if program.strip_exponent else value
 
-        return cls(program, contract, adapter_in(adapter, program.semiring).add)
+        computing = adapter_in(adapter, program.semiring, program.strip_exponent)
+        return cls(program, _scaled(contract, adapter) if program.strip_exponent else contract, computing.add)
 
     @classmethod
     def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
@@ -181,6 +188,20 @@ class Blocks:
                 self._kept.pop((stage, slot), None)
             if isinstance(source, Stage):
                 self._forget(source, depth)
+
+
+def _scaled(contract: Callable[[Stage, Sequence[Array]], tuple[Array, int]], adapter: Adapter) -> Contract:
+    """``contract``, which returns a mantissa and an exponent, for inputs some of which are such results, as Scaled."""
+
+    def scaled(stage: Stage, arrays: Sequence[Array]) -> Scaled:
+        before = [array.exponent or 0 for array in arrays if isinstance(array, Scaled)]
+        inputs = [array.mantissa if isinstance(array, Scaled) else array for array in arrays]
+        mantissa, exponent = contract(stage, inputs)
+        if not exponent and adapter.binary_exponent(mantissa) is None:
+            return Scaled(mantissa, None, True)
+        return Scaled(mantissa, sum(before, exponent), True)
+
+    return scaled
 
 
 def _nest(key: tuple[Stage, int]) -> Sequence[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
+from einsumx.runtime.request import adapter_in
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.permits import Outlet
 from einsumx.streaming.readers import sources
@@ -33,6 +34,7 @@ class _PieceRunner:
         check_job(job)
         self._program = job.program
         self._adapter, self._device, self._workers = get_backend(job.program.backend), job.program.device, job.workers
+        self._computing = adapter_in(self._adapter, job.program.semiring, job.program.strip_exponent)
         shared = {number: operand for number, operand in enumerate(job.operands) if operand is not None}
         self._is_slow_to_open = any(isinstance(operand, Opened | Zarr) for operand in shared.values())
         opened, _ = sources([operand.open() for operand in shared.values()], self._adapter, self._device)
@@ -53,7 +55,7 @@ class _PieceRunner:
         with sharing(self._workers, self._adapter.name):
             block = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
         self._sent = {}
-        value = self._adapter.to_numpy(block)
+        value = self._computing.to_numpy(block)
         return None if outlet is not None and self._write(outlet, self._blocks.box(piece.index), value) else value
 
     def _write(self, outlet: Outlet, box: Box, values: Any) -> bool:

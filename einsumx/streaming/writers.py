@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.exponents import Scaled
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.blocked.cost import ResultFootprint
@@ -108,6 +109,13 @@ class _Fresh(Target):
         dtype = self._program.compute_dtype
         self.put(box, self._adapter.scaled(block, factors.within(dtype).alpha, dtype))
 
+    def shift(self, box: Box, exponent: int) -> None:
+        """Multiply a block that is there by ``2**exponent``."""
+        adapter = self._adapter
+        box = box[::-1] if self._is_transposed else box
+        block = adapter.times_power(adapter.part(self._result, box), exponent)
+        self._result = adapter.put(self._result, box, block)
+
     def _transposed(self, array: Array) -> Array:
         return self._adapter.transpose(array, tuple(reversed(range(len(self._program.shape)))))
 
@@ -116,6 +124,34 @@ class _Fresh(Target):
             return self._adapter.element(self._result)
         result = self._adapter.finished(self._result)
         return self._transposed(result) if self._is_transposed else result
+
+
+class _Mantissa(Target):
+    """The mantissa and the exponent of a result whose blocks are :class:`~einsumx.adapters.exponents.Scaled`.
+
+    The blocks are aligned when all are written, as the largest exponent is not known before.
+    """
+
+    def __init__(self, fresh: _Fresh) -> None:
+        self._fresh = fresh
+        self._exponents: list[tuple[Box, int | None]] = []
+        self._is_cut_anew = False
+
+    def put(self, box: Box, block: Scaled) -> None:
+        self._fresh.put(box, block.mantissa)
+        if self._is_cut_anew:  # later blocks may cover parts of earlier ones
+            self._exponents = [(part, own) for each, own in self._exponents for part in difference(each, box)]
+        self._exponents.append((box, block.exponent))
+
+    def cut_anew(self) -> None:
+        self._is_cut_anew = True
+
+    def done(self) -> tuple[Array, int]:
+        exponent = max([own for _, own in self._exponents if own is not None], default=0)
+        for box, own in self._exponents:
+            if own not in (None, exponent):
+                self._fresh.shift(box, own - exponent)
+        return self._fresh.done(), exponent
 
 
 class _Array(Target):
@@ -310,6 +346,8 @@ class Output:
         factors = self._factors
         if self._out is None:
             fresh = _Fresh(program, self._adapter, self._order)
+            if program.strip_exponent:
+                return _Mantissa(fresh)
             if factors is None:
                 return fresh
             check_kinds(factors.kinds, program.dtype)

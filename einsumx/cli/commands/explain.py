@@ -106,6 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what sums and products mean: {', '.join(BUILTIN)}",
     )
     parser.add_argument(
+        "--strip-exponent", action="store_true", help="scale intermediates, and return a mantissa and an exponent of 2"
+    )
+    parser.add_argument(
         "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
     )
     parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
@@ -133,6 +136,7 @@ def run(options: argparse.Namespace) -> bool:
         stored=options.stored,
         accumulate=options.accumulate,
         semiring=options.semiring,
+        strip_exponent=options.strip_exponent,
     )
     if options.source and options.json:
         raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
@@ -153,7 +157,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "strip_exponent", "stored", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 

@@ -1,0 +1,69 @@
+"""PyTorch's part of ``strip_exponent=True``: the largest parts of tensors, and powers of two in traces.
+
+This module imports torch, and is imported when the first exponent is stripped.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from importlib import import_module
+from math import frexp, isfinite
+from typing import Any
+
+from einsumx.adapters.powers import traced_exponent, traced_powers
+from einsumx.adapters.typing import Array
+
+__all__ = ["binary_exponent", "has_values", "normalized"]
+
+torch: Any = import_module("torch")
+
+
+def has_values(array: Array) -> bool:
+    """Whether the values of a tensor are known, and nothing traces what is done with them."""
+    if type(array) not in (torch.Tensor, torch.nn.Parameter) or torch.compiler.is_compiling():
+        return False
+    try:
+        array.data_ptr()  # which those of torch.func do not have
+    except RuntimeError:
+        return False
+    return not (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state())
+
+
+def binary_exponent(array: Array) -> int | None:
+    """As :meth:`einsumx.adapters.facets.Exponents.binary_exponent`, of a tensor with values."""
+    array = array.detach().resolve_conj().resolve_neg()
+    if not array.numel():
+        return None
+    parts = torch.view_as_real(array) if array.is_complex() else array
+    least, most = parts.aminmax()
+    largest = torch.maximum(most, -least).item()
+    if not isfinite(largest):
+        if array.is_complex():
+            return 0
+        largest = torch.where(parts.isfinite(), parts.abs(), 0).amax().item()
+    return frexp(largest)[1] if largest else None
+
+
+def normalized(array: Array, exponent: Any) -> tuple[Array, Array]:
+    """As :meth:`einsumx.adapters.facets.Exponents.normalized`, of a tensor without values."""
+    is_complex = array.is_complex()
+    parts = torch.view_as_real(array.resolve_conj()) if is_complex else array
+    wide = torch.float64 if parts.dtype is torch.float64 else torch.float32
+    dtype = "float64" if wide is torch.float64 else "float32"
+    sizes = parts.detach().to(wide).abs()
+    finite = torch.where(sizes.isfinite(), sizes, torch.zeros_like(sizes))
+    largest = finite.amax() if _is_filled(array) else finite.sum()
+    own = traced_exponent(largest, dtype, _bits, torch.where)
+    powers = traced_powers(-own, dtype, _bits)
+    scaled = reduce(torch.mul, powers, parts.to(wide)).to(parts.dtype)
+    total = torch.where(largest > 0, own.long() + (0 if exponent is None else exponent), 0)
+    return torch.view_as_complex(scaled) if is_complex else scaled, total
+
+
+def _is_filled(array: Array) -> bool:
+    """Whether a tensor has elements; a size that is a symbol is not 0."""
+    return all(type(size) is not int or size for size in array.shape)
+
+
+def _bits(array: Array, dtype: str) -> Array:
+    return array.view(getattr(torch, dtype))

@@ -1,0 +1,203 @@
+"""``strip_exponent=True``: a mantissa and an exponent of 2, for results that no float holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from einsumx import BackendError
+from einsumx.adapters.operand_types import type_name
+from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.checks import judge_gradients, needs_einsumx, needs_gradients
+from einsumx.conformance.features.limits import call_within_smallest
+from einsumx.conformance.framework import Array
+from einsumx.conformance.oracle import Expected
+from einsumx.conformance.refusals import is_refused
+from einsumx.conformance.subject import Subject
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "exponents": "strip_exponent=True returns a mantissa and an exponent; scaling by powers of two rounds nothing",
+}
+
+_STRIPPED = keywords(strip_exponent=True)
+
+_EQUATIONS = examples("""
+    ij,jk->ik           6,5 5,7 | 6,1 5,7
+    ij,kj->ki           6,5 7,5
+    ij->j               6,5
+    ij->ji              6,5
+    ij->                6,5
+    ii->                5,5
+    iij->ij             4,4,5
+    i,j->ij             6 5
+    i,i->               7 7
+    ij,ij->ij           3,4 3,4
+    bij,bjk->bik        2,3,4 2,4,3
+    ij,jk,kl->il        6,5 5,4 4,3
+    ij,jk,kl,lm->mi     3,5 5,4 4,3 3,2
+    ab,bc,cd,da->       3,4 4,3 3,4 4,3
+""")
+
+_FEW = ("ij,jk->ik", "ij->ji", "ij,jk,kl->il")
+
+_POWERS = {"float16": 9, "bfloat16": 110, "float32": 110, "complex64": 110, "float64": 900, "complex128": 900}
+"""For each dtype, a power of two whose products with itself are out of its range."""
+
+
+def beyond_the_range(case: Case, subject: Subject) -> None:
+    """Operands multiplied by large or small powers of two have the mantissa of those that are not."""
+    _needs_exponents(subject)
+    power = _power(case)
+    hosts, scaled = _scaled(case, power)
+    arrays = subject.arrays(case, scaled)
+    _judge_pair(case, subject, hosts, subject.call(case, arrays), power * len(hosts))
+    subject.judge_unchanged(arrays, scaled)
+
+
+def beyond_the_range_within_the_smallest_limit(case: Case, subject: Subject) -> None:
+    """The same for blocks with exponents of their own, and for sums of blocks."""
+    _needs_exponents(subject)
+    power = _power(case)
+    hosts, scaled = _scaled(case, power)
+    call = partial(subject.call, case, subject.arrays(case, scaled))
+    _judge_pair(case, subject, hosts, call_within_smallest(subject, call), power * len(hosts))
+
+
+def gradients_of_the_mantissa(case: Case, subject: Subject) -> None:
+    """The gradients of the mantissa are those of the result, divided by the power of two."""
+    _needs_exponents(subject)
+    needs_gradients(case, subject)
+    hosts, arrays = subject.operands(case)
+    _, exponent = subject.call(case, arrays)
+    bound = subject.bound(case)
+
+    def mantissa(*arrays: Array) -> Array:
+        return bound(*arrays)[0]
+
+    dtype = subject.result_dtype(case)
+    shape = subject.expected(case, hosts).values.shape
+    ones = np.ones(shape, dtype)
+    gradients = subject.framework.gradients(mantissa, arrays, subject.array(ones, dtype))
+    judge_gradients(case, subject, hosts, np.asarray(ones * 2.0**-exponent, dtype), gradients)
+
+
+def zeros(case: Case, subject: Subject) -> None:
+    """Zero has the mantissa 0 and the exponent 0, however large the factors are."""
+    _needs_exponents(subject)
+    hosts, arrays = subject.operands(case)
+    hosts = [hosts[0] * 0, *hosts[1:]]
+    arrays = subject.arrays(case, hosts)
+    mantissa, exponent = _pair(subject.call(case, arrays))
+    subject.judge(mantissa, subject.expected(case, hosts))
+    if exponent != 0:
+        raise Failure(f"zeros have the exponent {exponent}, not 0")
+
+
+def not_finite(case: Case, subject: Subject) -> None:
+    """Infinities and nan are in the mantissa, and the other elements have the exponent."""
+    _needs_exponents(subject)
+    hosts = [np.array([3.0, np.inf, -np.inf, np.nan, 0.0], case.dtype), np.full(5, 2.0, case.dtype)]
+    mantissa, exponent = _pair(subject.call(case, subject.arrays(case, hosts)))
+    subject.judge(mantissa, _shifted(subject.expected(case, hosts), 3))
+    if exponent != 3:
+        raise Failure(f"the exponent is {exponent}, not 3, by which 6 is 0.75")
+
+
+def _refuses(case: Case, subject: Subject) -> None:
+    _needs_exponents(subject)
+    is_refused(case, subject)
+
+
+def _needs_exponents(subject: Subject) -> None:
+    needs_einsumx(subject)
+    if subject.framework.no_exponents:
+        raise NotApplicable(subject.framework.no_exponents)
+
+
+def _power(case: Case) -> int:
+    """The power of two by which each operand of a case is multiplied."""
+    return -_POWERS[case.dtype] if case.about.endswith("small") else _POWERS[case.dtype]
+
+
+def _scaled(case: Case, power: int) -> tuple[list[Any], list[Any]]:
+    """The operands of a case, and their products with a power of two, which are exact."""
+    hosts = case.values()
+    return hosts, [np.asarray(host * host.dtype.type(2.0**power), host.dtype) for host in hosts]
+
+
+def _pair(result: Any) -> tuple[Array, int]:
+    """The mantissa and the exponent that a call returned."""
+    if type(result) is not tuple or len(result) != 2:
+        raise Failure(f"the result is a {type_name(type(result))}, not a mantissa and an exponent")
+    mantissa, exponent = result
+    if type(exponent) is not int:
+        raise Failure(f"the exponent is a {type_name(type(exponent))}, not an int")
+    return mantissa, exponent
+
+
+def _judge_pair(case: Case, subject: Subject, hosts: Sequence[Any], result: Any, power: int) -> None:
+    """Raise Failure unless a result divided by ``2**power`` is the plain sum of ``hosts``."""
+    mantissa, exponent = _pair(result)
+    subject.judge(mantissa, _shifted(subject.expected(case, hosts), exponent - power), "the mantissa")
+    values = np.asarray(subject.framework.values(mantissa))
+    largest = max(np.abs(values.real).max(), np.abs(values.imag).max())
+    if not 0.5 <= largest <= 1:
+        raise Failure(f"the largest part of the mantissa is {largest}, which is not in [0.5, 1)")
+
+
+def _shifted(expected: Expected, exponent: int) -> Expected:
+    """Expected values divided by ``2**exponent``, in which nothing is rounded."""
+    factor = np.longdouble(2.0) ** -exponent
+    values, magnitude = (np.asarray(array * factor) for array in (expected.values, expected.magnitude))
+    return replace(expected, values=values, magnitude=magnitude)
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's feature."""
+    new, limited = (
+        partial(Case, "exponents", check) for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit)
+    )
+    for equation, shapes in _EQUATIONS:
+        for dtype in _POWERS:
+            full = equation not in _FEW or dtype in ("bfloat16", "complex128")
+            for about in ("large", "small"):
+                specs = operands(*shapes, dtype=dtype)
+                yield new(equation, specs, _STRIPPED, about, full=full)
+                if dtype in ("float32", "float64", "bfloat16"):
+                    yield limited(equation, specs, _STRIPPED, f"memory limit, {about}", full=full)
+        for layout in ("F", "sliced", "broadcast"):
+            yield new(equation, operands(*shapes, layout=layout), _STRIPPED, "large", full=equation != "ij,jk->ik")
+    yield from _special_cases()
+    yield from _refused_cases()
+
+
+def _special_cases() -> Iterator[Case]:
+    for equation, shapes in _EQUATIONS:
+        for dtype in ("float32", "float64", "complex64"):
+            specs, full = operands(*shapes, dtype=dtype), dtype != "float32" or equation not in _FEW
+            yield Case("exponents", gradients_of_the_mantissa, equation, specs, _STRIPPED, "gradients", full=full)
+    for equation, shapes in examples("ij,jk->ik  3,4 4,2 | 3,0 0,2\n i,i->  5 5\n i->i  5"):
+        for dtype in ("float32", "float64"):
+            specs = operands(*shapes, dtype=dtype, fill="large")
+            yield Case("exponents", zeros, equation, specs, _STRIPPED, "zeros", full=dtype != "float32")
+    for dtype in ("float32", "float64"):
+        specs = operands((5,), (5,), dtype=dtype)
+        yield Case("exponents", not_finite, "i,i->i", specs, _STRIPPED, "not finite", full=dtype != "float32")
+
+
+def _refused_cases() -> Iterator[Case]:
+    refused = partial(Case, "exponents", _refuses, "ij,jk->ik")
+    for dtype in ("int32", "int64", "uint8", "bool"):
+        whole = operands((3, 4), (4, 2), dtype=dtype)
+        yield refused(whole, _STRIPPED, raises=BackendError, says=f"which {dtype} does not hold")
+    pair = operands((3, 4), (4, 2))
+    for name, value in (("alpha", 2.0), ("effort", "measure")):
+        yield refused(pair, (*_STRIPPED, (name, value)), raises=ValueError, says="strip_exponent=True")
+    yield refused(pair, (*_STRIPPED, ("semiring", "boolean")), raises=BackendError, says="not for semiring='boolean'")
+    yield refused(pair, keywords(strip_exponent=1), raises=TypeError, says="strip_exponent= is True or False, not 1")
