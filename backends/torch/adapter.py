@@ -26,6 +26,7 @@ from einsumx.backends.torch.choices import (
     SIGNED,
     half_sum_workspace,
     multiply_workspace,
+    narrow_workspace,
     product_workspace,
     rows_at_once,
 )
@@ -62,6 +63,7 @@ CPU = Traits(
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
     exact_products=(("float32", 8), ("float64", 53)),
+    wide_products=(("int8", "int32"), ("uint8", "int32")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -73,6 +75,7 @@ ACCELERATOR = replace(
     CPU,
     matmul_dtypes=_FLOATS | HALVES,
     matmul_through=(("bool", "float32"),),
+    wide_products=(),
     wide_matmul=HALVES,
     rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
@@ -109,6 +112,10 @@ class TorchAdapter(Adapter):
     def _kernels(self) -> Any:
         """Einsumx's kernels for torch, in a module that imports torch."""
         return import_module("einsumx.backends.torch.kernels")
+
+    @cached_property
+    def _narrow(self) -> Any:
+        return import_module("einsumx.backends.torch.narrow")
 
     # -- which tensors ----------------------------------------------------------------------------------
 
@@ -274,6 +281,8 @@ class TorchAdapter(Adapter):
         if not all(map(is_known, shapes)):
             return self._traced_kernel(op, shapes, dtype)
         match op:
+            case Matmul() if op.sums:
+                kernel = self._narrow.product(*shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
                 kernel = self._kernels.integer_product(*shapes, dtype)
             case Matmul():
@@ -293,6 +302,8 @@ class TorchAdapter(Adapter):
     def _traced_kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The kernel of an op for a graph that serves any size: no choice by size, and no question about a symbol."""
         match op:
+            case Matmul() if op.sums:
+                return self._narrow.any_product(op.sums)  # type: ignore[no-any-return]
             case Matmul():
                 return self._kernels.any_product  # type: ignore[no-any-return]
             case Cast():
@@ -305,6 +316,8 @@ class TorchAdapter(Adapter):
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         match op:
+            case Matmul() if op.sums:
+                return narrow_workspace(operands)
             case Matmul():
                 return product_workspace(operands)
             case Multiply():

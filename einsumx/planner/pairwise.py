@@ -33,7 +33,7 @@ from einsumx.planner.matmul import (
 from einsumx.planner.selection import Alternative
 from einsumx.planner.template import Elements
 
-__all__ = ["contract", "native", "native_equation", "native_order"]
+__all__ = ["contract", "native", "native_equation", "native_order", "wide_product"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -76,6 +76,20 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.native_dtypes:
         return native(builder, pair, native_order(builder, pair)[0])
     return _multiply_sum(builder, pair)
+
+
+def wide_product(
+    builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse, sums: str
+) -> Term:
+    """Multiply matrices of a narrow dtype, with the sums in a wide one.
+
+    Args:
+        builder, lhs, rhs, keep, use: as for :func:`contract`; each summed label is in both terms.
+        dtype: of the terms.
+        sums: the dtype of the sums.
+    """
+    pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
+    return matmul(builder, pair, choose(builder, pair), dtype=sums)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
