@@ -144,12 +144,6 @@ def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
         einsum("i,i->", jnp.ones(3), jnp.ones(3), accumulate="float32", preferred_element_type="float32")
 
 
-def test_torch_is_told_where_it_sets_the_precision():
-    torch = pytest.importorskip("torch")
-    with pytest.raises(BackendError, match=r"torch has no precision= of one call.*set_float32_matmul_precision"):
-        einsum("i,i->", torch.ones(3), torch.ones(3), precision="high")
-
-
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
@@ -192,8 +186,8 @@ def test_products_of_narrow_integers_are_summed_in_int32_without_a_cast_of_the_o
     assert casts(program) == [result] * (result != "int32")
     assert f"in int32{' ' * 2}" in str(program)
     assert Plan.from_json(program.to_json()) == program
-    with pytest.raises(EinsumxError, match="cannot run .* an op of this plan; make the plan again"):
-        foreign = Plan.from_json(program.to_json().replace(f'"backend": "{backend}"', '"backend": "cupy"'))
+    foreign = Plan.from_json(program.to_json().replace(f'"backend": "{backend}"', '"backend": "cupy"'))
+    with pytest.raises(EinsumxError, match=r"cannot run .* an op of this plan; make the plan again"):
         check_fits(foreign, get_backend("cupy").traits(""))
 
 
@@ -288,7 +282,9 @@ print(narrow.int_mm_is_exact())
 def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8(instructions):
     pytest.importorskip("torch")
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
-    done = subprocess.run([sys.executable, "-c", _EXTREMES], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _EXTREMES], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     if instructions == "SSE41":
         assert done.stdout.strip() == "False"

@@ -100,14 +100,12 @@ def wide_matmul(shapes: Sequence[Shape], dtype: str, sums: str) -> Kernel:
 
 def wide_workspace(shapes: Sequence[Shape], dtype: str, sums: str) -> int:
     """The most bytes that such a product allocates, without its result."""
-    (*_, rows, inner), (*_, cols) = shapes
-    step = _block(_bound(dtype), _bound(dtype))
-    blocks, left = divmod(inner, step)
+    inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
     out, size = prod(_product_shape(shapes)), np.dtype(sums).itemsize
     operands = sum(map(prod, shapes)) // max(inner, 1) * min(step, inner)
     # The product of a block of floats is cast when its operands are freed, next to the sum of the blocks before it.
     floats = 4 * out + max(4 * operands, size * out)
-    return floats - size * out if blocks + (left > 0) < 2 else floats
+    return floats if inner > step else floats - size * out
 
 
 def _bound(dtype: str) -> int:

@@ -11,9 +11,9 @@ from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.framework_options import FrameworkOptions
+from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -34,7 +34,7 @@ from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
@@ -93,6 +93,9 @@ class TorchAdapter(Adapter):
     has_semirings = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
+    def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
+        self._options = options
+
     @cached_property
     def _names(self) -> dict[Any, str]:
         """The name of each dtype that einsum computes in."""
@@ -130,12 +133,16 @@ class TorchAdapter(Adapter):
         return self
 
     def configured(self, options: FrameworkOptions) -> Self:
-        if options.precision is not None:
-            raise BackendError(
-                "torch has no precision= of one call, as its setting holds for all threads; call "
-                "torch.set_float32_matmul_precision('highest', 'high' or 'medium') once, and leave precision= away"
-            )
-        return super().configured(options)
+        super().configured(options._replace(precision=None))
+        import_module("einsumx.backends.torch.precision").check(options.precision)
+        return type(self)(options)
+
+    def prepare(self, run: Run, program: Program) -> Run:
+        precision = self._options.precision
+        if precision is None:
+            return super().prepare(run, program)
+        at_precision = import_module("einsumx.backends.torch.precision").at_precision
+        return super().prepare(at_precision(precision, run, program), program)
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())

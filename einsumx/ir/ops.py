@@ -489,8 +489,8 @@ class Matmul(_TwoSources):
     ``threads`` says whose threads compute it: those of einsumx's pool, those of BLAS, or, if it is empty, those that
     the backend prefers.
 
-    ``sums`` is an integer dtype in which it sums the products of narrower integers, exactly up to overflow, which wraps;
-    if it is empty, sums and result have the operands' dtype.
+    ``sums`` is an integer dtype in which it sums the products of narrower integers, exactly up to overflow, which
+    wraps; if it is empty, sums and result have the operands' dtype.
     """
 
     out: int
