@@ -70,7 +70,7 @@ def _jax() -> Library:
     import jax
     import jax.numpy as jnp
 
-    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     return Library(jnp.asarray, lambda result: result.block_until_ready(), np.asarray)
 
 

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 
 import numpy as np
+import peaks
 import pytest
 
 import einsumx
@@ -274,6 +276,10 @@ for inner in (16, 64, 1024, 1025, 3000):
             expected = lhs.astype("int64") @ rhs.astype("int64")
             found = einsum(equation, *map(torch.tensor, map(np.ascontiguousarray, operands)), dtype="int32").numpy()
             assert (found == (expected.T if equation.endswith("ki") else expected)).all(), (inner, low, high, equation)
+    vector = torch.full((inner,), -128, dtype=torch.int8)
+    for lhs in (torch.full((1100, inner), -128, dtype=torch.int8), torch.full((inner, 1100), -128, dtype=torch.int8).T):
+        assert (einsum("ij,j->i", lhs, vector, dtype="int32") == inner << 14).all()
+        assert (einsum("ij,kj->ki", lhs, vector.repeat(3, 1), dtype="int32") == inner << 14).all()
 print(narrow.int_mm_is_exact())
 """
 
@@ -288,6 +294,49 @@ def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8(inst
     assert done.returncode == 0, done.stderr
     if instructions == "SSE41":
         assert done.stdout.strip() == "False"
+
+
+_MEMORY = {
+    "ij,jk->ik": [(700, 900), (900, 800)],
+    "ij,kj->ki": [(400, 5000), (300, 5000)],
+    "bij,bjk->bik": [(6, 200, 300), (6, 300, 250)],
+    "ij,j->i": [(900, 3000), (3000,)],
+    "bij,bj->bi": [(40, 200, 200), (40, 200)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("equation", _MEMORY)
+def test_products_of_narrow_integers_have_as_much_in_memory_as_the_plan_says(equation, dtype):
+    arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
+    call = partial(einsum, equation, *arrays, dtype="int32")
+    call()
+    result, measured = peaks.numpy_peak(call)
+    np.testing.assert_array_equal(result, expected)
+    total, predicted = (
+        measured + sum(array.nbytes for array in arrays),
+        plan(equation, *arrays, dtype="int32").peak_bytes,
+    )
+    assert 0.7 * predicted <= total <= predicted + peaks.OBJECTS
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("equation", _MEMORY)
+def test_products_of_narrow_integers_stay_within_the_plan_on_torch(equation, dtype, is_exact, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if not is_exact:
+        monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_is_exact", lambda: False)
+    arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
+    tensors = list(map(torch.tensor, arrays))
+    call = partial(einsum, equation, *tensors, dtype="int32")
+    call()
+    result, measured = peaks.torch_peak(call)
+    np.testing.assert_array_equal(result, expected)
+    predicted = plan(equation, *tensors, dtype="int32").peak_bytes
+    assert measured + sum(array.nbytes for array in arrays) <= predicted + peaks.OBJECTS
 
 
 def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.backends.numpy import kernels
+from einsumx.backends.numpy import kernels, thin
 from einsumx.ir.layout import broadcast
 
 __all__ = ["matmul", "wide_matmul", "wide_workspace", "workspace"]
@@ -95,12 +95,16 @@ def workspace(shapes: Sequence[Shape], dtype: str) -> int:
 def wide_matmul(shapes: Sequence[Shape], dtype: str, sums: str) -> Kernel:
     """The kernel of the same product for narrow integers with sums in the wider dtype ``sums``."""
     inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
+    if thin.is_thin(shapes):
+        return thin.matmul(shapes, sums, step)
     return _in_blocks(sums, step) if inner > step else _whole(shapes, dtype, "float32", sums)
 
 
 def wide_workspace(shapes: Sequence[Shape], dtype: str, sums: str) -> int:
     """The most bytes that such a product allocates, without its result."""
     inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
+    if thin.is_thin(shapes):
+        return thin.workspace(shapes, step)
     out, size = prod(_product_shape(shapes)), np.dtype(sums).itemsize
     operands = sum(map(prod, shapes)) // max(inner, 1) * min(step, inner)
     # The product of a block of floats is cast when its operands are freed, next to the sum of the blocks before it.
@@ -174,6 +178,7 @@ def _in_blocks(sums: str, step: int) -> Kernel:
             blocks = lhs[..., start : start + step], rhs[..., start : start + step, :]
             part = _whole([block.shape for block in blocks], blocks[0].dtype.name, "float32", sums)(*blocks)
             total = part if total is None else np.add(total, part, out=total)
+            del part
         return total
 
     return in_blocks

@@ -15,6 +15,7 @@ __all__ = [
     "INTEGERS",
     "IN_NUMPY",
     "LARGEST",
+    "LEAST_INT_MM",
     "SIGNED",
     "copies_turned",
     "exact_block",
@@ -60,9 +61,12 @@ def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
 _EXACT = 1 << 24
 """float32 represents all integers up to this one."""
 
-_LEAST_INT_MM = 16
+LEAST_INT_MM = 16
 """The least size of each axis for ``torch._int_mm``: oneDNN reads matrices of one row or column with strides that torch
-gives it wrongly, and smaller ones take no less time than in floats."""
+gives it wrongly, and smaller ones take no less time than in floats. A few rows or columns get zeros beside them."""
+
+_LEAST_PADDED = 1 << 14
+"""The least elements of the other operand for that."""
 
 _LEAST_OF_BATCH = 1 << 21
 """The least multiply-adds of each matrix of a batch, as these are multiplied one after the other."""
@@ -76,8 +80,11 @@ def exact_block(dtype: str) -> int:
 def may_be_int_mm(lhs: Shape, rhs: Shape, dtype: str) -> bool:
     """Whether ``torch._int_mm`` may multiply such matrices, one of a batch after the other."""
     rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
-    is_large = len(lhs) == 2 or rows * inner * cols >= _LEAST_OF_BATCH
-    return dtype == "int8" and is_large and min(rows, inner, cols) >= _LEAST_INT_MM
+    if dtype != "int8" or min(inner, max(rows, cols)) < LEAST_INT_MM:
+        return False
+    if min(rows, cols) < LEAST_INT_MM:
+        return len(lhs) == 2 and max(rows, cols) * inner >= _LEAST_PADDED
+    return len(lhs) == 2 or rows * inner * cols >= _LEAST_OF_BATCH
 
 
 def narrow_workspace(operands: Sequence[Operand]) -> int:
@@ -92,7 +99,10 @@ def narrow_workspace(operands: Sequence[Operand]) -> int:
     ]
     # A block of floats with its factors, or its cast, next to the sum of the blocks before it.
     casts = sum(block.nbytes for block in blocks) + product_workspace(blocks)
-    return 4 * out + max(casts, 4 * out if lhs[-1] > step else 0)
+    # Or the operand of few rows or columns, and the result, with zeros beside them.
+    narrow = max(lhs[-2] + rhs[-1], 2 * LEAST_INT_MM)
+    padded = LEAST_INT_MM * (4 * narrow + lhs[-1]) if may_be_int_mm(lhs, rhs, operands[0].dtype) else 0
+    return max(padded, 4 * out + max(casts, 4 * out if lhs[-1] > step else 0))
 
 
 def loop_axis(operands: Sequence[Operand]) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch import kernels
-from einsumx.backends.torch.choices import exact_block, may_be_int_mm
+from einsumx.backends.torch.choices import LEAST_INT_MM, exact_block, may_be_int_mm
 from einsumx.ir.layout import broadcast
 
 __all__ = ["any_product", "int_mm_is_exact", "product"]
@@ -46,12 +46,23 @@ def product(lhs: Shape, rhs: Shape, dtype: str, sums: str) -> Kernel:
         if kernels.is_observed([lhs, rhs]) or not torch._C._get_mkldnn_enabled() or not int_mm_is_exact():
             return in_floats(lhs, rhs)
         if not batch:
-            return torch._int_mm(lhs, rhs)
+            return _int_mm(lhs, rhs)
         result = lhs.new_empty((*batch, lhs.shape[-2], rhs.shape[-1]), dtype=torch.int32)
         _each(lhs.expand(*batch, -1, -1), rhs.expand(*batch, -1, -1), result)
         return result
 
     return run
+
+
+def _int_mm(lhs: Array, rhs: Array) -> Array:
+    """One product; a few rows or columns get zeros beside them."""
+    rows, cols = lhs.shape[0], rhs.shape[1]
+    if min(rows, cols) >= LEAST_INT_MM:
+        return torch._int_mm(lhs, rhs)
+    pad = torch.nn.functional.pad
+    left = pad(lhs, (0, 0, 0, max(LEAST_INT_MM - rows, 0)))
+    right = pad(rhs, (0, max(LEAST_INT_MM - cols, 0)))
+    return torch._int_mm(left, right)[:rows, :cols].contiguous()
 
 
 def _each(lhs: Array, rhs: Array, out: Array) -> None:
@@ -103,6 +114,7 @@ def _in_floats(lhs: Shape, rhs: Shape, dtype: str, sums: str) -> Kernel:
             left, right = lhs.narrow(-1, start, length), rhs.narrow(-2, start, length)
             part = multiply(left.float(), right.float()).to(target)
             total = part if total is None else total.add_(part)
+            del left, right, part
         return total
 
     return run

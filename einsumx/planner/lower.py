@@ -262,8 +262,10 @@ def _wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Ope
         return ""
     output, (lhs, rhs) = set(equation.output), map(set, equation.inputs)
     contracted = (lhs & rhs) - output
-    axes = contracted, lhs - rhs, rhs - lhs
-    if 1 in builder.shape(sorted(contracted)) or any(builder.size(tuple(sorted(labels))) == 1 for labels in axes):
+    kept = (lhs | rhs) - contracted - (lhs & rhs)
+    if 1 in builder.shape(sorted(contracted)) or 1 in [
+        builder.size(tuple(sorted(each))) for each in (contracted, kept)
+    ]:
         return ""
     labels = tuple(range(len(equation.sizes)))
     return sums if builder.decide(lambda elements: elements[labels] >= _LEAST_STEPS) else ""

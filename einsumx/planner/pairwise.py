@@ -8,6 +8,7 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ def wide_product(
         sums: the dtype of the sums.
     """
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
-    return matmul(builder, pair, choose(builder, pair), dtype=sums)
+    return matmul(builder, pair, replace(choose(builder, pair), by_vector=False), dtype=sums)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
