@@ -170,6 +170,13 @@ class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
         return total.astype("int64").astype(lhs.dtype)
 
 
+@fault("accumulators", "element")
+class SumsOfInt8ThatSaturateIn16Bits(Numpy):
+    def kernel(self, op, shapes, dtype):
+        product = super().kernel(op, shapes, dtype)
+        return (lambda lhs, rhs: product(lhs, rhs).clip(-(2**15), 2**15 - 1)) if getattr(op, "sums", "") else product
+
+
 @fault("integers", "element")
 class IntegerProductComputedInFloat32(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
