@@ -23,6 +23,7 @@ __all__ = ["ADAPTER", "CupyAdapter"]
 TRAITS = replace(
     NUMPY,
     native_dtypes=frozenset(),
+    wide_products=(),
     batch_strides=False,  # cupy.matmul copies batches that are not C-contiguous
     matmul_dtypes=NUMPY.matmul_dtypes - {"float128", "complex256", "object"},
     rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),

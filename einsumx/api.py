@@ -120,7 +120,8 @@ def einsum(
         alpha: a number that multiplies the result; 1 by default. Plans do not depend on its value, nor on ``beta``'s.
         beta: a number that multiplies the values in ``out``, to which the result is added: ``out = alpha *
             einsum(...) + beta * out``. By default 0, which does not read them.
-        precision: of products, as for ``jax.numpy.einsum``. JAX only, without a memory limit.
+        precision: of products of float32: on JAX as for ``jax.numpy.einsum``; on PyTorch ``"highest"``, ``"high"`` or
+            ``"medium"``, as for ``torch.set_float32_matmul_precision``, during the call. Without a memory limit.
         preferred_element_type: the dtype in which products are summed, and that the result has; the operands keep
             theirs. As for ``jax.numpy.einsum``. JAX only, without a memory limit.
         out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only,

@@ -10,6 +10,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
 from einsumx.planner.path import Optimize
@@ -97,6 +98,7 @@ def tune(
     optimize: Optimize = "auto",
     backend: str | None = None,
     rounds: int = 3,
+    accumulate: Any = None,
 ) -> Tuning:
     """Time the candidates for a contraction, and let later calls run the fastest one.
 
@@ -111,6 +113,7 @@ def tune(
         optimize: as for :func:`einsumx.einsum`.
         backend: as for :func:`einsumx.einsum`.
         rounds: how often each candidate takes its turn.
+        accumulate: as for :func:`einsumx.einsum`.
 
     Returns:
         A :class:`Tuning`, which prints as a table of what was tried.
@@ -125,8 +128,8 @@ def tune(
     """
     written, inputs = split(operands)
     adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
-    contraction = _contraction(adapter, written, arrays, options_of(adapter, dtype, casting, optimize, "estimate"))
-    return _tuned(contraction, arrays, rounds)
+    options = options_of(adapter, dtype, casting, optimize, "estimate", accumulate)
+    return _tuned(_contraction(adapter, written, arrays, options), arrays, rounds)
 
 
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
@@ -147,8 +150,11 @@ def choice_text(program: Program, optimize: Any) -> str:
     if program.semiring is not None or program.strip_exponent:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
-    key = wisdom.key_of(sized, program.operands, program.dtype, optimize)
-    finding = None if key is None else wisdom.find(get_backend(program.backend), program.device, key)
+    adapter, sums = get_backend(program.backend), accumulated_in(program)
+    is_usual = sums == adapter.traits(program.device).compute_dtype(program.dtype)
+    computed = wisdom.computed_text(program.dtype, None if is_usual else sums)
+    key = wisdom.key_of(sized, program.operands, computed, optimize)
+    finding = None if key is None else wisdom.find(adapter, program.device, key)
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:

@@ -213,6 +213,13 @@ class SmallNumbersThatAreNotScaled(Numpy):
         return super().times_power(array, min(exponent, 0), is_new)
 
 
+@fault("accumulators", "element")
+class SumsOfInt8ThatSaturateIn16Bits(Numpy):
+    def kernel(self, op, shapes, dtype):
+        product = super().kernel(op, shapes, dtype)
+        return (lambda lhs, rhs: product(lhs, rhs).clip(-(2**15), 2**15 - 1)) if getattr(op, "sums", "") else product
+
+
 @fault("integers", "element")
 class IntegerProductComputedInFloat32(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):

@@ -1,6 +1,13 @@
 """``accumulate=``: plans, exactness at the ends of the ranges, and what the conformance suite does not judge."""
 
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
+
 import numpy as np
+import peaks
 import pytest
 
 import einsumx
@@ -9,6 +16,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
 from einsumx.ir.accumulators import accumulated_in, exact_floats, holds, largest_sum
 from einsumx.ir.cost import slot_dtypes
+from einsumx.runtime.checks import check_fits
 
 EQUATION = "ij,jk->ik"
 SHAPES = (40, 300), (300, 30)
@@ -19,7 +27,7 @@ EXACT = (a.astype("float64") @ b.astype("float64")).astype("float32")
 def computed(program):
     """The dtypes of products and sums."""
     types = slot_dtypes(program)
-    return {types[op.sources[0]] for op in program.ops if op.kind == "work"}
+    return {types[op.out if isinstance(op, ops.Matmul) else op.sources[0]] for op in program.ops if op.kind == "work"}
 
 
 def casts(program):
@@ -138,28 +146,22 @@ def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
         einsum("i,i->", jnp.ones(3), jnp.ones(3), accumulate="float32", preferred_element_type="float32")
 
 
-def test_torch_is_told_where_it_sets_the_precision():
-    torch = pytest.importorskip("torch")
-    with pytest.raises(BackendError, match=r"torch has no precision= of one call.*set_float32_matmul_precision"):
-        einsum("i,i->", torch.ones(3), torch.ones(3), precision="high")
-
-
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("backend", "inner", "dtypes", "dtype", "expected"),
     [
-        ("numpy", 1024, "int8", "int32", {"float32"}),
-        ("numpy", 1025, "int8", "int32", {"int32"}),
-        ("numpy", 258, "uint8", "int32", {"float32"}),
-        ("numpy", 259, "uint8", "int32", {"int32"}),
+        ("numpy", 1024, "int8", "int64", {"float32"}),
+        ("numpy", 1025, "int8", "int64", {"int64"}),
+        ("numpy", 258, ("uint8", "int8"), "int32", {"float32"}),
+        ("numpy", 600, ("uint8", "int8"), "int32", {"int32"}),
         ("numpy", 5000, "bool", "int32", {"float32"}),
         ("numpy", 1000, "int16", "int64", {"int64"}),
         ("numpy", 1000, "int8", "int8", {"int8"}),
         ("numpy", 2, "int8", "int32", {"int32"}),
-        ("torch", 1024, "int8", "int32", {"float32"}),
-        ("torch", 1025, "int8", "int32", {"float64"}),
+        ("torch", 1024, "int8", "int64", {"float32"}),
+        ("torch", 1025, "int8", "int64", {"float64"}),
         ("torch", 100, "int16", "int64", {"float64"}),
         ("torch", 100, ("int16", "bool"), "int32", {"float64"}),
         ("torch", 100, "int32", "int64", {"int64"}),
@@ -171,6 +173,40 @@ def test_narrow_integers_are_multiplied_in_the_first_float_that_is_provably_exac
     program = plan(EQUATION, (20, inner), (inner, 20), backend=backend, dtypes=dtypes, dtype=dtype)
     assert computed(program) == expected
     assert Plan.from_json(program.to_json()) == program
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("result", ["int32", "uint32", "int16"])
+@pytest.mark.parametrize("equation", [EQUATION, "ji,kj->ki", "bij,bkj->bik"])
+def test_products_of_narrow_integers_are_summed_in_int32_without_a_cast_of_the_operands(
+    backend, dtype, result, equation
+):
+    shapes = [(20,) * len(term) for term in equation.partition("->")[0].split(",")]
+    program = plan(equation, *shapes, backend=backend, dtypes=dtype, dtype=result, casting="unsafe")
+    assert [op.sums for op in program.ops if isinstance(op, ops.Matmul)] == ["int32"]
+    assert casts(program) == [result] * (result != "int32")
+    assert f"in int32{' ' * 2}" in str(program)
+    assert Plan.from_json(program.to_json()) == program
+    foreign = Plan.from_json(program.to_json().replace(f'"backend": "{backend}"', '"backend": "cupy"'))
+    with pytest.raises(EinsumxError, match=r"cannot run .* an op of this plan; make the plan again"):
+        check_fits(foreign, get_backend("cupy").traits(""))
+
+
+def test_products_of_narrow_integers_of_unknown_sizes_are_summed_in_int32():
+    program = plan(EQUATION, (None, 40), (40, None), dtypes="int8", dtype="int32")
+    assert [op.sums for op in program.ops if isinstance(op, ops.Matmul)] == ["int32"]
+    lhs, rhs = np.full((30, 40), -128, "int8"), np.full((40, 50), -128, "int8")
+    np.testing.assert_array_equal(program(lhs, rhs), np.full((30, 50), 40 << 14))
+
+
+@pytest.mark.parametrize("narrower", ["int8", "int16", "uint16", "float32"])
+def test_a_stored_plan_whose_product_sums_in_a_narrower_dtype_is_refused(narrower):
+    text = plan(EQUATION, (20, 30), (30, 20), dtypes="int8", dtype="int32").to_json()
+    changed = text.replace('"threads": "", "sums": "int32"', f'"threads": "", "sums": "{narrower}"')
+    assert changed != text
+    with pytest.raises(EinsumxError, match="sums products of int8, and the result is int32"):
+        Plan.from_json(changed)
 
 
 def test_factors_that_are_sums_need_more_bits_than_a_float32_product_may_read():
@@ -225,6 +261,136 @@ def test_blocks_of_long_sums_are_exact_on_numpy(inner):
     np.testing.assert_array_equal(einsum(EQUATION, lhs.astype("int64"), rhs.astype("int64")), expected)
 
 
+_EXTREMES = """
+import sys
+import numpy as np, torch
+from einsumx import einsum
+from einsumx.backends.torch import narrow
+for inner in (16, 64, 1024, 1025, 3000):
+    for low, high in ((-128, -128), (-128, 127), (127, 127)):
+        for equation in ("ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "ji,kj->ki"):
+            lhs, rhs = np.full((40, inner), low, "int8"), np.full((inner, 33), high, "int8")
+            lhs[::3], rhs[:, ::2] = 1, 3
+            first, second = equation.partition("->")[0].split(",")
+            operands = lhs if first == "ij" else lhs.T, rhs if second == "jk" else rhs.T
+            expected = lhs.astype("int64") @ rhs.astype("int64")
+            found = einsum(equation, *map(torch.tensor, map(np.ascontiguousarray, operands)), dtype="int32").numpy()
+            assert (found == (expected.T if equation.endswith("ki") else expected)).all(), (inner, low, high, equation)
+    vector = torch.full((inner,), -128, dtype=torch.int8)
+    for lhs in (torch.full((1100, inner), -128, dtype=torch.int8), torch.full((inner, 1100), -128, dtype=torch.int8).T):
+        assert (einsum("ij,j->i", lhs, vector, dtype="int32") == inner << 14).all()
+        assert (einsum("ij,kj->ki", lhs, vector.repeat(3, 1), dtype="int32") == inner << 14).all()
+print(narrow.int_mm_is_exact())
+"""
+
+
+@pytest.mark.parametrize("instructions", ["DEFAULT", "AVX2", "SSE41"])
+def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8(instructions):
+    pytest.importorskip("torch")
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    done = subprocess.run(
+        [sys.executable, "-c", _EXTREMES], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if instructions == "SSE41":
+        assert done.stdout.strip() == "False"
+
+
+_MEMORY = {
+    "ij,jk->ik": [(700, 900), (900, 800)],
+    "ij,kj->ki": [(400, 5000), (300, 5000)],
+    "bij,bjk->bik": [(6, 200, 300), (6, 300, 250)],
+    "ij,j->i": [(900, 3000), (3000,)],
+    "bij,bj->bi": [(40, 200, 200), (40, 200)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("equation", _MEMORY)
+def test_products_of_narrow_integers_have_as_much_in_memory_as_the_plan_says(equation, dtype):
+    arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
+    call = partial(einsum, equation, *arrays, dtype="int32")
+    call()
+    result, measured = peaks.numpy_peak(call)
+    np.testing.assert_array_equal(result, expected)
+    total, predicted = (
+        measured + sum(array.nbytes for array in arrays),
+        plan(equation, *arrays, dtype="int32").peak_bytes,
+    )
+    assert 0.7 * predicted <= total <= predicted + peaks.OBJECTS
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("equation", _MEMORY)
+def test_products_of_narrow_integers_stay_within_the_plan_on_torch(equation, dtype, is_exact, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if not is_exact:
+        monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_is_exact", lambda: False)
+    arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
+    expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
+    tensors = list(map(torch.tensor, arrays))
+    call = partial(einsum, equation, *tensors, dtype="int32")
+    call()
+    result, measured = peaks.torch_peak(call)
+    np.testing.assert_array_equal(result, expected)
+    predicted = plan(equation, *tensors, dtype="int32").peak_bytes
+    assert measured + sum(array.nbytes for array in arrays) <= predicted + peaks.OBJECTS
+
+
+def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch):
+    torch = pytest.importorskip("torch")
+    narrow = import_module("einsumx.backends.torch.narrow")
+    lhs, rhs = (torch.full((32, 32), -128, dtype=torch.int8) for _ in range(2))
+    used = []
+
+    def saturating(lhs, rhs, out=None):
+        used.append(lhs.shape)
+        return (lhs.int() @ rhs.int()).clamp(max=2**15 - 1)
+
+    monkeypatch.setattr(torch, "_int_mm", saturating)
+    narrow.int_mm_is_exact.cache_clear()
+    try:
+        assert not narrow.int_mm_is_exact()
+        assert used
+        assert torch.equal(einsum(EQUATION, lhs, rhs, dtype="int32"), torch.full((32, 32), 1 << 19, dtype=torch.int32))
+    finally:
+        monkeypatch.undo()
+        narrow.int_mm_is_exact.cache_clear()
+
+
+def test_torch_multiplies_int8_by_its_own_product_where_that_is_exact(monkeypatch):
+    torch = pytest.importorskip("torch")
+    narrow = import_module("einsumx.backends.torch.narrow")
+    if not narrow.int_mm_is_exact():
+        pytest.skip("torch._int_mm saturates on this processor")
+    own, shapes = torch._int_mm, []
+    monkeypatch.setattr(torch, "_int_mm", lambda *sides, **where: shapes.append(len(sides)) or own(*sides, **where))
+    large = torch.full((2, 150, 150), -128, dtype=torch.int8)
+    expected = torch.full((2, 150, 150), 150 << 14, dtype=torch.int32)
+    assert torch.equal(einsum("bij,bjk->bik", large, large, dtype="int32"), expected)
+    assert torch.equal(einsum("ij,bjk->ibk", large[0], large, dtype="int32"), expected.transpose(0, 1))
+    assert shapes
+    del shapes[:]
+    with torch.backends.mkldnn.flags(enabled=False, deterministic=False, allow_tf32=None):  # a plain loop then
+        assert torch.equal(einsum(EQUATION, large[0], large[1], dtype="int32"), expected[0])
+    assert not shapes
+
+
+def test_torchs_transforms_map_products_of_narrow_integers():
+    torch = pytest.importorskip("torch")
+    lhs = torch.randint(-128, 128, (3, 20, 1500), dtype=torch.int8)
+    rhs = torch.randint(-128, 128, (1500, 20), dtype=torch.int8)
+
+    def product(lhs):
+        return einsum(EQUATION, lhs, rhs, dtype="int32")
+
+    expected = (lhs.double() @ rhs.double()).int()
+    assert torch.equal(torch.func.vmap(product)(lhs), expected)
+    assert torch.equal(torch.compile(product, backend="aot_eager", fullgraph=True)(lhs[0]), expected[0])
+
+
 def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
     jax = pytest.importorskip("jax")
     arrays = [jax.numpy.ones(shape, "int8") for shape in SHAPES]
@@ -249,12 +415,12 @@ def test_jax_multiplies_integers_of_two_dtypes(dtypes):
 
 
 def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refused():
-    text = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int32").to_json()
-    assert Plan.from_json(text).dtype == "int32"
+    text = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int64").to_json()
+    assert Plan.from_json(text).dtype == "int64"
     for longer in (text.replace("1024", "1025"), text.replace('"int8"', '"int16"')):
-        with pytest.raises(EinsumxError, match=r"casts int.* to float32 on the way to int32"):
+        with pytest.raises(EinsumxError, match=r"casts int.* to float32 on the way to int64"):
             Plan.from_json(longer)
-    narrow = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int16").to_json()
+    narrow = plan(EQUATION, (20, 500), (500, 20), dtypes=("int8", "uint8"), dtype="int16").to_json()
     undefined = narrow.replace('"dtype": "int32"', '"dtype": "int16"')
     with pytest.raises(EinsumxError, match="casts float32 to int16"):
         Plan.from_json(undefined)

@@ -487,6 +487,7 @@ def test_explain_counts_what_a_matrix_product_costs(capsys):
                 "transpose_rhs": False,
                 "inner_batch": False,
                 "threads": "",
+                "sums": "",
                 "shape": [1000, 1200],
                 "dtype": "float32",
                 "multiply_adds": 1000 * 800 * 1200,

@@ -55,6 +55,20 @@ def test_the_fastest_candidate_is_what_later_calls_run(slow_estimate):
     np.testing.assert_allclose(einsumx.einsum(CHAIN, *arrays), np.linalg.multi_dot(arrays))
 
 
+def test_an_accumulator_has_a_choice_of_its_own(slow_estimate):
+    arrays = [array.astype("float32") for array in operands()]
+    usual, before = einsumx.plan(CHAIN, *arrays), einsumx.plan(CHAIN, *arrays, accumulate="float64")
+    tuning = einsumx.tune(CHAIN, *arrays, accumulate=np.float64)
+    assert tuning.tried[0].plan == before
+    assert tuning.is_remembered
+    assert einsumx.plan(CHAIN, *arrays, accumulate="float64") == tuning.plan != before
+    assert einsumx.plan(CHAIN, *arrays) == usual
+    assert module.choice_text(tuning.plan, "auto").startswith("measured")
+    assert module.choice_text(usual, "auto") == module.ESTIMATED
+    expected = np.linalg.multi_dot([array.astype("float64") for array in arrays])
+    np.testing.assert_array_equal(einsumx.einsum(CHAIN, *arrays, accumulate="float64"), expected.astype("float32"))
+
+
 def test_what_was_measured_serves_sizes_of_the_same_class(slow_estimate):
     arrays = operands()
     tuning = einsumx.tune(CHAIN, *arrays)

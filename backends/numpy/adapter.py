@@ -37,6 +37,7 @@ TRAITS = Traits(
     | INTEGERS,
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
+    wide_products=(("int8", "int32"), ("uint8", "int32")),
     pool_products=frozenset({"float32", "float64", "complex64", "complex128"}),
     widen=(("float16", "float32"),),
     long_side="in order",
@@ -174,6 +175,8 @@ class NumpyAdapter(Adapter):
         kernels = self._kernels
         kernel: Callable[..., Array]
         match op:
+            case Matmul() if op.sums:
+                kernel = self._integers.wide_matmul(shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
                 kernel = self._integers.matmul(shapes, dtype)
             case Matmul():
@@ -245,6 +248,8 @@ class NumpyAdapter(Adapter):
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         dtype = operands[0].dtype
         match op:
+            case Matmul() if op.sums:
+                return int(self._integers.wide_workspace([operand.shape for operand in operands], dtype, op.sums))
             case Matmul() if dtype in INTEGERS:
                 return int(self._integers.workspace([operand.shape for operand in operands], dtype))
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:

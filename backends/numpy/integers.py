@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.backends.numpy import kernels
+from einsumx.backends.numpy import kernels, thin
 from einsumx.ir.layout import broadcast
 
-__all__ = ["matmul", "workspace"]
+__all__ = ["matmul", "wide_matmul", "wide_workspace", "workspace"]
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -92,6 +92,26 @@ def workspace(shapes: Sequence[Shape], dtype: str) -> int:
     return max(splitting, sum(floats) + 24 * out) - out * size
 
 
+def wide_matmul(shapes: Sequence[Shape], dtype: str, sums: str) -> Kernel:
+    """The kernel of the same product for narrow integers with sums in the wider dtype ``sums``."""
+    inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
+    if thin.is_thin(shapes):
+        return thin.matmul(shapes, sums, step)
+    return _in_blocks(sums, step) if inner > step else _whole(shapes, dtype, "float32", sums)
+
+
+def wide_workspace(shapes: Sequence[Shape], dtype: str, sums: str) -> int:
+    """The most bytes that such a product allocates, without its result."""
+    inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
+    if thin.is_thin(shapes):
+        return thin.workspace(shapes, step)
+    out, size = prod(_product_shape(shapes)), np.dtype(sums).itemsize
+    operands = sum(map(prod, shapes)) // max(inner, 1) * min(step, inner)
+    # The product of a block of floats is cast when its operands are freed, next to the sum of the blocks before it.
+    floats = 4 * out + max(4 * operands, size * out)
+    return floats if inner > step else floats - size * out
+
+
 def _bound(dtype: str) -> int:
     """The largest absolute value of a dtype."""
     info = np.iinfo(dtype)
@@ -130,15 +150,15 @@ def _largest(array: Any) -> int:
     return max(int(array.max()), -int(array.min()))
 
 
-def _whole(shapes: Sequence[Shape], dtype: str, through: str) -> Kernel:
-    """A product that is exact in the float type ``through``."""
+def _whole(shapes: Sequence[Shape], dtype: str, through: str, sums: str = "") -> Kernel:
+    """A product that is exact in the float type ``through``, as ``sums`` or in the operands' dtype."""
     to_floats = [kernels.cast(shape, dtype, through) for shape in shapes]
     product = kernels.matmul(shapes, through)
     wide = _wide(through)
 
     def whole(lhs: Any, rhs: Any) -> Any:
         result = product(*(to_float(array) for to_float, array in zip(to_floats, (lhs, rhs))))
-        return result.astype(wide).astype(dtype, copy=False)
+        return result.astype(wide).astype(sums or dtype, copy=False)
 
     return whole
 
@@ -149,15 +169,16 @@ def _block(left: int, right: int) -> int:
     return most if most >= _SHORTEST else 0
 
 
-def _in_blocks(dtype: str, step: int) -> Kernel:
-    """A product whose sum is cut into blocks of ``step`` terms, each exact in float32."""
+def _in_blocks(sums: str, step: int) -> Kernel:
+    """A product whose sum is cut into blocks of ``step`` terms, each exact in float32, and added in dtype ``sums``."""
 
     def in_blocks(lhs: Any, rhs: Any) -> Any:
         total: Any = None
         for start in range(0, lhs.shape[-1], step):
             blocks = lhs[..., start : start + step], rhs[..., start : start + step, :]
-            part = _whole([block.shape for block in blocks], dtype, "float32")(*blocks)
+            part = _whole([block.shape for block in blocks], blocks[0].dtype.name, "float32", sums)(*blocks)
             total = part if total is None else np.add(total, part, out=total)
+            del part
         return total
 
     return in_blocks

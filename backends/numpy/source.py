@@ -106,6 +106,8 @@ class NumpySpelling(_MethodSpelling):
         return self._array(super().multiply(lhs, rhs), lhs, not (lhs.shape or rhs.shape))
 
     def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
+        if op.sums:
+            return f"{self.name}.matmul({lhs.text}, {rhs.text}, dtype={self.dtype(op.sums)})"
         return self._array(super().matmul(lhs, rhs, op), lhs, len(lhs.shape) == len(rhs.shape) == 1)
 
     def element(self, array: Value, made_by: Op) -> str:

@@ -11,9 +11,9 @@ from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.framework_options import FrameworkOptions
+from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -26,6 +26,7 @@ from einsumx.backends.torch.choices import (
     SIGNED,
     half_sum_workspace,
     multiply_workspace,
+    narrow_workspace,
     product_workspace,
     rows_at_once,
 )
@@ -33,7 +34,7 @@ from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand
+from einsumx.ir.program import Operand, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
@@ -62,6 +63,7 @@ CPU = Traits(
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
     exact_products=(("float32", 8), ("float64", 53)),
+    wide_products=(("int8", "int32"), ("uint8", "int32")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=HALVES,
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -73,6 +75,7 @@ ACCELERATOR = replace(
     CPU,
     matmul_dtypes=_FLOATS | HALVES,
     matmul_through=(("bool", "float32"),),
+    wide_products=(),
     wide_matmul=HALVES,
     rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
@@ -89,6 +92,9 @@ class TorchAdapter(Adapter):
     constant_dtypes = True
     has_semirings = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
+
+    def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
+        self._options = options
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -110,6 +116,10 @@ class TorchAdapter(Adapter):
         """Einsumx's kernels for torch, in a module that imports torch."""
         return import_module("einsumx.backends.torch.kernels")
 
+    @cached_property
+    def _narrow(self) -> Any:
+        return import_module("einsumx.backends.torch.narrow")
+
     # -- which tensors ----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
@@ -123,12 +133,16 @@ class TorchAdapter(Adapter):
         return self
 
     def configured(self, options: FrameworkOptions) -> Self:
-        if options.precision is not None:
-            raise BackendError(
-                "torch has no precision= of one call, as its setting holds for all threads; call "
-                "torch.set_float32_matmul_precision('highest', 'high' or 'medium') once, and leave precision= away"
-            )
-        return super().configured(options)
+        super().configured(options._replace(precision=None))
+        import_module("einsumx.backends.torch.precision").check(options.precision)
+        return type(self)(options)
+
+    def prepare(self, run: Run, program: Program) -> Run:
+        precision = self._options.precision
+        if precision is None:
+            return super().prepare(run, program)
+        at_precision = import_module("einsumx.backends.torch.precision").at_precision
+        return super().prepare(at_precision(precision, run, program), program)
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
@@ -274,6 +288,8 @@ class TorchAdapter(Adapter):
         if not all(map(is_known, shapes)):
             return self._traced_kernel(op, shapes, dtype)
         match op:
+            case Matmul() if op.sums:
+                kernel = self._narrow.product(*shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
                 kernel = self._kernels.integer_product(*shapes, dtype)
             case Matmul():
@@ -293,6 +309,8 @@ class TorchAdapter(Adapter):
     def _traced_kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The kernel of an op for a graph that serves any size: no choice by size, and no question about a symbol."""
         match op:
+            case Matmul() if op.sums:
+                return self._narrow.any_product(op.sums)  # type: ignore[no-any-return]
             case Matmul():
                 return self._kernels.any_product  # type: ignore[no-any-return]
             case Cast():
@@ -305,6 +323,8 @@ class TorchAdapter(Adapter):
 
     def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
         match op:
+            case Matmul() if op.sums:
+                return narrow_workspace(operands)
             case Matmul():
                 return product_workspace(operands)
             case Multiply():

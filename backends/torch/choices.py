@@ -15,12 +15,16 @@ __all__ = [
     "INTEGERS",
     "IN_NUMPY",
     "LARGEST",
+    "LEAST_INT_MM",
     "SIGNED",
     "TERMS",
     "copies_turned",
+    "exact_block",
     "half_sum_workspace",
     "loop_axis",
+    "may_be_int_mm",
     "multiply_workspace",
+    "narrow_workspace",
     "pays_in_floats",
     "product_workspace",
     "rows_at_once",
@@ -53,6 +57,53 @@ def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
     if min(rows, inner, cols) < _INTEGER_SIZE:
         return False
     return prod(broadcast(lhs[:-2], rhs[:-2])) * rows * inner * cols >= _INTEGER_WORK
+
+
+_EXACT = 1 << 24
+"""float32 represents all integers up to this one."""
+
+LEAST_INT_MM = 16
+"""The least size of each axis for ``torch._int_mm``: oneDNN reads matrices of one row or column with strides that torch
+gives it wrongly, and smaller ones take no less time than in floats. A few rows or columns get zeros beside them."""
+
+_LEAST_PADDED = 1 << 14
+"""The least elements of the other operand for that."""
+
+_LEAST_OF_BATCH = 1 << 21
+"""The least multiply-adds of each matrix of a batch, as these are multiplied one after the other."""
+
+
+def exact_block(dtype: str) -> int:
+    """How many products of a dtype float32 sums exactly."""
+    return _EXACT // LARGEST[dtype] ** 2
+
+
+def may_be_int_mm(lhs: Shape, rhs: Shape, dtype: str) -> bool:
+    """Whether ``torch._int_mm`` may multiply such matrices, one of a batch after the other."""
+    rows, inner, cols = lhs[-2], lhs[-1], rhs[-1]
+    if dtype != "int8" or min(inner, max(rows, cols)) < LEAST_INT_MM:
+        return False
+    if min(rows, cols) < LEAST_INT_MM:
+        return len(lhs) == 2 and max(rows, cols) * inner >= _LEAST_PADDED
+    return len(lhs) == 2 or rows * inner * cols >= _LEAST_OF_BATCH
+
+
+def narrow_workspace(operands: Sequence[Operand]) -> int:
+    """The most bytes that a product of narrow integers with sums in int32 allocates, without its result."""
+    lhs, rhs = (operand.shape for operand in operands)
+    out = prod(broadcast(lhs[:-2], rhs[:-2])) * lhs[-2] * rhs[-1]
+    step = exact_block(operands[0].dtype)
+    length = min(lhs[-1], step)
+    blocks = [
+        Operand((*lhs[:-1], length), "float32", operands[0].strides),
+        Operand((*rhs[:-2], length, rhs[-1]), "float32", operands[1].strides),
+    ]
+    # A block of floats with its factors, or its cast, next to the sum of the blocks before it.
+    casts = sum(block.nbytes for block in blocks) + product_workspace(blocks)
+    # Or the operand of few rows or columns, and the result, with zeros beside them.
+    narrow = max(lhs[-2] + rhs[-1], 2 * LEAST_INT_MM)
+    padded = LEAST_INT_MM * (4 * narrow + lhs[-1]) if may_be_int_mm(lhs, rhs, operands[0].dtype) else 0
+    return max(padded, 4 * out + max(casts, 4 * out if lhs[-1] > step else 0))
 
 
 def loop_axis(operands: Sequence[Operand]) -> int | None:

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.framework_options import FrameworkOptions
 from einsumx.adapters.replacement import as_error_of, own, say_native
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Program
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["ADAPTER", "ShardedAdapter"]
 
@@ -45,6 +49,10 @@ class ShardedAdapter(TorchAdapter):
             "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; call "
             "einsum on to_local(), or leave memory_limit= away"
         )
+
+    def configured(self, options: FrameworkOptions) -> Self:
+        options.refuse("torch, for distributed tensors,")
+        return self
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if isinstance(op, Matmul) and [len(shape) for shape in shapes] == [1, 1]:

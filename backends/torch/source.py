@@ -82,6 +82,9 @@ class TorchSpelling(Spelling):
         return f"{self.name}.mul({lhs.text}, {rhs.text})"
 
     def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
+        if op.sums:
+            wide = self.dtype(op.sums)
+            return f"{self.name}.matmul({lhs.text}.to({wide}), {rhs.text}.to({wide}))"
         return f"{self.name}.matmul({lhs.text}, {rhs.text})"
 
     def reduced(self, name: str, array: str, axes: str) -> str:

@@ -8,6 +8,7 @@ framework that is not installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.facets import Configured, Exponents, Gradients, Replaced, Semirings, Transfers
@@ -73,6 +74,9 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
                 return self.multiply
             case ops.Matmul():
                 matmul, transpose_lhs, transpose_rhs = self.matmul, op.transpose_lhs, op.transpose_rhs
+                if op.sums:
+                    cast = partial(self.cast, dtype=op.sums)
+                    return lambda lhs, rhs: matmul(cast(lhs), cast(rhs), transpose_lhs, transpose_rhs)
                 return lambda lhs, rhs: matmul(lhs, rhs, transpose_lhs, transpose_rhs)
             case ops.Native():
                 return lambda *arrays: self.native(op.equation, arrays)

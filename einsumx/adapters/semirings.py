@@ -71,6 +71,7 @@ def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
         traits,
         matmul_dtypes=_FLOATS,
         matmul_through=(),
+        wide_products=(),
         pool_products=frozenset(),
         widen=halves if is_log else (),  # a maximum is exact in any dtype
         wide_matmul=frozenset(),

@@ -93,6 +93,10 @@ class Traits:
     those of integers. ``bits`` is how many bits of each factor a product reads for certain, which may be fewer than the
     float has: some frameworks have settings that round the factors of a float32 product to 8 bits."""
 
+    wide_products: tuple[tuple[str, str], ...] = ()
+    """``(dtype, wider)``: integer dtypes of which a matmul sums the products in a wider one, without casts of the
+    operands. The kernel gets an op with that dtype."""
+
     widen: tuple[tuple[str, str], ...] = ()
     """``(dtype, wider)``: dtypes whose sums and intermediates must be kept in ``wider``."""
 

@@ -166,6 +166,11 @@ def _check_dtypes(program: Program, equation: SizedEquation, computed_in: Collec
                 dtypes[op.out] = op.dtype, False
             elif isinstance(op, ops.Zeros):
                 dtypes[op.out] = op.dtype, False
+            elif isinstance(op, ops.Matmul) and op.sums:
+                is_narrower = kind(op.sums) in "iu" and can_cast(dtype, op.sums)
+                if op.sums not in allowed | wider or not is_narrower or dtype != dtypes[op.sources[0]][0]:
+                    raise _Refusal(f"{_said(op)} sums products of {dtype}, and the result is {program.dtype}")
+                dtypes[op.out] = op.sums, False
             elif op.kind == "work":
                 if dtype not in allowed | floats.exact or dtype != dtypes[op.sources[0]][0]:
                     raise _Refusal(f"{_said(op)} computes in {dtype}, and the result is {program.dtype}")

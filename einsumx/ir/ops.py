@@ -488,6 +488,9 @@ class Matmul(_TwoSources):
 
     ``threads`` says whose threads compute it: those of einsumx's pool, those of BLAS, or, if it is empty, those that
     the backend prefers.
+
+    ``sums`` is an integer dtype in which it sums the products of narrower integers, exactly up to overflow, which
+    wraps; if it is empty, sums and result have the operands' dtype.
     """
 
     out: int
@@ -497,6 +500,7 @@ class Matmul(_TwoSources):
     transpose_rhs: bool = False
     inner_batch: bool = False
     threads: Threads = ""
+    sums: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -545,6 +549,9 @@ class Matmul(_TwoSources):
             return None
         inner, other = self.contracted(lhs, rhs)
         return self.product(lhs, rhs, _wider) if inner == other else None
+
+    def result_dtype(self, dtype: str) -> str:
+        return self.sums or dtype
 
     def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return (*result, self.contracted(*sources)[0])

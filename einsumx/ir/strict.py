@@ -317,6 +317,7 @@ PLAN = Fields(
         "reason": _LINE,
         "dtype": _DTYPE,
         "compute_dtype": _DTYPE,
+        "sums": f"({_DTYPE})?",
     },
     signed=("strides",),
     axes=("shape", "strides", "axes"),

@@ -208,7 +208,8 @@ def call_text(op: Op) -> str:
             lhs = f"%{op.lhs}{' transposed' if op.transpose_lhs else ''}"
             rhs = f"%{op.rhs}{' transposed' if op.transpose_rhs else ''}"
             threads = {"": "", "pool": " on the pool", "blas": " on BLAS's threads"}[op.threads]
-            return f"matmul {lhs} {rhs}{' with a batch axis inside' if op.inner_batch else ''}{threads}"
+            wide = f" in {op.sums}" if op.sums else ""
+            return f"matmul {lhs} {rhs}{wide}{' with a batch axis inside' if op.inner_batch else ''}{threads}"
         case ops.Native():
             return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
         case ops.Zeros():

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
-from einsumx.dtypes import kind
+from einsumx.dtypes import itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
 from einsumx.ir.bind import SizedEquation
@@ -21,7 +21,7 @@ from einsumx.ir.simplify import simplify
 from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
-from einsumx.planner.pairwise import contract, native_equation
+from einsumx.planner.pairwise import contract, native_equation, wide_product
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
 from einsumx.planner.short import ShortPair, short_ops
@@ -233,6 +233,9 @@ def _compute(
     builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
     if accumulate is not None:
         return builder, _lower_in(builder, equation, operands, path, dtype, accumulate)
+    sums = _wide_sums(builder, equation, operands, dtype)
+    if sums:
+        return builder, _lower_in(builder, equation, operands, path, dtype, operands[0].dtype, sums=sums)
     floats = _exact_floats(builder, equation, operands, path, dtype)
     if floats is not None:
         return builder, _lower_in(builder, equation, operands, path, dtype, floats.compute, floats.between)
@@ -244,6 +247,39 @@ def _compute(
         builder.decisions += decisions
         slot = _lower_in(builder, equation, operands, path, dtype, wider)
     return builder, slot
+
+
+def _wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> str:
+    """The dtype of the sums of a product of matrices of narrow integers; empty if there is no such product.
+
+    It is no narrower than the result's, as sums wrap; a product that is too small is left to casts of its operands.
+    """
+    own = operands[0].dtype
+    sums = dict(builder.traits.wide_products).get(own, "")
+    if not sums or kind(dtype) not in "iu" or not itemsize(own) < itemsize(dtype) <= itemsize(sums):
+        return ""
+    if not _multiplies_operands(builder, equation, operands) or operands[1].dtype != own:
+        return ""
+    output, (lhs, rhs) = set(equation.output), map(set, equation.inputs)
+    contracted = (lhs & rhs) - output
+    kept = (lhs | rhs) - contracted - (lhs & rhs)
+    if 1 in builder.shape(sorted(contracted)) or 1 in [
+        builder.size(tuple(sorted(each))) for each in (contracted, kept)
+    ]:
+        return ""
+    labels = tuple(range(len(equation.sizes)))
+    return sums if builder.decide(lambda elements: elements[labels] >= _LEAST_STEPS) else ""
+
+
+def _multiplies_operands(builder: Builder, equation: SizedEquation, operands: Sequence[Operand]) -> bool:
+    """Whether the contraction is one product whose factors are operands: nothing is summed before it."""
+    summed = set(range(len(equation.sizes))) - set(equation.output)
+    if len(operands) != 2 or not summed <= set(equation.inputs[0]) & set(equation.inputs[1]):
+        return False
+    return all(
+        operand.shape == builder.shape(labels) and 0 not in (operand.strides or ())
+        for labels, operand in zip(equation.inputs, operands)
+    )
 
 
 class _Floats(NamedTuple):
@@ -279,12 +315,7 @@ def _exact_floats(
         terms.append(keep)
         if len(taken) == 2 and taken[0] & taken[1] - keep:
             products.append(tuple(sorted(taken[0] | taken[1])))
-    # The factors of a lone product are operands, unless something is summed before it.
-    is_plain = len(operands) == 2 and set(summed) <= set(equation.inputs[0]) & set(equation.inputs[1])
-    is_plain = is_plain and all(
-        operand.shape == builder.shape(labels) and 0 not in (operand.strides or ())
-        for labels, operand in zip(equation.inputs, operands)
-    )
+    is_plain = _multiplies_operands(builder, equation, operands)
     question = partial(_floats_for, traits.exact_products, dtypes, dtype, summed, tuple(products), is_plain)
     return builder.decide(question)
 
@@ -383,10 +414,12 @@ def _lower_in(
     dtype: str,
     compute: str,
     between: str = "",
+    sums: str = "",
 ) -> int:
     """Append the ops that compute in dtype ``compute`` and return ``dtype``; returns the slot of the result.
 
-    The result is cast to dtype ``between`` first, if there is one.
+    The result is cast to dtype ``between`` first, if there is one. With ``sums``, the sums of the only product are in
+    that dtype.
     """
     traits = builder.traits
     terms = [
@@ -403,6 +436,7 @@ def _lower_in(
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     # A template of the whole contraction serves a pair; candidates have the names of labels of the whole contraction.
     lowered_step = contract if len(path) == 1 or not builder.choosing.is_by_cost else contract_step
+    lowered_step = partial(wide_product, sums=sums) if sums else lowered_step
     steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
     for number, ((step, keep), use) in enumerate(zip(steps, _uses(steps, terms, equation.output))):
         builder.choosing.begin_step(number)
@@ -414,6 +448,7 @@ def _lower_in(
             lhs, rhs = taken
             terms.append(lowered_step(builder, lhs, rhs, keep, compute, use))
     (term,) = terms
+    compute = sums or compute
     if scaled == len(operands):
         term = builder.scale(term, counted)
     for cast in (between, dtype):

@@ -165,15 +165,15 @@ def _listed(labels: Labels) -> str:
     return ".".join(map(str, labels))
 
 
-def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "") -> Term:
-    """Append the ops of the chosen product."""
+def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", dtype: str = "") -> Term:
+    """Append the ops of the chosen product, with its sums in another dtype if there is one."""
     sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
     lhs_slot = _operand(builder, first, left, choice, turned=False)
     rhs_slot = _operand(builder, second, right, choice, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads)
+    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads, dtype)
     term = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(term, choice.summed)
 

@@ -8,6 +8,7 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ from einsumx.planner.matmul import (
 from einsumx.planner.selection import Alternative
 from einsumx.planner.template import Elements
 
-__all__ = ["contract", "native", "native_equation", "native_order"]
+__all__ = ["contract", "native", "native_equation", "native_order", "wide_product"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -76,6 +77,20 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.native_dtypes:
         return native(builder, pair, native_order(builder, pair)[0])
     return _multiply_sum(builder, pair)
+
+
+def wide_product(
+    builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse, sums: str
+) -> Term:
+    """Multiply matrices of a narrow dtype, with the sums in a wide one.
+
+    Args:
+        builder, lhs, rhs, keep, use: as for :func:`contract`; each summed label is in both terms.
+        dtype: of the terms.
+        sums: the dtype of the sums.
+    """
+    pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
+    return matmul(builder, pair, replace(choose(builder, pair), by_vector=False), dtype=sums)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:

@@ -93,6 +93,7 @@ def _fits(op: Op, sources: Sequence[Operand], traits: Traits) -> bool:
                 and (traits.transpose_flags or not asks_flags)
                 and (traits.inner_batch or not op.inner_batch)
                 and (not op.threads or dtype in traits.pool_products)
+                and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
                 and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
                 and (traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
                 and (traits.batch_strides or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)

@@ -30,10 +30,10 @@ def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> F
 
 
 def _key(contraction: Contraction, sized: SizedEquation, setting: Setting) -> str | None:
-    """The key of a contraction in the wisdom, which keeps nothing about those with an accumulator."""
-    if setting.accumulate is not None:
-        return None
-    return wisdom.key_of(sized, contraction.operands, setting.dtype, contraction.options.optimize)
+    """The key of a contraction in the wisdom."""
+    is_usual = setting.accumulate == setting.traits.compute_dtype(setting.dtype)
+    computed = wisdom.computed_text(setting.dtype, None if is_usual else setting.accumulate)
+    return wisdom.key_of(sized, contraction.operands, computed, contraction.options.optimize)
 
 
 def remembered(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Program | None:

@@ -69,7 +69,8 @@ class Prepared(NamedTuple):
     Attributes:
         program: the program.
         run: the function of the operands that are not constant.
-        is_fixed: whether it always runs this program, on all operands: none is constant, and no other is tried.
+        is_fixed: whether it always runs this program, on all operands, as the framework does by default: none is
+            constant, no other program is tried, and no option of the framework is set.
     """
 
     program: Program
@@ -282,7 +283,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
     run = None
     if contraction.options.effort == "measure":
         run = measured.trying(contraction, *setting_of(contraction), constants)
-    is_fixed = run is None and not constants
+    is_fixed = run is None and not constants and contraction.options.framework is None
     return Prepared(program, run or execute.executable(program, contraction.runner, constants), is_fixed)
 
 

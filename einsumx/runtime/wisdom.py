@@ -22,7 +22,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.errors import EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.runtime.effort import is_frozen
-from einsumx.runtime.wisdom_names import has_files, key_of
+from einsumx.runtime.wisdom_names import computed_text, has_files, key_of
 
 if TYPE_CHECKING:
     from einsumx.runtime import wisdom_files
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     wisdom_files = LazyModule("einsumx.runtime.wisdom_files")  # most processes have no wisdom
 
-__all__ = ["export_to", "find", "forget", "import_from", "key_of", "may_have", "now", "record", "save"]
+__all__ = ["computed_text", "export_to", "find", "forget", "import_from", "key_of", "may_have", "now", "record", "save"]
 
 _INTERVAL = 2.0
 """Seconds between two writes, at least."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand
 
-__all__ = ["LONGEST_KEY", "PREFIX", "has_files", "key_of"]
+__all__ = ["LONGEST_KEY", "PREFIX", "computed_text", "has_files", "key_of"]
 
 LONGEST_KEY = 1000
 """Characters of the longest key."""
@@ -39,6 +39,15 @@ def has_files(backend: str) -> bool:
     return any(name.startswith(f"{PREFIX}{file_word(backend)}-") for name in os.listdir(cache_folder()))  # noqa: PTH208
 
 
+def computed_text(dtype: str, accumulate: str | None) -> str:
+    """The dtype of a result, and of its sums if that is another one, as a part of a key.
+
+    >>> computed_text("float32", None), computed_text("float32", "float64")
+    ('float32', 'float32 in float64')
+    """
+    return dtype if accumulate in (None, dtype) else f"{dtype} in {accumulate}"
+
+
 def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, optimize: Any) -> str | None:
     """The key of a contraction in this process; None if nothing is kept about it.
 
@@ -48,7 +57,7 @@ def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, opt
     Args:
         equation: bound to sizes.
         operands: their dtypes and layouts.
-        dtype: to compute in.
+        dtype: to compute in, from :func:`computed_text`.
         optimize: as in :class:`~einsumx.runtime.request.Options`; a function has no key.
 
     >>> from einsumx.ir.bind import bind

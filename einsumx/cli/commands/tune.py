@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_density(parser)
     add_output(parser)
     add_import(parser)
+    parser.add_argument("--accumulate", metavar="DTYPE", help="the dtype of products and sums (default: the result's)")
     parser.add_argument("--rounds", type=count, default=3, help="how often each plan takes its turn (default: 3)")
 
 
@@ -53,7 +54,8 @@ def run(options: argparse.Namespace) -> bool:
     with progress(quiet=options.json) as announce:
         announce(f"times the plans of {problem.equation}")
         arrays = random_arrays(options.backend, problem, options.device)
-        tuning = tune(problem.equation, *arrays, optimize=options.optimize, rounds=options.rounds)
+        keywords = {"optimize": options.optimize, "rounds": options.rounds, "accumulate": options.accumulate}
+        tuning = tune(problem.equation, *arrays, **keywords)
     if options.json:
         print_json(_data(tuning))
     else:
