@@ -68,7 +68,7 @@ def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
         rates = replace(rates, gemm=min(_ELEMENTS, rates.gemm))
     return replace(
         traits,
-        matmul_dtypes=_FLOATS,
+        matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
         matmul_through=(),
         pool_products=frozenset(),
         widen=halves if is_log else (),  # a maximum is exact in any dtype
