@@ -16,6 +16,7 @@ __all__ = [
     "IN_NUMPY",
     "LARGEST",
     "SIGNED",
+    "TERMS",
     "copies_turned",
     "half_sum_workspace",
     "loop_axis",
@@ -160,7 +161,7 @@ def _steps(operand: Operand) -> tuple[int, ...]:
 IN_NUMPY = frozenset({"float16", "float32", "float64"})
 """The floating-point dtypes that NumPy has, too."""
 
-_TERMS = 1 << 22
+TERMS = 1 << 22
 """The most terms of the sums of a product in a semiring at a time."""
 
 
@@ -170,4 +171,4 @@ def rows_at_once(lhs: Shape, rhs: Shape) -> int:
     Args:
         lhs, rhs: shapes ``[batch, m, k]`` and ``[batch, k, n]``.
     """
-    return max(1, _TERMS // max(1, max(lhs[0], rhs[0]) * prod(rhs[1:])))
+    return max(1, TERMS // max(1, max(lhs[0], rhs[0]) * prod(rhs[1:])))

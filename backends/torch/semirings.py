@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 
 from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
-from einsumx.backends.torch.choices import IN_NUMPY, rows_at_once
+from einsumx.backends.torch.choices import IN_NUMPY, TERMS, rows_at_once
 from einsumx.backends.torch.kernels import is_observed
 from einsumx.ir.semiring import Semiring
 
 __all__ = ["elementwise", "product", "reduced"]
 
 Shape: TypeAlias = tuple[int, ...]
+Product: TypeAlias = Callable[[Any, Any], Any]
 
 
 def elementwise(name: str, lhs: Any, rhs: Any) -> Any:
@@ -29,35 +31,114 @@ def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
         return array.amax(axes) if name == "maximum" else array.amin(axes)
     if not is_observed((array,)):
         return torch.logsumexp(array, axes)
-    shift = array.detach().amax(axes, keepdim=True)
-    shift = torch.where(shift.isfinite(), shift, 0)
+    shift = _shift(array, axes)
     total = (array - shift).exp().sum(axes)
-    is_possible = total != 0  # the derivative of the logarithm at 0 would be nan
-    result = torch.where(is_possible, total, 1).log() + shift.reshape(total.shape)
-    return torch.where(is_possible, result, -torch.inf)
+    return _log(total) + shift.reshape(total.shape)
 
 
-def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Callable[[Any, Any], Any]:
+def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Product:
     """The function that multiplies tensors ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
-    Tensors that autograd or a transform records go through torch's own functions, which differentiate.
+    Tensors that autograd records go through torch's own functions: log-sum-exps through products of matrices; maxima
+    and minima are computed as ever, and their terms again for the derivatives. Under a transform or a trace, which
+    cannot branch on values, rows are broadcast.
     """
-    in_host_memory = None
+    in_rows = partial(_in_rows, semiring, rows_at_once(lhs, rhs))
+    fastest: Product = in_rows
     if dtype in IN_NUMPY:
-        in_host_memory = product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, ""))
-    step = rows_at_once(lhs, rhs)
+        fastest = partial(_in_numpy, product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, "")))
+    recorded = _log_product if semiring.add == "logaddexp" else partial(_Recomputed.apply, fastest, semiring)
 
     def multiply(left: Any, right: Any) -> Any:
-        if in_host_memory is not None and not is_observed((left, right)):
-            return torch.from_numpy(in_host_memory(_as_numpy(left), _as_numpy(right)))
-        parts = []
-        for start in range(0, lhs[1], step):
-            terms = elementwise(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
-            parts.append(reduced(semiring.add, terms, (2,)))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        if not is_observed((left, right)):
+            return fastest(left, right)
+        is_recorded_alone = not is_observed((left.detach(), right.detach()))
+        return recorded(left, right) if is_recorded_alone else in_rows(left, right)
 
     return multiply
 
 
+def _in_numpy(kernel: Product, left: Any, right: Any) -> Any:
+    return torch.from_numpy(kernel(_as_numpy(left), _as_numpy(right)))
+
+
 def _as_numpy(tensor: Any) -> Any:
     return tensor.detach().resolve_neg().numpy()
+
+
+def _in_rows(semiring: Semiring, step: int, left: Any, right: Any) -> Any:
+    """The product by torch's own functions, from the terms of ``step`` rows at a time."""
+    parts = []
+    for start in range(0, left.shape[1], step):
+        terms = elementwise(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
+        parts.append(reduced(semiring.add, terms, (2,)))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+# -- derivatives ----------------------------------------------------------------------------------------------------
+
+
+class _Recomputed(torch.autograd.Function):
+    """A product whose terms are computed again for its derivatives, some rows at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: Product, semiring: Semiring, left: Any, right: Any) -> Any:
+        """Compute it by ``kernel``."""
+        ctx.semiring = semiring
+        ctx.save_for_backward(left, right)
+        return kernel(left, right)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> tuple[Any, ...]:
+        """The gradients of the product from :func:`_in_rows`, which autograd finds."""
+        left, right = ctx.saved_tensors
+        step = rows_at_once(left.shape, right.shape)
+        if torch.is_grad_enabled():  # for gradients of gradients, which need the whole graph
+            return None, None, *_gradients(ctx.semiring, step, left, right, cotangent)
+        by_left, by_right = torch.zeros_like(left), torch.zeros_like(right)
+        for start in range(0, left.shape[1], step):
+            rows = slice(start, start + step)
+            some, total = _gradients(ctx.semiring, step, left[:, rows], right, cotangent[:, rows])
+            by_left[:, rows] = some
+            by_right += total
+        return None, None, by_left, by_right
+
+
+def _gradients(semiring: Semiring, step: int, left: Any, right: Any, cotangent: Any) -> Any:
+    is_graph_kept = torch.is_grad_enabled()
+    with torch.enable_grad():
+        operands = left.view_as(left).requires_grad_(), right.view_as(right).requires_grad_()
+        result = _in_rows(semiring, step, *operands)
+        return torch.autograd.grad(result, operands, cotangent, create_graph=is_graph_kept)
+
+
+def _log_product(left: Any, right: Any) -> Any:
+    """``log(exp(left) @ exp(right))``, shifted by the maxima of rows and columns, by functions with derivatives.
+
+    Where all terms of a sum may have underflowed, it is computed again from its terms; so is a sum with infinities or
+    nan. See :func:`einsumx.backends.numpy.semirings.product`.
+    """
+    row, column = _shift(left, 2), _shift(right, 1)
+    sums = torch.matmul((left - row).exp(), (right - column).exp())
+    finfo = torch.finfo(sums.dtype)
+    is_right = sums.detach() >= left.shape[2] * finfo.tiny / finfo.eps  # not so for nan
+    result = _log(torch.where(is_right, sums, 0)) + row + column
+    places = (~is_right).nonzero()
+    step = max(1, TERMS // max(1, left.shape[2]))
+    for some in places.split(step):
+        b, i, j = some.unbind(1)
+        terms = left[b if len(left) > 1 else 0, i] + right.mT[b if len(right) > 1 else 0, j]
+        result = result.index_put((b, i, j), reduced("logaddexp", terms, (1,)))
+    return result
+
+
+def _shift(array: Any, axes: int | tuple[int, ...]) -> Any:
+    """The maxima along axes, as a constant; 0 in the place of an infinity or nan."""
+    shift = array.detach().amax(axes, keepdim=True)
+    return torch.where(shift.isfinite(), shift, 0)
+
+
+def _log(sums: Any) -> Any:
+    """Logarithms, with derivatives of 0 instead of nan for that of 0."""
+    is_possible = sums != 0
+    return torch.where(is_possible, torch.where(is_possible, sums, 1).log(), -torch.inf)

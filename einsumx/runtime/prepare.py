@@ -293,7 +293,8 @@ def make_program(contraction: Contraction) -> Program:
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    traits = calibration.calibrated(contraction.in_semiring, device)
+    computing = contraction.in_semiring
+    traits = calibration.calibrated(computing, device)
     dtype = served_dtype(contraction, traits)
     accumulate = accumulator(adapter, operands, options, dtype)
     program = None
@@ -314,7 +315,7 @@ def make_program(contraction: Contraction) -> Program:
             accumulate=accumulate,
             semiring=options.semiring,
         )
-    text.tell_plan(program, contraction.in_semiring, has_fallbacks=not traits.pairs_by_einsum)
+    text.tell_plan(program, computing, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
 

@@ -117,7 +117,8 @@ class Contraction(NamedTuple):
     @property
     def in_semiring(self) -> Adapter:
         """The adapter for which it is planned: the framework's, in the semiring if there is one."""
-        return adapter_in(self.adapter, self.options.semiring)
+        semiring = self.options.semiring
+        return self.adapter if semiring is None else adapter_in(self.adapter, semiring)
 
 
 def adapter_in(adapter: Adapter, semiring: Semiring | None) -> Adapter:
