@@ -19,6 +19,7 @@ class CubedAdapter(NamedLibrary):
 
     name = "cubed"
     module = "cubed.array_api"
+    fuses_terms = True  # nothing is known of values
     install = "pip install cubed"
     no_limit = (
         "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and make the arrays "

@@ -68,6 +68,7 @@ class JaxAdapter(Adapter):
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
     has_semirings = True
+    fuses_terms = True
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options

@@ -58,6 +58,10 @@ class SparseAdapter(Adapter):
         "leave it away"
     )
 
+    no_semirings = (
+        "the zeros that it does not store are the zero of no other semiring than 'max-times'; contract x.todense()"
+    )
+
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.facets import Configured, Gradients, Replaced, Semirings, Transfers, Updates
+from einsumx.adapters.facets import Configured, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
@@ -18,7 +18,7 @@ from einsumx.ir.program import Operand, Program
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Replaced, Configured, Semirings, Gradients, Transfers, Updates):
+class Adapter(Replaced, Configured, Semirings, Gradients, Transfers):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
