@@ -233,6 +233,9 @@ class TinygradAdapter(Adapter):
             case _:
                 return getattr(self._tensor, name)
 
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
 

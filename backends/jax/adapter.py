@@ -289,6 +289,9 @@ class JaxAdapter(Adapter):
                 return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
         return {}
 
+    def detached(self, array: Array) -> Array:
+        return self._jax.lax.stop_gradient(array)
+
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import JaxSpelling
 

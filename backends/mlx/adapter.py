@@ -125,6 +125,9 @@ class MlxAdapter(Adapter):
     def named(self, name: str) -> Callable[..., Any]:
         return self._exponential if name == "exp" else super().named(name)
 
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
     def _exponential(self, array: Array) -> Array:
         if array.dtype != self.xp.float64:
             return self.xp.exp(array)

@@ -161,6 +161,9 @@ class PaddleAdapter(Adapter):
 
         return extreme
 
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         return self._in_single(partial(super().elementwise, name), lhs, rhs)
 

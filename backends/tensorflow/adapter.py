@@ -321,6 +321,9 @@ class TensorflowAdapter(Adapter):
             case _:
                 return super().kernel(op, shapes, dtype)
 
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
 

@@ -262,6 +262,10 @@ class Semirings(Updates):
         function: Callable[..., Any] = attrgetter(self.semiring_names.get(name, name))(self.xp)
         return function
 
+    def detached(self, array: Array) -> Array:
+        """``array`` without derivatives, where the framework has any and a constant saves their computation."""
+        return array
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
         return self.named(name)(lhs, rhs)

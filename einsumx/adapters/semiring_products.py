@@ -34,6 +34,8 @@ class Functions(Protocol):
 
     def named(self, name: str) -> Callable[..., Any]: ...
 
+    def detached(self, array: Array) -> Array: ...
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array: ...
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array: ...
@@ -139,30 +141,30 @@ def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) ->
 
 
 def _shift(adapter: Functions, array: Array, *axes: int) -> Array:
-    """The maxima along axes that are kept; 0 in the place of an infinity or nan."""
-    largest = adapter.named("max")(array, axis=axes, keepdims=True)
-    zero = adapter.number(0.0, adapter.dtype_name(array.dtype), largest)
-    return adapter.named("where")(adapter.named("isfinite")(largest), largest, zero)
+    """The maxima along axes that are kept, without derivatives; 0 in the place of an infinity or nan."""
+    return _finite(adapter, adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True)))
+
+
+def _finite(adapter: Functions, array: Array) -> Array:
+    zero = adapter.number(0.0, adapter.dtype_name(array.dtype), array)
+    return adapter.named("where")(adapter.named("isfinite")(array), array, zero)
 
 
 def log_sum_exp(adapter: Functions, array: Array, axes: tuple[int, ...]) -> Array:
     """The log-sum-exp over axes; see :meth:`~einsumx.adapters.facets.Semirings.reduced`."""
     where, dtype = adapter.named("where"), adapter.dtype_name(array.dtype)
-    shift = _shift(adapter, array, *axes)
-    total = adapter.sum(adapter.named("exp")(array - shift), axes)
-    # The derivative of the logarithm at 0 would be nan.
-    is_possible = total != 0
-    logarithm = adapter.named("log")(where(is_possible, total, adapter.number(1.0, dtype, total)))
-    result = logarithm + adapter.named("squeeze")(shift, axis=axes)
-    return where(is_possible, result, adapter.number(-float("inf"), dtype, result))
+    largest = adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True))
+    total = adapter.sum(adapter.named("exp")(array - _finite(adapter, largest)), axes)
+    largest = adapter.named("squeeze")(largest, axis=axes)
+    # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
+    is_finite = adapter.named("isfinite")(largest)
+    logarithm = adapter.named("log")(where(is_finite, total, adapter.number(1.0, dtype, total)))
+    return where(is_finite, logarithm + largest, largest)
 
 
 def log_of_sum(adapter: Functions, lhs: Array, rhs: Array) -> Array:
     """``logaddexp`` of a framework that has none."""
-    exp, where = adapter.named("exp"), adapter.named("where")
-    largest = adapter.named("maximum")(lhs, rhs)
-    zero = adapter.number(0.0, adapter.dtype_name(largest.dtype), largest)
-    shift = where(adapter.named("isfinite")(largest), largest, zero)
+    exp, shift = adapter.named("exp"), _finite(adapter, adapter.named("maximum")(lhs, rhs))
     return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
 
 
