@@ -13,8 +13,8 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.replacement import Function, Name, own
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -229,9 +229,10 @@ class TinygradAdapter(Adapter):
             case "where":
                 return lambda condition, lhs, rhs: condition.where(lhs, rhs)
             case "squeeze":
-                return lambda array, axis: array.reshape([s for place, s in enumerate(array.shape) if place not in axis])
+                return _squeezed
             case _:
-                return getattr(self._tensor, name)
+                function: Callable[..., Any] = getattr(self._tensor, name)
+                return function
 
     def detached(self, array: Array) -> Array:
         return array.detach()
@@ -357,6 +358,11 @@ class TinygradAdapter(Adapter):
 def _extreme(name: str, array: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:
     """The largest or smallest elements along axes; nan if there is one, which tinygrad's own may leave out."""
     return array.isnan().any(axis, keepdim=keepdims).where(float("nan"), getattr(array, name)(axis, keepdim=keepdims))
+
+
+def _squeezed(array: Array, axis: tuple[int, ...]) -> Array:
+    """An array without some axes of size 1."""
+    return array.reshape([size for place, size in enumerate(array.shape) if place not in axis])
 
 
 def _larger(name: str, lhs: Array, rhs: Array) -> Array:

@@ -118,7 +118,8 @@ class Terms:
     def second(self, by: int, cotangent: Any, direction: Any, then: int) -> Expected:
         """The derivative by operand ``then`` of the gradient by operand ``by`` contracted with ``direction``.
 
-        For log-sum-exps of sums, a weight's derivative by a term is the weight times (1 or 0, minus that term's weight).
+        For log-sum-exps of sums, the derivative of a weight by a term is the weight times
+        (1 or 0, minus that term's weight).
         """
         along = np.broadcast_to(np.asarray(direction, np.longdouble)[self.indices[by]], self.space)
         weights = self.weights * self.over(np.asarray(cotangent, np.longdouble))

@@ -38,7 +38,9 @@ def elementwise_gradient(adapter: Adapter, name: str) -> Gradient:
         *factors, cotangent = arrays
         points = cotangent * _of_factor(adapter, name, place, *factors)
         rank, shape = len(points.shape), factors[place].shape
-        axes = tuple(axis for axis in range(rank) if axis < rank - len(shape) or points.shape[axis] != shape[axis - rank])
+        axes = tuple(
+            axis for axis in range(rank) if axis < rank - len(shape) or points.shape[axis] != shape[axis - rank]
+        )
         return (points.sum(axis=axes) if axes else points).reshape(shape)
 
     return gradient

@@ -13,8 +13,8 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.replacement import Name, own
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
@@ -78,8 +78,11 @@ class TensorflowAdapter(Adapter):
     has_semirings = True
     semiring_names = MappingProxyType(
         {
-            **{"max": "reduce_max", "min": "reduce_min", "all": "reduce_all"},
-            **{"log": "math.log", "isfinite": "math.is_finite"},
+            "max": "reduce_max",
+            "min": "reduce_min",
+            "all": "reduce_all",
+            "log": "math.log",
+            "isfinite": "math.is_finite",
         }
     )
 

@@ -88,8 +88,8 @@ def by_blocks(adapter: Functions, semiring: Semiring, lhs: Shape, rhs: Shape) ->
         batches: list[Array] = []
         parts: list[Array] = []
         for those, some in ranges:
-            of_left = left[those if lhs[0] > 1 else slice(None), some]
-            parts.append(block(of_left, right[those] if rhs[0] > 1 else right))
+            of_left = left[those if lhs[0] > 1 else slice(None), some, :]
+            parts.append(block(of_left, right[those, :, :] if rhs[0] > 1 else right))
             if some.stop == lhs[1]:
                 batches.append(_joined(adapter, parts, 1))
                 parts = []

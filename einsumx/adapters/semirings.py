@@ -166,7 +166,10 @@ def _of_matrices(
         return lambda lhs, rhs: reshape(product(reshape(lhs, first), reshape(rhs, second)), result)
     # New axes of size 1, which are taken off the result again, need no sizes.
     left, right = _new_axes(lhs_shape, 1), _new_axes(rhs_shape, 2)
-    taken = (slice(None) if len(result) == 3 else 0, *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)])
+    taken = (
+        slice(None) if len(result) == 3 else 0,
+        *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)],
+    )
     return lambda lhs, rhs: product(lhs[left], rhs[right])[taken]
 
 
