@@ -367,7 +367,7 @@ def _squeezed(array: Array, axis: tuple[int, ...]) -> Array:
 
 def _larger(name: str, lhs: Array, rhs: Array) -> Array:
     """The larger or smaller one of two elements; nan if one of them is."""
-    return (lhs.isnan() | rhs.isnan()).where(float("nan"), getattr(lhs, name)(rhs))
+    return (lhs.isnan() | rhs.isnan()).where(lhs + rhs, getattr(lhs, name)(rhs))
 
 
 class _Alignment(NamedTuple):
