@@ -139,7 +139,9 @@ class SparseAdapter(Adapter):
 
         if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
-            return lambda *sources: self.cast(run(*[self.cast(each, "float32") for each in sources]), dtype)
+            return lambda *sources: self.cast(
+                run(*[self.cast(each, "float32") for each in sources]), op.result_dtype(dtype)
+            )
         match op:
             case ops.Native() if len(op.terms) == 1:
                 return contraction(op.terms[0], op.output, shapes[0])
