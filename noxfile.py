@@ -163,7 +163,7 @@ def others(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    beside = ("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm")
+    beside = ("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm", "numba")
     install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", *beside)
     test(session)
 

@@ -375,6 +375,69 @@ def test_a_sum_of_what_is_impossible_has_gradients_of_zero():
     np.testing.assert_allclose(pull(jax.numpy.ones(3, run.dtype))[0], [[0, 0], [1, 0], softmax], rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [-87.0, -44.0, -43.0, -42.5, 0.0, 42.0, 43.0, 44.0, 87.0])
+@pytest.mark.parametrize("other", [-87.0, -43.2, 0.0, 42.5, 44.3])
+def test_log_sum_exps_at_the_ends_of_the_range_of_exponentials(value, other):
+    rng = np.random.default_rng(4)
+    lhs = (value + rng.random((6, 40))).astype("float32")
+    rhs = (other + rng.random((40, 5))).astype("float32")
+    expected = by_broadcast(lhs.astype("float64"), rhs.astype("float64"), "log")
+    np.testing.assert_allclose(einsum("ij,jk->ik", lhs, rhs, semiring="log"), expected, rtol=1e-6, atol=4e-6)
+
+
+@pytest.mark.parametrize("semiring", ["max-times", "log"])
+def test_gradients_on_torch_have_gradients(semiring):
+    torch = pytest.importorskip("torch")
+    arrays = [torch.tensor(array + 1, requires_grad=True) for array in operands("bij,bjk->bik")]
+    assert torch.autograd.gradgradcheck(lambda *tensors: einsum("bij,bjk->bik", *tensors, semiring=semiring), arrays)
+
+
+@pytest.mark.parametrize("batches", [((), ()), ((4,), (1,)), ((1,), (4,))], ids=str)
+@pytest.mark.parametrize("semiring", NAMES)
+def test_gradients_of_long_products_are_those_of_the_broadcast(semiring, batches, monkeypatch):
+    """Also for equal maxima, for terms that underflow, and in blocks of rows."""
+    torch = pytest.importorskip("torch")
+    from einsumx.backends.torch import choices
+
+    monkeypatch.setattr(choices, "TERMS", 5000)
+    generator = torch.Generator().manual_seed(3)
+    scale = 3000 if semiring == "log" else 2
+    shapes = (*batches[0], 40, 30), (*batches[1], 30, 20)
+    arrays = [(scale * torch.rand(shape, generator=generator, dtype=torch.float64)).round() for shape in shapes]
+    cotangent = torch.rand((*np.broadcast_shapes(*batches), 40, 20), generator=generator, dtype=torch.float64)
+
+    def gradients(function):
+        tensors = [array.clone().requires_grad_() for array in arrays]
+        return torch.autograd.grad(function(*tensors), tensors, cotangent)
+
+    def broadcast(lhs, rhs):
+        lhs, rhs = lhs[..., :, :, None], rhs[..., None, :, :]
+        terms = lhs * rhs if semiring == "max-times" else lhs + rhs
+        if semiring == "log":
+            return terms.logsumexp(-2)
+        return terms.amin(-2) if semiring == "min-plus" else terms.amax(-2)
+
+    equation = "bij,bjk->bik" if batches[0] else "ij,jk->ik"
+    found = gradients(lambda *tensors: einsum(equation, *tensors, semiring=semiring))
+    for each, expected in zip(found, gradients(broadcast)):
+        np.testing.assert_allclose(each, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("semiring", "most"), [("max-plus", 2), ("max-times", 2), ("log", 8)])
+def test_what_is_kept_for_gradients_is_a_few_times_the_operands(semiring, most):
+    torch = pytest.importorskip("torch")
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    arrays = [torch.rand(200, 200, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        einsum("ij,jk->ik", *arrays, semiring=semiring)
+    assert 0 < sum(kept.values()) <= most * 200 * 200 * 8
+
+
 def test_gradients_under_a_limit_are_refused():
     torch = pytest.importorskip("torch")
     lhs, rhs = (torch.tensor(array, requires_grad=True) for array in operands("ij,jk->ik"))

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from math import prod
+from math import log, prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.ir.semiring import Semiring
 from einsumx.runtime.threads import get_num_threads, run
@@ -39,6 +40,9 @@ _FEW = 8
 _LONG = 50_000
 """The least exponentials and logarithms to share between threads."""
 
+_BATCH = 1 << 20
+"""Bytes of the operands and the result of a part of a batch of log-sum-exps: it fits the second cache of a core."""
+
 _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
@@ -53,8 +57,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Prod
     """
     if semiring.add == "logaddexp":
         is_long = lhs[0] * lhs[1] * (lhs[2] + rhs[2]) + prod(rhs) > _LONG
-        is_shared = is_long and lhs[0] == rhs[0] >= get_num_threads() > 1
-        return _log_products if is_shared else partial(_log_product, matmul=matmul)
+        return _log_products if is_long and lhs[0] == rhs[0] > 1 else partial(_log_product, matmul=matmul)
     add, multiply = getattr(np, semiring.add), getattr(np, semiring.multiply)
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
     if cols == 1 or inner > _FEW * batch * rows * cols:
@@ -111,6 +114,10 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     rows, inner, cols = lhs.shape[1], lhs.shape[2], rhs.shape[2]
     out = np.empty((batch, rows, cols), lhs.dtype)
     rhs = np.ascontiguousarray(rhs)
+    compiled = loops(add.__name__, multiply.__name__, lhs.dtype.name, batch * rows * inner * cols)
+    if compiled is not None:
+        _by_loops(compiled, np.ascontiguousarray(lhs), rhs, out)
+        return out
     matrices, per_matrix = _cut(batch, rows, cols * lhs.itemsize, rows * inner * cols)
     terms_of = (
         _sums_by_blas if multiply is np.add and rows >= _SMALL and lhs.dtype in _BLAS else partial(_terms, multiply)
@@ -128,6 +135,21 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     blocks = [partial(block, those, some) for those in matrices for some in per_matrix]
     _jobs(blocks, batch * rows * inner * cols)
     return out
+
+
+def _by_loops(compiled: Callable[..., None], lhs: Any, rhs: Any, out: Any) -> None:
+    """The product by compiled loops, in as many parts as there are threads."""
+    batch, rows = out.shape[:2]
+    work = out.size * lhs.shape[2]
+    count = get_num_threads() if work >= _SPLIT else 1
+    matrices = _ranges(batch, count)
+    per_matrix = [slice(0, rows)] if len(matrices) == count else _ranges(rows, -(-count // len(matrices)))
+    parts = [
+        partial(compiled, lhs, rhs, out, those.start, those.stop, some.start, some.stop)
+        for those in matrices
+        for some in per_matrix
+    ]
+    _jobs(parts, work)
 
 
 def _terms(multiply: Any, lhs: Any, rhs: Any, term: Any) -> Iterator[Any]:
@@ -217,26 +239,31 @@ def _by_dots(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
 
 
 def _log_products(lhs: Any, rhs: Any) -> Any:
-    """The log-sum-exps of a batch, shared by all threads."""
+    """The log-sum-exps of a batch, in parts that fit the cache, on all threads."""
     out = np.empty((len(lhs), lhs.shape[1], rhs.shape[2]), lhs.dtype)
 
     def block(those: slice) -> None:
         out[those] = _log_product(lhs[those], rhs[those], matmul=np.matmul)
 
-    _jobs([partial(block, those) for those in _ranges(len(lhs), get_num_threads())], _SPLIT)
+    threads = get_num_threads()
+    each = -(-(lhs.nbytes + rhs.nbytes + out.nbytes) // (threads * _BATCH))
+    _jobs([partial(block, those) for those in _ranges(len(lhs), threads * each)], _SPLIT)
     return out
 
 
 def _log_product(lhs: Any, rhs: Any, *, matmul: Product) -> Any:
-    """``log(exp(lhs) @ exp(rhs))``, shifted by the maxima of rows and columns.
+    """``log(exp(lhs) @ exp(rhs))``, shifted by the maxima of rows and columns unless all values are near 0.
 
     Terms that are small beside both maxima can underflow. Where all of a sum may have done so, it is computed again
     from its terms; so is a sum with infinities or nan.
     """
     with np.errstate(all="ignore"):
+        finfo = np.finfo(lhs.dtype)
+        if _is_near_zero(lhs, rhs, finfo):
+            sums = matmul(np.exp(lhs), np.exp(rhs))
+            return np.log(sums, out=sums)
         left, right = _shift(lhs, 2), _shift(rhs, 1)
         sums = matmul(np.exp(lhs - left), np.exp(rhs - right))
-        finfo = np.finfo(sums.dtype)
         is_wrong = ~(sums >= lhs.shape[2] * finfo.tiny / finfo.eps)  # nan, too
         out = np.log(sums)
         out += left
@@ -244,6 +271,13 @@ def _log_product(lhs: Any, rhs: Any, *, matmul: Product) -> Any:
         if is_wrong.any():
             _compute_again(out, lhs, rhs, is_wrong, matmul)
         return out
+
+
+def _is_near_zero(lhs: Any, rhs: Any, finfo: Any) -> bool:
+    """Whether no exponential, product or sum of them can overflow or lose digits; not so for infinities and nan."""
+    lows, highs = (lhs.min(), rhs.min()), (lhs.max(), rhs.max())
+    least, most = log(finfo.tiny) + 1, log(finfo.max) - log(lhs.shape[2]) - 1
+    return bool(min(*lows, sum(lows)) > least and max(*highs, sum(highs)) < most)
 
 
 def _shift(array: Any, axis: int) -> Any:

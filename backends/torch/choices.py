@@ -161,7 +161,7 @@ def _steps(operand: Operand) -> tuple[int, ...]:
 IN_NUMPY = frozenset({"float16", "float32", "float64"})
 """The floating-point dtypes that NumPy has, too."""
 
-TERMS = 1 << 22
+TERMS = 1 << 18
 """The most terms of the sums of a product in a semiring at a time."""
 
 

@@ -1,0 +1,87 @@
+"""Products in a semiring as loops that numba compiles: the bits of functions of arrays, and only once they pay."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from einsumx import Semiring, einsum
+from einsumx.backends.numpy import compiled
+
+SEMIRINGS = (
+    Semiring("max-plus", "maximum", "add"),
+    Semiring("min-plus", "minimum", "add"),
+    Semiring("max-times", "maximum", "multiply"),
+    Semiring("widest path", "maximum", "minimum"),
+    Semiring("narrowest path", "minimum", "maximum"),
+)
+SHAPES = (
+    ((9, 30), (30, 17)),
+    ((60, 30), (30, 9)),
+    ((300, 80), (80, 300)),
+    ((70, 600), (600, 500)),
+    ((12, 1), (1, 12)),
+    ((5, 20, 30), (5, 30, 9)),
+    ((5, 20, 30), (1, 30, 20)),
+    ((1, 40, 30), (5, 30, 40)),
+    ((3, 200, 50), (3, 50, 200)),
+)
+
+
+def operands(shapes, dtype):
+    rng = np.random.default_rng(0)
+    for shape in shapes:
+        array = rng.standard_normal(shape).astype(dtype)
+        for value in (np.inf, -np.inf, np.nan):
+            array[rng.random(shape) < 0.02] = value
+        yield array
+
+
+def product(lhs, rhs, semiring):
+    return einsum("bij,bjk->bik" if lhs.ndim == 3 else "ij,jk->ik", lhs, rhs, semiring=semiring)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("semiring", SEMIRINGS, ids=lambda semiring: semiring.name)
+def test_loops_give_the_bits_of_functions_of_arrays(semiring, shapes, dtype, monkeypatch):
+    pytest.importorskip("numba")
+    lhs, rhs = operands(shapes, dtype)
+    monkeypatch.setattr(compiled, "_computed", -np.inf)
+    expected = product(lhs, rhs, semiring)
+    monkeypatch.setattr(compiled, "_computed", np.inf)
+    assert compiled.loops(semiring.add, semiring.multiply, dtype, 1) is not None
+    found = product(lhs, rhs, semiring)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(product(lhs, np.asfortranarray(rhs), semiring), expected)
+
+
+def test_loops_are_compiled_once_as_much_was_computed_as_they_cost(monkeypatch):
+    asked = []
+    monkeypatch.setattr(compiled, "_compiled", lambda *names: asked.append(names))
+    monkeypatch.setattr(compiled, "_computed", 0)
+    square = np.ones((40, 40))
+    for _ in range(3):
+        product(square, square, "max-plus")
+    assert compiled._computed == 3 * 40**3
+    assert asked == []
+    monkeypatch.setattr(compiled, "_PAYS", 3 * 40**3)
+    product(square, square, "max-plus")
+    assert asked == [("maximum", "add")]
+    assert compiled._computed == 3 * 40**3
+
+
+def test_half_precision_stays_with_functions_of_arrays(monkeypatch):
+    monkeypatch.setattr(compiled, "_computed", np.inf)
+    assert compiled.loops("maximum", "add", "float16", 1) is None
+
+
+def test_without_numba_there_are_no_loops(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert compiled._compiled.__wrapped__("maximum", "add") is None
+
+
+def test_where_numba_would_not_compile_there_are_no_loops(monkeypatch):
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert compiled._compiled.__wrapped__("maximum", "add") is None
