@@ -20,6 +20,7 @@ class CubedAdapter(NamedLibrary):
     name = "cubed"
     has_positions = False  # they are computed later, and cannot choose rows before
     module = "cubed.array_api"
+    fuses_terms = True  # nothing is known of values
     install = "pip install cubed"
     no_limit = (
         "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and make the arrays "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -40,7 +41,11 @@ class CupyAdapter(NumpyAdapter):
     cpu = TRAITS
     device_kinds = ("cuda",)
     verified = False
-    has_semirings = False  # the kernels are NumPy's
+    semiring_names = MappingProxyType({"concat": "concatenate"})
+    elementwise = Adapter.elementwise  # the kernels of the NumPy adapter run on the CPU
+    reduced = Adapter.reduced
+    semiring_product = Adapter.semiring_product
+    semiring_workspace = Adapter.semiring_workspace
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):
@@ -103,6 +108,9 @@ class CupyAdapter(NumpyAdapter):
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
+
+    def copied_order(self, array: Array) -> Array:
+        return self.xp.ascontiguousarray(array)
 
     def boxed(self, result: Any, dtype: str) -> Array:
         return result

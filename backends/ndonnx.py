@@ -28,6 +28,7 @@ class NdonnxAdapter(NamedLibrary):
 
     name = "ndonnx"
     module = "ndonnx"
+    fuses_terms = True  # nothing is known of values
     install = "pip install ndonnx onnxruntime"
     no_limit = (
         "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it away, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial, wraps
 from importlib import import_module
@@ -13,6 +14,7 @@ from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -51,6 +53,8 @@ class TinygradAdapter(Adapter):
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     constant_dtypes = True
+    has_semirings = True
+    fuses_terms = True
 
     @cached_property
     def _tensor(self) -> Any:
@@ -214,6 +218,28 @@ class TinygradAdapter(Adapter):
 
         return product
 
+    def named(self, name: str) -> Callable[..., Any]:
+        match name:
+            case "add" | "multiply":
+                return operator.add if name == "add" else operator.mul
+            case "max" | "min":
+                return partial(_extreme, name)
+            case "maximum" | "minimum":
+                return partial(_larger, name)
+            case "where":
+                return lambda condition, lhs, rhs: condition.where(lhs, rhs)
+            case "squeeze":
+                return _squeezed
+            case _:
+                function: Callable[..., Any] = getattr(self._tensor, name)
+                return function
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
+
     def prepare(self, run: Run, program: Program) -> Run:
         if not any(operand.weak for operand in program.operands):
             return run
@@ -345,6 +371,21 @@ class TinygradAdapter(Adapter):
         devices = array.device
         for device in (devices,) if isinstance(devices, str) else devices or ():
             self.xp.Device[device].synchronize()
+
+
+def _extreme(name: str, array: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:
+    """The largest or smallest elements along axes; nan if there is one, which tinygrad's own may leave out."""
+    return array.isnan().any(axis, keepdim=keepdims).where(float("nan"), getattr(array, name)(axis, keepdim=keepdims))
+
+
+def _squeezed(array: Array, axis: tuple[int, ...]) -> Array:
+    """An array without some axes of size 1."""
+    return array.reshape([size for place, size in enumerate(array.shape) if place not in axis])
+
+
+def _larger(name: str, lhs: Array, rhs: Array) -> Array:
+    """The larger or smaller one of two elements; nan if one of them is."""
+    return (lhs.isnan() | rhs.isnan()).where(lhs + rhs, getattr(lhs, name)(rhs))
 
 
 class _Alignment(NamedTuple):

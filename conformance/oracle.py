@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expected", "Verdict", "expect", "expect_gradient", "expect_update", "judge"]
+__all__ = ["FLOATS", "Expected", "Verdict", "expect", "expect_gradient", "expect_update", "judge"]
 
 LIMIT = 1 << 20
 """Elements of the index space that are computed at once; larger spaces are halved."""
@@ -32,7 +32,8 @@ def _floats() -> dict[str, tuple[float, Any, Any]]:
     return {"bfloat16": bfloat16, **{name: (float(info.eps), info.max, info.tiny) for name, info in infos.items()}}
 
 
-_FLOATS = _floats()
+FLOATS = _floats()
+"""Each float type's eps, largest number and smallest normal number."""
 _ACCUMULATED = {"float16": "float32", "bfloat16": "float32"}
 _MARGIN = 2
 """The contract's ``c`` per operand: one for the roundings of sums and one for those of products."""
@@ -49,6 +50,7 @@ class Expected:
         operands: the number of factors of each product.
         dtype: the name of the result's dtype.
         accumulate: the name of the dtype of the sums; empty for the result's, and at least float32.
+        bound: the largest error of each element, if it is not that of a plain sum; infinities and nan are then exact.
     """
 
     values: Any
@@ -57,6 +59,7 @@ class Expected:
     operands: int
     dtype: str
     accumulate: str = ""
+    bound: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +214,13 @@ def judge(result: Any, expected: Expected) -> Verdict:
 def _error(result: Any, expected: Expected) -> Any:
     """The error of each element in units of its bound."""
     values, magnitude = expected.values, expected.magnitude
+    if expected.bound is not None:
+        error = abs(result - values) / expected.bound  # nan if both are not finite, or equal without a bound
+        is_equal = (result == values) | (np.isnan(result) & np.isnan(values))
+        return np.where(is_equal, 0.0, np.where(np.isfinite(error), error, np.inf))
     real = _real(expected.dtype)
-    eps, largest, tiny = _FLOATS[real]
-    inner_eps, inner_largest, inner_tiny = _FLOATS[_inner(expected)]
+    eps, largest, tiny = FLOATS[real]
+    inner_eps, inner_largest, inner_tiny = FLOATS[_inner(expected)]
     steps = _MARGIN * expected.operands * max(expected.terms, 1)
     bound = np.full(values.shape, np.longdouble(tiny))
     if expected.operands * expected.terms > 1:  # otherwise elements only move, without rounding
@@ -387,4 +394,4 @@ def _real(dtype: str) -> str:
     if dtype == "bfloat16":
         return dtype
     name = np.empty(0, dtype).real.dtype.name
-    return name if name in _FLOATS else "longdouble"
+    return name if name in FLOATS else "longdouble"

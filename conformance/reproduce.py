@@ -13,6 +13,7 @@ from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import literal, memory_axes
 from einsumx.conformance.refusals import SENTINEL
 from einsumx.conformance.subject import Subject
+from einsumx.ir.semiring import Semiring
 
 __all__ = ["reproducer"]
 
@@ -38,6 +39,8 @@ def reproducer(case: Case, subject: Subject) -> str:
         lines.append(f"# The case tests more than this call: {_command(case, subject)}")
     module, _, function = subject.path.partition(":")
     import_line = "from einsumx import einsum" if subject.is_einsumx else f"import {module}"
+    if any(isinstance(value, Semiring) for _, value in case.options):
+        import_line += ", Semiring"
     registering = [f"import {name}" for name in imported_modules()]
     lines += dict.fromkeys(["import numpy as np", *framework.imports, *registering, import_line])
     for name, operand, array in zip(names, case.operands, values):

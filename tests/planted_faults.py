@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -435,6 +436,145 @@ class MemoryThatThreadsShare(Numpy):
         shared[...] = found.ravel()
         threading.Event().wait(0.002)  # long enough for the others to come
         return shared.reshape(found.shape).astype(found.dtype)
+
+
+# -- semirings ------------------------------------------------------------------------------------------------------
+
+
+class NumpyByDefault(Numpy):
+    """NumPy by the functions of semirings that every backend has; without a fault."""
+
+    semiring_names = MappingProxyType({"concat": "concatenate"})
+    semiring_product = Adapter.semiring_product
+    semiring_workspace = Adapter.semiring_workspace
+
+    def elementwise(self, name, lhs, rhs):
+        return np.array(Adapter.elementwise(self, name, lhs, rhs), order="C")
+
+    def reduced(self, name, array, axes):
+        return np.asarray(Adapter.reduced(self, name, array, axes))
+
+
+FAULTLESS.append(NumpyByDefault)
+
+
+@fault("semirings", "element")
+class LogarithmsWithoutAShift(NumpyByDefault):
+    def named(self, name):
+        zeros = lambda array, axis, keepdims: np.zeros_like(np.max(array, axis=axis, keepdims=keepdims))  # noqa: E731
+        return zeros if name == "max" else super().named(name)
+
+
+@fault("semirings", "element")
+class UnderflowTakenForMinusInfinity(NumpyByDefault):
+    def named(self, name):
+        return (lambda _: True) if name == "all" else super().named(name)
+
+
+@fault("semirings", "element")
+class ZeroThatIsThatOfPlusAndTimes(Numpy):
+    def number(self, value, dtype, like):
+        return super().number(value if np.isfinite(value) else 0.0, dtype, like)
+
+
+@fault("semirings", "element")
+class BlocksThatAreAddedInsteadOfCompared(Numpy):
+    def elementwise(self, name, lhs, rhs):
+        return super().elementwise("add" if name == "minimum" else name, lhs, rhs)
+
+
+@fault("semirings", "element")
+class BlocksOfLogarithmsOfWhichTheLargerIsKept(Numpy):
+    def elementwise(self, name, lhs, rhs):
+        return super().elementwise("maximum" if name == "logaddexp" else name, lhs, rhs)
+
+
+@fault("semirings", "element")
+class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
+    def semiring_product(self, semiring, lhs, rhs, dtype):
+        half = rhs[1] // 2 if rhs[1] > 16 else 0  # shared by two threads if it is long
+        shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
+        product = super().semiring_product(semiring, *shapes, dtype)
+        return lambda left, right: product(left[:, :, half:], right[:, half:])
+
+
+@fault("semirings", "element")
+class LastRowsForgottenInBlocks(NumpyByDefault):
+    def semiring_product(self, semiring, lhs, rhs, dtype):
+        product = super().semiring_product(semiring, lhs, rhs, dtype)
+        count = max(1, lhs[1] // 8 * 8) if lhs[1] > 8 else lhs[1]
+
+        def forgetful(left, right):
+            found = np.zeros_like(product(left, right))
+            found[:, :count] = product(left[:, :count], right)
+            return found
+
+        return forgetful
+
+
+@fault("semirings", "element")
+class NanThatAMaximumIgnores(NumpyByDefault):
+    def reduced(self, name, array, axes):
+        functions = {"maximum": np.fmax, "minimum": np.fmin}
+        return functions[name].reduce(array, axis=axes) if name in functions else super().reduced(name, array, axes)
+
+
+@fault("semirings", "element")
+class LogarithmsInHalfPrecision(Numpy):
+    cpu = replace(Numpy.cpu, widen=())
+
+
+@fault("semirings", "no error came")
+class IntegersThatAreTakenForNumbersWithInfinities(Numpy):
+    def dtype_name(self, dtype):
+        name = super().dtype_name(dtype)
+        return "float64" if name == "int32" else name
+
+    def signature(self, array):
+        return super().signature(array.astype("float64") if array.dtype == "int32" else array)
+
+
+class TorchByTerms(Torch):
+    """PyTorch by a broadcast and a reduction; without a fault."""
+
+    def semiring_product(self, semiring, lhs, rhs, dtype):
+        def product(left, right):
+            terms = self.elementwise(semiring.multiply, left[:, :, :, None], right[:, None])
+            return self.reduced(semiring.add, terms, (2,))
+
+        return product
+
+
+FAULTLESS.append(TorchByTerms)
+
+
+@fault("semirings", "the gradient by operand")
+class TiesThatAllHaveTheWholeGradient(TorchByTerms):
+    def reduced(self, name, array, axes):
+        if name == "logaddexp":
+            return super().reduced(name, array, axes)
+        found = super().reduced(name, array.detach(), axes)
+        attains = array.detach() == super().reduced(name, array.detach(), axes).reshape(
+            [1 if axis in axes else size for axis, size in enumerate(array.shape)]
+        )
+        return found + (attains * (array - array.detach()).nan_to_num()).sum(axes)
+
+
+@fault("semirings", "the gradient by operand")
+class DerivativeOfTheLogarithmAtZero(TorchByTerms):
+    def reduced(self, name, array, axes):
+        if name != "logaddexp":
+            return super().reduced(name, array, axes)
+        shift = array.detach().amax(axes, keepdim=True).nan_to_num(neginf=0.0)
+        total = (array - shift).exp().sum(axes)
+        return total.log() + shift.reshape(total.shape)
+
+
+@fault("semirings", "the gradient by operand")
+class WeightsThatAreNotNormalized(TorchByTerms):
+    def reduced(self, name, array, axes):
+        found = super().reduced(name, array, axes)
+        return found if name != "logaddexp" else found.detach() + (array.exp() - array.exp().detach()).sum(axes)
 
 
 # -- derivatives and tracing ----------------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ from source_einsum import contraction
 
 import einsumx
 from einsumx import BackendError, EinsumxError, Plan, Semiring, einsum, expression, plan
+from einsumx.adapters.registry import get_backend
+from einsumx.adapters.semiring_products import blocks, by_blocks, by_matmul
+from einsumx.ir.semiring import as_semiring
 
 INFINITY = math.inf
 
@@ -522,13 +525,80 @@ def test_keywords_of_sums_of_products_are_refused(limit):
     assert not out.any()
 
 
-def test_a_framework_without_the_functions_says_which_have_them():
-    for backend in ("cupy", "mxnet", "sparse"):
-        with pytest.raises(
-            BackendError, match=f"{backend}: einsum computes in no semiring but 'boolean', so not in 'log'"
-        ):
-            plan("ij,jk->ik", (2, 3), (3, 4), semiring="log", backend=backend)
-        assert plan("ij,jk->ik", (2, 3), (3, 4), semiring="boolean", backend=backend, dtypes="bool").dtype == "bool"
+def test_a_framework_without_the_functions_says_why():
+    message = "sparse: einsum computes in no semiring but 'boolean', so not in 'log'; the zeros that it does not store"
+    with pytest.raises(BackendError, match=message):
+        plan("ij,jk->ik", (2, 3), (3, 4), semiring="log", backend="sparse")
+    assert plan("ij,jk->ik", (2, 3), (3, 4), semiring="boolean", backend="sparse", dtypes="bool").dtype == "bool"
+    for backend in ("cupy", "mxnet", "tensorflow", "mlx", "paddle", "tinygrad", "dpnp", "cubed", "ndonnx"):
+        assert plan("ij,jk->ik", (2, 3), (3, 4), semiring="log", backend=backend, dtypes="float32").dtype == "float32"
+
+
+# -- the product that every backend has ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("semiring", NAMES)
+@pytest.mark.parametrize(
+    "shapes", [((3, 300, 70), (3, 70, 100)), ((400, 4, 60), (400, 60, 50)), ((1, 9, 70), (60, 70, 300))], ids=str
+)
+def test_the_default_product_has_the_terms_of_some_rows_at_a_time(shapes, semiring):
+    strict = pytest.importorskip("array_api_strict")
+    lhs, rhs = [np.random.default_rng(3).standard_normal(shape) for shape in shapes]
+    lhs[..., 0], rhs[..., 0, :] = -5000, 4000  # the sums of shifted exponentials underflow
+    lhs, rhs = (abs(lhs), abs(rhs)) if semiring == "max-times" else (lhs, rhs)
+    assert len(list(blocks(*shapes))) > 1
+    function = by_blocks(get_backend("array_api"), as_semiring(semiring), *shapes)
+    expected = by_broadcast(lhs, rhs, semiring)
+    for found in (
+        function(strict.asarray(lhs), strict.asarray(rhs)),
+        einsum("bij,bjk->bik", strict.asarray(lhs), strict.asarray(rhs), semiring=semiring),
+    ):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
+
+
+def test_log_sum_exps_are_products_of_matrices_where_no_sum_underflows():
+    functions = get_backend("array_api")
+    strict = pytest.importorskip("array_api_strict")
+    lhs, rhs = [strict.asarray(np.random.default_rng(4).standard_normal(shape)) for shape in ((1, 3, 4), (1, 4, 5))]
+    asked = []
+
+    def otherwise(left, right):
+        asked.append((left, right))
+        return by_blocks(functions, as_semiring("log"), (1, 3, 4), (1, 4, 5))(left, right)
+
+    product = by_matmul(functions, otherwise, 4, "float64")
+    expected = by_broadcast(np.asarray(lhs), np.asarray(rhs), "log")
+    np.testing.assert_allclose(np.asarray(product(lhs, rhs)), expected, rtol=1e-13)
+    impossible = strict.where(strict.arange(3)[None, :, None] == 1, -strict.inf, lhs)
+    assert np.isneginf(np.asarray(product(impossible, rhs))[0, 1]).all()
+    assert not asked
+    far = strict.where(strict.arange(4) == 0, lhs - 3000, lhs)
+    np.testing.assert_allclose(
+        np.asarray(product(far, strict.where(strict.arange(4)[:, None] == 0, rhs + 3000, rhs))),
+        by_broadcast(np.asarray(far), np.where(np.arange(4)[:, None] == 0, np.asarray(rhs) + 3000, rhs), "log"),
+    )
+    assert len(asked) == 1
+
+
+def test_a_hybridized_block_records_no_semiring():
+    mx = pytest.importorskip("mxnet")
+
+    class Block(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, lhs, rhs):  # noqa: N803  MXNet's name
+            return einsum("ij,jk->ik", lhs, rhs, semiring="log")
+
+        if not mx.__version__.startswith("1."):
+            del hybrid_forward
+
+            def forward(self, lhs, rhs):
+                return einsum("ij,jk->ik", lhs, rhs, semiring="log")
+
+    block = Block()
+    block.hybridize()
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        ones = mx.np.ones((2, 2))
+        with pytest.raises(BackendError, match="a block of MXNet records no contraction in semiring='log'"):
+            block(ones, ones)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])

@@ -14,6 +14,7 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import top_package, type_name
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError, EinsumxError, SizeError
@@ -52,6 +53,7 @@ class ArrayApiAdapter(Adapter):
     name = "array_api"
     module = ""
     install = "pip install array-api-strict"
+    has_semirings = True
     cpu = TRAITS
 
     def __init__(self, namespace: Any = None) -> None:
@@ -260,6 +262,14 @@ class ArrayApiAdapter(Adapter):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
+
+    def named(self, name: str) -> Callable[..., Any]:
+        return self._function(name)
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        if name == "logaddexp" and not hasattr(self.xp, name):
+            return log_of_sum(self, lhs, rhs)
+        return super().elementwise(name, lhs, rhs)
 
     def spelling(self) -> Spelling:
         from einsumx.backends.array_api.source import ArrayApiSpelling

@@ -69,6 +69,7 @@ class JaxAdapter(Adapter):
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
     has_semirings = True
+    fuses_terms = True
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -288,6 +289,9 @@ class JaxAdapter(Adapter):
                 sharding, mesh = self._jax.sharding, (lhs if any(left) else rhs).aval.sharding.mesh
                 return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
         return {}
+
+    def detached(self, array: Array) -> Array:
+        return self._jax.lax.stop_gradient(array)
 
     # -- exponents --------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, wraps
 from importlib import import_module
+from math import e
 from operator import attrgetter, methodcaller
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
@@ -58,6 +60,8 @@ class MlxAdapter(Adapter):
     out_of_memory = ("[malloc]", "Unable to allocate")
     cpu = TRAITS
     constant_dtypes = True
+    has_semirings = True
+    semiring_names = MappingProxyType({"concat": "concatenate"})
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -117,6 +121,17 @@ class MlxAdapter(Adapter):
             return self.xp.any(array, axes)
         # MLX sums short integers in 32 bits, which wrap to the same.
         return self.xp.sum(array, axes).astype(array.dtype)
+
+    def named(self, name: str) -> Callable[..., Any]:
+        return self._exponential if name == "exp" else super().named(name)
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+    def _exponential(self, array: Array) -> Array:
+        if array.dtype != self.xp.float64:
+            return self.xp.exp(array)
+        return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.zeros(shape, self.dtype(dtype))

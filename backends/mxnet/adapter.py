@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.replacement import Name
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
 from einsumx.backends.mxnet.choices import swaps
@@ -17,9 +19,16 @@ from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
+from einsumx.backends.mxnet.semirings import (
+    differentiable,
+    elementwise_gradient,
+    product_gradient,
+    reduced_gradient,
+)
 from einsumx.errors import BackendError
 from einsumx.ir import ops
 from einsumx.ir.program import Program
+from einsumx.ir.semiring import Semiring
 from einsumx.ir.verify import replay
 from einsumx.runtime.request import Written
 
@@ -97,6 +106,34 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 
         numbers = [number for number, array in enumerate(arrays) if self.records(array)]
         return record(self, gradient, run, arrays, numbers) if numbers else run()
+
+    # -- semirings --------------------------------------------------------------------------------------
+
+    has_semirings = True
+    semiring_names = MappingProxyType({"concat": "concatenate"})
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        run = partial(log_of_sum, self) if name == "logaddexp" else self.named(name)
+        return differentiable(self, run, elementwise_gradient(self, name))(lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        run = partial(super().reduced, name, axes=axes)
+        return differentiable(self, run, reduced_gradient(self, name, axes))(array)
+
+    def semiring_product(
+        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array]:
+        batch = max(lhs[0], rhs[0])
+        product = super().semiring_product(semiring, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)
+
+        def run(left: Array, right: Array) -> Array:  # MXNet's product does not broadcast the batch axis
+            of_batch = [
+                side if len(side) == batch else self.xp.broadcast_to(side, (batch, *side.shape[1:]))
+                for side in (left, right)
+            ]
+            return product(*of_batch)
+
+        return differentiable(self, run, product_gradient(self, semiring))
 
     # -- plans ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.tracing import UnknownRankError, known
-from einsumx.errors import excerpt
+from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
@@ -82,6 +82,11 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
 
     An axis of size 1 that broadcasts in ``program`` must have size 1 in every later call.
     """
+    if program.semiring is not None and not program.semiring.is_boolean:
+        raise BackendError(
+            f"a block of MXNet records no contraction in semiring={program.semiring.name!r}; call the block before it "
+            "is hybridized"
+        )
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     sizes = tuple(max(size, 2) for size in sized.sizes)
     inputs = tuple(

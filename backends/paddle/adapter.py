@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -58,6 +58,7 @@ class PaddleAdapter(Adapter):
     install = "pip install paddlepaddle"
     out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
     cpu = TRAITS
+    has_semirings = True
     device_kinds = ("cpu", "gpu")
     constant_dtypes = True
     own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
@@ -149,6 +150,32 @@ class PaddleAdapter(Adapter):
         op = Matmul(2, 0, 1, transpose_lhs, transpose_rhs)
         shapes = [tuple(lhs.shape), tuple(rhs.shape)]
         return self._kernels.product(op, shapes, self.dtype_name(lhs.dtype))(lhs, rhs)
+
+    def named(self, name: str) -> Callable[..., Any]:
+        if name not in ("max", "min"):
+            return super().named(name)
+        function = self.xp.amax if name == "max" else self.xp.amin  # whose gradients are shared by equal elements
+
+        def extreme(array: Array, axis: Sequence[int], keepdims: bool = False) -> Array:
+            return function(array, axis=list(axis), keepdim=keepdims)
+
+        return extreme
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self._in_single(partial(super().elementwise, name), lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._in_single(partial(super().reduced, name, axes=axes), array)
+
+    def _in_single(self, function: Callable[..., Array], *arrays: Array) -> Array:
+        """A function of arrays, in float32 for those of half precision, for which Paddle has few functions."""
+        dtype = self.dtype_name(arrays[0].dtype)
+        if dtype not in HALVES:
+            return function(*arrays)
+        return self.cast(function(*[self.cast(array, "float32") for array in arrays]), dtype)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self._kernels.zeros(arrays, shape, dtype)

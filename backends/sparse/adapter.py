@@ -59,6 +59,10 @@ class SparseAdapter(Adapter):
         "leave it away"
     )
 
+    no_semirings = (
+        "the zeros that it does not store are the zero of no other semiring than 'max-times'; contract x.todense()"
+    )
+
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
@@ -136,7 +140,9 @@ class SparseAdapter(Adapter):
 
         if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
-            return lambda *sources: self.cast(run(*[self.cast(each, "float32") for each in sources]), dtype)
+            return lambda *sources: self.cast(
+                run(*[self.cast(each, "float32") for each in sources]), op.result_dtype(dtype)
+            )
         match op:
             case ops.Native() if len(op.terms) == 1:
                 return contraction(op.terms[0], op.output, shapes[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
@@ -13,6 +14,7 @@ from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
+from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
@@ -73,6 +75,16 @@ class TensorflowAdapter(Adapter):
     out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS
     constant_dtypes = True
+    has_semirings = True
+    semiring_names = MappingProxyType(
+        {
+            "max": "reduce_max",
+            "min": "reduce_min",
+            "all": "reduce_all",
+            "log": "math.log",
+            "isfinite": "math.is_finite",
+        }
+    )
 
     @cached_property
     def _ops(self) -> Any:
@@ -311,6 +323,12 @@ class TensorflowAdapter(Adapter):
                 return self._product(dtype, len(shapes[0]), op.transpose_lhs, op.transpose_rhs)
             case _:
                 return super().kernel(op, shapes, dtype)
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
 
     def _sum(self, axes: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> Callable[[Array], Array]:
         """The function that sums over axes: in several passes where TensorFlow would transpose a copy first."""

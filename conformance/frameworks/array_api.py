@@ -17,6 +17,7 @@ class ArrayApiFramework(Framework):
 
     name = "array_api"
     module = "array_api_strict"
+    semirings = True
     layouts = (*VIEWS, "negative")  # of the underlying NumPy arrays
     imports = ("import array_api_strict as xp",)
     code = "xp.asarray(np.array({values}, {dtype!r}))"

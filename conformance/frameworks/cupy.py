@@ -13,6 +13,7 @@ class CupyFramework(Framework):
     """CuPy, on a GPU."""
 
     name = module = "cupy"
+    semirings = True
     layouts = (*VIEWS, "negative")
     memory_order = True
     views = True

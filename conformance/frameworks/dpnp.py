@@ -16,6 +16,7 @@ class DpnpFramework(Framework):
     """dpnp, whose own einsum returns views; einsumx plans for it by the standard, without views."""
 
     name = module = "dpnp"
+    semirings = True
     layouts = (*VIEWS, "negative")
     imports = ("import dpnp",)
     code = "dpnp.asarray(np.array({values}, {dtype!r}))"

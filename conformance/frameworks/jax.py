@@ -18,6 +18,7 @@ class JaxFramework(Framework):
     """JAX."""
 
     name = module = "jax"
+    semirings = True
     immutable = "jax arrays are immutable"
     transforms = ("jit", "vmap", "dynamic")
     second_order = True

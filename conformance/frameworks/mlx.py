@@ -18,6 +18,7 @@ class MlxFramework(Framework):
 
     name = "mlx"
     module = "mlx.core"
+    semirings = True
     layouts = (*VIEWS, "negative")
     shares_parts = False
     transforms = ("jit", "vmap")

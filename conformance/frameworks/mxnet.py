@@ -20,6 +20,7 @@ class MxnetFramework(Framework):
     """MXNet's ``mx.np``, of 1.9.1 and 2.0."""
 
     name = module = "mxnet"
+    semirings = True
     gradient_dtypes = ("float16", "float32", "float64")
     adds_gradients = True
     transforms = ("hybridize",)

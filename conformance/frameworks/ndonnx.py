@@ -18,6 +18,7 @@ class NdonnxFramework(Framework):
     """ndonnx: arrays that record an ONNX graph, and compute where all values are known."""
 
     name = module = "ndonnx"
+    semirings = True
     unlimited = "ndonnx keeps every block in its graph"
     transforms = ("dynamic",)
     imports = ("import ndonnx as ndx",)

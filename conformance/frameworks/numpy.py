@@ -16,6 +16,7 @@ class NumpyFramework(Framework):
     """NumPy."""
 
     name = module = "numpy"
+    semirings = True
     layouts = (*VIEWS, "negative", "unaligned", "byteswapped", "readonly")
     memory_order = True
     views = True

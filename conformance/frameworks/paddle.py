@@ -17,6 +17,7 @@ class PaddleFramework(Framework):
     """PaddlePaddle, in dynamic mode and through ``paddle.jit.to_static``."""
 
     name = module = "paddle"
+    semirings = True
     layouts = (*VIEWS, "negative")
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     adds_gradients = True

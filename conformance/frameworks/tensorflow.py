@@ -20,6 +20,7 @@ class TensorflowFramework(Framework):
     """TensorFlow."""
 
     name = module = "tensorflow"
+    semirings = True
     immutable = "TensorFlow's tensors are immutable"
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     second_order = True

@@ -16,6 +16,7 @@ class TinygradFramework(Framework):
     """tinygrad."""
 
     name = module = "tinygrad"
+    semirings = True
     layouts = (*VIEWS, "negative")
     views = True
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64")

@@ -20,6 +20,7 @@ class TorchFramework(Framework):
     """PyTorch."""
 
     name = module = "torch"
+    semirings = True
     layouts = (*VIEWS, "conjugated", "negated")
     memory_order = True
     views = True

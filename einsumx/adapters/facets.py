@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
+from einsumx.adapters.semiring_products import by_blocks, by_matmul, log_sum_exp, workspace
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
+from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -244,15 +247,38 @@ class Gradients(Arrays):
         raise NotImplementedError("the backend does not define embed_diagonal(array)")
 
 
-class Semirings(Primitives):
-    """The functions of semirings. The defaults use names that NumPy and the array API standard share."""
+class Semirings(Updates):
+    """The functions of semirings. The defaults need names alone, and are right for every library that has them."""
 
     has_semirings: bool = False
     """Whether einsum computes in semirings other than that of truth values, which needs no further function."""
 
+    no_semirings: str = "its backend has no functions for them; convert the operands to NumPy arrays"
+    """Why it does not, and what to do."""
+
+    fuses_terms: bool = False
+    """Whether a broadcast and the reduction that follows become one loop, without the memory of the broadcast array."""
+
+    semiring_names: Mapping[str, str] = MappingProxyType({})
+    """The library's names, with dots for submodules, of those functions that :meth:`named` has by other names."""
+
+    def named(self, name: str) -> Callable[..., Any]:
+        """The library's function of that name in the array API standard.
+
+        Those that semirings need are ``maximum``, ``minimum``, ``logaddexp``, ``add`` and ``multiply``; with keywords
+        ``axis=`` and ``keepdims=``, ``max`` and ``min``; ``exp``, ``log``, ``isfinite``, ``where``, ``all``; and with
+        ``axis=``, ``squeeze`` and ``concat``.
+        """
+        function: Callable[..., Any] = attrgetter(self.semiring_names.get(name, name))(self.xp)
+        return function
+
+    def detached(self, array: Array) -> Array:
+        """``array`` without derivatives, where the framework has any and a constant saves their computation."""
+        return array
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
-        return getattr(self.xp, name)(lhs, rhs)
+        return self.named(name)(lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
         """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``, of at least one element.
@@ -260,16 +286,9 @@ class Semirings(Primitives):
         nan is passed on; the log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an
         infinity it is that.
         """
-        if name != "logaddexp":
-            return (self.xp.max if name == "maximum" else self.xp.min)(array, axis=axes)
-        xp = self.xp
-        largest = xp.max(array, axis=axes, keepdims=True)
-        shift = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
-        total = xp.sum(xp.exp(array - shift), axis=axes, dtype=array.dtype)
-        # The derivative of the logarithm at 0 would be nan.
-        is_possible = total != 0
-        result = xp.log(xp.where(is_possible, total, xp.ones_like(total))) + xp.reshape(shift, total.shape)
-        return xp.where(is_possible, result, xp.full_like(result, -float("inf")))
+        if name == "logaddexp":
+            return log_sum_exp(self, array, axes)
+        return self.named("max" if name == "maximum" else "min")(array, axis=axes)
 
     def copied_order(self, array: Array) -> Array:
         """``array`` in C order, in which an elementwise function may not have returned it."""
@@ -280,24 +299,21 @@ class Semirings(Primitives):
     ) -> Callable[[Array, Array], Array]:
         """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
-        By default it broadcasts and reduces, for compilers that fuse both; a framework that computes eagerly overrides
-        it, because the broadcast array is ``k`` times as large as the result.
+        By default it broadcasts and reduces, some rows at a time; sums of exponentials are products of matrices, if
+        elements have values and no sum underflows. Override it only for kernels that are faster.
 
         Args:
             semiring: not that of truth values.
             lhs, rhs: shapes; a batch axis of size 1 broadcasts.
             dtype: of both, and of the result.
         """
-
-        def product(lhs: Array, rhs: Array) -> Array:
-            every = self.elementwise(semiring.multiply, lhs[:, :, :, None], rhs[:, None, :, :])
-            return self.reduced(semiring.add, every, (2,))
-
-        return product
+        product = by_blocks(self, semiring, lhs, rhs)
+        is_matmul = semiring.add == "logaddexp" and not self.fuses_terms and is_known((*lhs, *rhs))
+        return by_matmul(self, product, lhs[2], dtype) if is_matmul else product
 
     def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
-        return 0
+        return 0 if self.fuses_terms else workspace(semiring, lhs, rhs, dtype)
 
     # -- for einsum_argmax ------------------------------------------------------------------------------
 

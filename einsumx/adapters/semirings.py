@@ -16,6 +16,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.dtypes import NAMED, kind
 from einsumx.errors import BackendError
 from einsumx.ir import ops
+from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
     from einsumx.adapters.dialect import Spelling
@@ -47,8 +48,8 @@ def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
 def _derived(adapter: Adapter, semiring: Semiring) -> Adapter:
     if not adapter.has_semirings:
         raise BackendError(
-            f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {semiring.name!r}; NumPy, "
-            "PyTorch and JAX have all"
+            f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {semiring.name!r}; "
+            f"{adapter.no_semirings}"
         )
     kind_of_adapter = type(adapter)
     cls: Any = type(f"{kind_of_adapter.__name__}InSemiring", (_InSemiring, kind_of_adapter), {})
@@ -69,7 +70,7 @@ def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
         rates = replace(rates, gemm=min(_ELEMENTS, rates.gemm))
     return replace(
         traits,
-        matmul_dtypes=_FLOATS,
+        matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
         matmul_through=(),
         wide_products=(),
         pool_products=frozenset(),
@@ -79,6 +80,7 @@ def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
         min_batch_axes=0,
         max_batch_axes=1,
         transpose_flags=False,
+        multiply_broadcasts=False,
         inner_batch=False,
         outer_by_matmul=False,
         dots_by_sum=False,
@@ -105,7 +107,8 @@ class _InSemiring(Adapter):
         semiring = self.semiring
         match op:
             case ops.Matmul():
-                return _of_matrices(self.framework.semiring_product(semiring, *_as_matrices(*shapes), dtype), *shapes)
+                product = self.framework.semiring_product(semiring, *_as_matrices(*shapes), dtype)
+                return _of_matrices(self.framework, product, *shapes)
             case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
                 return Adapter.kernel(self, op, shapes, dtype)
             case _:  # the framework's own, which may take a diagonal by a sum
@@ -155,11 +158,31 @@ def _as_matrices(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int,
 
 
 def _of_matrices(
-    product: Callable[[Array, Array], Array], lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...]
+    framework: Adapter,
+    product: Callable[[Array, Array], Array],
+    lhs_shape: tuple[int, ...],
+    rhs_shape: tuple[int, ...],
 ) -> Callable[[Array, Array], Array]:
     """``product``, which takes matrices with a batch axis, for operands of these shapes."""
     first, second = _as_matrices(lhs_shape, rhs_shape)
     result = ops.Matmul(2, 0, 1).result_shape([lhs_shape, rhs_shape])
     if len(result) == 3 and (first, second) == (lhs_shape, rhs_shape):
         return product
-    return lambda lhs, rhs: product(lhs.reshape(first), rhs.reshape(second)).reshape(result)
+    reshape = framework.reshape
+    if is_known((*lhs_shape, *rhs_shape)):
+        return lambda lhs, rhs: reshape(product(reshape(lhs, first), reshape(rhs, second)), result)
+    # New axes of size 1, which are taken off the result again, need no sizes.
+    left, right = _new_axes(lhs_shape, 1), _new_axes(rhs_shape, 2)
+    taken = (
+        slice(None) if len(result) == 3 else 0,
+        *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)],
+    )
+    return lambda lhs, rhs: product(lhs[left], rhs[right])[taken]
+
+
+def _new_axes(shape: tuple[int, ...], place: int) -> tuple[slice | None, ...]:
+    """The index that makes a batch of matrices of an array of up to three axes; a vector's new axis is at ``place``."""
+    axes: list[slice | None] = [slice(None)] * len(shape)
+    if len(shape) == 1:
+        axes.insert(place - 1, None)
+    return (*[None] * (3 - len(axes)), *axes)

@@ -1,0 +1,451 @@
+"""``semiring=``: contractions with other functions in the place of sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import einsumx
+from einsumx import BackendError, Semiring
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands, rounded
+from einsumx.conformance.checks import needs_einsumx, needs_gradients
+from einsumx.conformance.features.limits import call_within_smallest
+from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.oracle import Expected
+from einsumx.conformance.refusals import is_refused
+from einsumx.conformance.semiring_oracle import Terms, expect_in, terms_in
+from einsumx.conformance.subject import Subject
+from einsumx.errors import MemoryLimitError
+from einsumx.ir.semiring import BUILTIN, as_semiring
+
+__all__ = ["FEATURES", "cases"]
+
+FEATURES = {
+    "semirings": "semiring= puts maxima, minima, log-sum-exps or truth values in the place of sums of products",
+}
+
+_OTHERS = (
+    Semiring("max-min", "maximum", "minimum"),
+    Semiring("min-max", "minimum", "maximum"),
+    Semiring("min-times", "minimum", "multiply"),
+)
+_REAL: tuple[str | Semiring, ...] = (*[name for name in BUILTIN if name != "boolean"], *_OTHERS)
+_EVERY = ("boolean", *_REAL)
+
+_EQUATIONS = examples("""
+    ij,jk->ik           3,4 4,5
+    bij,bkj->kbi        2,3,4 2,5,4
+    i,i->               7 7
+    i,j->ji             4 3
+    ij,ij->ij           3,4 3,4
+    ij->j               4,3
+    ii->i               3,3
+    iij,j->i            3,3,2 2
+    ij,ij->i            1,4 3,4
+    ij,jk->k            3,4 4,2
+    ...ij,jk->...ik     2,3,4 4,2
+    ij,jk,kl->il        3,4 4,5 5,2
+    ab,bc,cd,de->ae     2,3 3,4 4,3 3,2
+    ab,bc,ca,ad,b->cd   2,3 3,4 4,2 2,3 3
+    ,ij->ij             () 2,3
+    ,->                 () ()
+    ij,jk->ik           3,0 0,2
+    ij,jk->ik           9,30 30,8
+""")
+"""One equation of each role."""
+
+_MORE_EQUATIONS = examples("""
+    ij,jk->ki           3,4 4,5
+    ij,kj->ik           3,4 5,4
+    bij,bjk->bik        1,3,4 3,4,2
+    bhqd,bhkd->bhqk     2,2,3,4 2,2,5,4
+    ij,j->i             3,4 4
+    ij->                3,4
+    ij->ji              3,4
+    ij->ij              3,4
+    ii->                3,3
+    iij->j              3,3,2
+    ij,jk->             3,4 4,2
+    i,i,i->i            4 4 4
+    ai,bi,ci->abc       2,3 3,3 4,3
+    ij,jk->ik           3,1 4,2
+    ij,jk->ik           0,3 3,2
+    i->                 0
+    ij->i               3,0
+    i,j->j              0 3
+    ij,jk->ik           2,300 300,3
+    bij,bjk->bik        20,3,4 20,4,2
+    ij,jk->ik           40,300 300,100
+    bij,bjk->bik        300,4,40 300,40,30
+""")
+"""The last two have more terms than a block."""
+
+_FEW = examples("""
+    ij,jk->ik           3,4 4,5
+    ij,jk,kl->il        3,4 4,5 5,2
+    ij->j               4,3
+""")
+
+_IN_BLOCKS = examples("""
+    ij,jk->ik           6,5 5,7
+    ij->j               6,5
+    i,i->               9 9
+    ij,jk,kl->il        4,5 5,6 6,3
+    bij,bjk->bik        2,3,4 2,4,3
+    ij,j->i             4,1 5
+    ij,jk->ik           3,0 0,2
+""")
+
+_DIFFERENTIATED = examples("""
+    ij,jk->ik           3,4 4,5
+    i,i->               5 5
+    ij->i               3,4
+    bij,bkj->bki        2,3,4 2,2,4
+    ij,jk,kl->il        2,3 3,4 4,2
+    iij,j->i            3,3,2 2
+    ij,ij->i            1,4 3,4
+    i,j->ij             2 3
+    ij,jk->ik           2,0 0,3
+""")
+
+
+def is_right(case: Case, subject: Subject) -> None:
+    """The result is that of a broadcast and a reduction, and the operands are unchanged."""
+    _needs(case, subject)
+    hosts, arrays = subject.operands(case)
+    expected = _expected(case, subject, hosts)
+    subject.judge(subject.call(case, arrays), expected)
+    subject.judge_unchanged(arrays, hosts)
+
+
+def has_the_infinities_of_the_formula(case: Case, subject: Subject) -> None:
+    """Infinities and nan anywhere in the operands of one sum."""
+    _judge_with(case, subject, _with_infinities(case))
+
+
+def is_stable_with_large_offsets(case: Case, subject: Subject) -> None:
+    """Terms whose exponentials are infinite or 0 in every dtype."""
+    _judge_with(case, subject, _with_offsets(case))
+
+
+def is_stable_where_terms_underflow(case: Case, subject: Subject) -> None:
+    """Sums whose terms are all small beside the largest elements of their rows and columns."""
+    _judge_with(case, subject, _crossed(case.values()))
+
+
+def has_no_terms_but_the_impossible(case: Case, subject: Subject) -> None:
+    """Rows of minus infinities alone, and others where they never meet a finite element."""
+    _judge_with(case, subject, _impossible(case.values()))
+
+
+def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
+    """The result of the smallest blocks."""
+    _needs(case, subject)
+    hosts, arrays = subject.operands(case)
+    result = call_within_smallest(subject, partial(subject.call, case, arrays))
+    subject.judge(result, _expected(case, subject, hosts))
+    subject.judge_unchanged(arrays, hosts)
+
+
+def is_right_under_a_medium_limit(case: Case, subject: Subject) -> None:
+    """The result under twice the smallest limit."""
+    _needs(case, subject)
+    if subject.framework.unlimited:
+        raise NotApplicable(subject.framework.unlimited)
+    hosts, arrays = subject.operands(case)
+    try:
+        result = subject.call(case, arrays, memory_limit=1)
+    except MemoryLimitError as error:
+        result = subject.call(case, arrays, memory_limit=2 * (error.smallest or 0))
+    subject.judge(result, _expected(case, subject, hosts))
+
+
+def is_right_as_an_expression(case: Case, subject: Subject) -> None:
+    """The result of an expression whose last operand is a constant, twice."""
+    _needs(case, subject)
+    hosts, arrays = subject.operands(case)
+    *shapes, _ = [operand.shape for operand in case.operands]
+    call = einsumx.expression(case.equation, *shapes, arrays[-1], **dict(case.options))
+    for _ in range(2):
+        subject.judge(call(*arrays[:-1]), _expected(case, subject, hosts))
+
+
+def is_right_as_a_stored_plan(case: Case, subject: Subject) -> None:
+    """A plan prints its semiring, and is read again from what is stored of it."""
+    _needs(case, subject)
+    hosts, arrays = subject.operands(case)
+    made = einsumx.plan(case.equation, *arrays, **dict(case.options))
+    semiring = _semiring(case)
+    read = einsumx.Plan.from_json(made.to_json())
+    if f" in {semiring.name} (" not in str(read) or read.semiring != semiring:
+        raise Failure(f"the plan does not say that it is in {semiring.name}: {str(read).splitlines()[0]}")
+    subject.judge(read(*arrays), _expected(case, subject, hosts))
+
+
+def gives_the_gradients(case: Case, subject: Subject) -> None:
+    """The gradients by all operands: softmax weights, or of the element that attains the maximum."""
+    _judge_gradients(case, subject, case.values())
+
+
+def shares_the_gradients_of_ties(case: Case, subject: Subject) -> None:
+    """Elements that attain a maximum together have equal parts of its gradient."""
+    _judge_gradients(case, subject, [np.round(host) for host in case.values()])
+
+
+def has_no_gradient_where_all_is_impossible(case: Case, subject: Subject) -> None:
+    """A log-sum-exp of minus infinities has gradients of 0."""
+    hosts = case.values()
+    hosts[0][..., :] = np.where(np.arange(len(hosts[0])) == 0, -np.inf, 0)[:, None] + hosts[0]
+    _judge_gradients(case, subject, hosts)
+
+
+def gives_second_derivatives(case: Case, subject: Subject) -> None:
+    """The gradient by each operand, contracted with a random direction, has the right gradients by all operands."""
+    _needs(case, subject)
+    needs_gradients(case, subject)
+    framework = subject.framework
+    if not framework.second_order:
+        raise NotApplicable(f"{framework.name} does not differentiate gradients")
+    hosts, arrays = subject.operands(case)
+    terms, values, cotangent = _differentiated(case, subject, hosts)
+    for by, operand in enumerate(case.operands):
+        direction = case.value(operand, f"direction {by}")
+        along = subject.array(direction, operand.dtype)
+        gradients = framework.second_gradients(subject.bound(case), arrays, cotangent, by, along)
+        for place, gradient in enumerate(gradients):
+            expected = terms.second(by, values, direction, place)
+            subject.judge(gradient, expected, f"the gradient by operand {place} of that by operand {by}")
+
+
+def _refuses(case: Case, subject: Subject) -> None:
+    needs_einsumx(subject)
+    if not subject.framework.semirings:
+        raise NotApplicable(f"{subject.name} has no semirings but 'boolean'")
+    is_refused(case, subject)
+
+
+def _needs(case: Case, subject: Subject) -> None:
+    needs_einsumx(subject)
+    if not subject.framework.semirings and not _semiring(case).is_boolean:
+        raise NotApplicable(f"{subject.name} has no semirings but 'boolean'")
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+def _semiring(case: Case) -> Semiring:
+    semiring = as_semiring(dict(case.options)["semiring"])
+    if semiring is None:
+        raise TypeError(f"{case.id} has no semiring")
+    return semiring
+
+
+def _expected(case: Case, subject: Subject, hosts: Sequence[Any]) -> Expected:
+    semiring = _semiring(case)
+    dtype = dict(case.options).get("dtype")
+    if dtype is None:
+        dtype = "bool" if semiring.is_boolean else subject.result_dtype(case)
+    subject.needs_dtype(dtype)
+    return expect_in(semiring, str(case.equation), hosts, dtype)
+
+
+def _judge_with(case: Case, subject: Subject, values: list[Any]) -> None:
+    """Judge the result for operands with these values."""
+    _needs(case, subject)
+    hosts = [rounded(host, operand.dtype) for host, operand in zip(values, case.operands, strict=True)]
+    subject.judge(subject.call(case, subject.arrays(case, hosts)), _expected(case, subject, hosts))
+
+
+def _with_infinities(case: Case) -> list[Any]:
+    hosts = case.values()
+    for place, host in enumerate(hosts):
+        chosen = case.value(ArraySpec(host.shape, "uint8", fill="range"), f"infinities {place}")
+        for number, mark in enumerate((np.inf, -np.inf, np.nan)):
+            host[chosen % 12 == number] = mark
+    return hosts
+
+
+def _with_offsets(case: Case) -> list[Any]:
+    largest = 200.0 if case.dtype in ("float16", "bfloat16") else 5000.0
+    return [host + sign * largest for host, sign in zip(case.values(), (1, -1, 1))]
+
+
+def _crossed(hosts: list[Any]) -> list[Any]:
+    """A large element of every row meets a very small one of every column."""
+    lhs, rhs = hosts
+    lhs[..., 0] -= 5000
+    rhs[0] += 4000
+    rhs[1:] -= 2000
+    return [lhs, rhs]
+
+
+def _impossible(hosts: list[Any]) -> list[Any]:
+    lhs, rhs = hosts
+    lhs[0] = -np.inf
+    lhs[1, ::2] = -np.inf
+    rhs[1::2, 1] = -np.inf
+    return [lhs, rhs]
+
+
+# -- gradients ------------------------------------------------------------------------------------------------------
+
+
+def _differentiated(case: Case, subject: Subject, hosts: Sequence[Any]) -> tuple[Terms, Any, Any]:
+    """The terms, and a random cotangent as NumPy values and as the framework's array."""
+    dtype = subject.result_dtype(case)
+    terms = terms_in(_semiring(case), str(case.equation), hosts, dtype)
+    values = case.value(ArraySpec(np.shape(terms.values), dtype), "cotangent")
+    return terms, values, subject.array(values, dtype)
+
+
+def _judge_gradients(case: Case, subject: Subject, hosts: list[Any]) -> None:
+    _needs(case, subject)
+    needs_gradients(case, subject)
+    terms, values, cotangent = _differentiated(case, subject, hosts)
+    arrays = subject.arrays(case, hosts)
+    gradients = subject.framework.gradients(subject.bound(case), arrays, cotangent)
+    for place, gradient in enumerate(gradients):
+        subject.judge(gradient, terms.gradient(place, values), f"the gradient by operand {place}")
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+def cases() -> Iterator[Case]:
+    """The cases of this module's feature."""
+    yield from _plain_cases()
+    yield from _dtype_and_layout_cases()
+    yield from _hard_cases()
+    yield from _other_calls()
+    yield from _gradient_cases()
+    yield from _refused_cases()
+
+
+def _specs(
+    shapes: Sequence[tuple[int, ...]], semiring: str | Semiring, dtype: str = "float32", layout: str = "C"
+) -> tuple[ArraySpec, ...]:
+    """Operands of numbers that the semiring allows: those of products are not negative."""
+    is_product = semiring == "max-times" or (isinstance(semiring, Semiring) and semiring.multiply == "multiply")
+    return operands(*shapes, dtype=dtype, layout=layout, fill="positive" if is_product else "normal")
+
+
+def _case(check: Callable[[Case, Subject], None], semiring: str | Semiring, example: Any, **about: Any) -> Case:
+    equation, shapes = example
+    dtype, layout = about.pop("dtype", "bool" if semiring == "boolean" else "float32"), about.pop("layout", "C")
+    specs = _specs(shapes, semiring, dtype, layout)
+    return Case("semirings", check, equation, specs, keywords(semiring=semiring), **about)
+
+
+def _plain_cases() -> Iterator[Case]:
+    for place, example in enumerate(_EQUATIONS):
+        for number, semiring in enumerate(_EVERY):
+            is_quick = place in (0, 16) or semiring == "log" or (place + number) % 4 == 0
+            yield _case(is_right, semiring, example, full=not is_quick)
+    for place, example in enumerate(_MORE_EQUATIONS):
+        for number, semiring in enumerate(_EVERY):
+            if semiring in ("log", "max-plus") or (place + number) % 3 == 0:
+                yield _case(is_right, semiring, example, full=True)
+
+
+def _dtype_and_layout_cases() -> Iterator[Case]:
+    for place, example in enumerate(_FEW):
+        for dtype in DTYPES:
+            if dtype != "bool":
+                yield _case(is_right, "boolean", example, dtype=dtype, full=place > 0)
+        for semiring in _REAL:
+            for dtype in ("float16", "bfloat16", "float64"):
+                is_quick = place == 0 and semiring in ("max-plus", "log", "max-times")
+                yield _case(is_right, semiring, example, dtype=dtype, full=not is_quick)
+        for semiring in ("min-plus", "log", "boolean"):
+            for layout in ("F", "sliced", "offset", "negative", "broadcast", "broadcast-last"):
+                yield _case(is_right, semiring, example, layout=layout, full=place > 0)
+    pair = tuple(map(ArraySpec, ((3, 4), (4, 5)), ("float32", "float64")))
+    for semiring in ("max-plus", "log"):
+        yield Case("semirings", is_right, "ij,jk->ik", pair, keywords(semiring=semiring), full=True)
+        whole = operands((3, 4), (4, 5), dtype="int32")
+        yield Case("semirings", is_right, "ij,jk->ik", whole, keywords(semiring=semiring, dtype="float64"))
+
+
+def _hard_cases() -> Iterator[Case]:
+    pairs = examples("ij,jk->ik  6,5 5,7\n ij,ij->i  6,9 6,9\n ij->i  6,9\n i,j->ij  9 9")
+    for place, example in enumerate(pairs):
+        for semiring in _REAL:
+            for dtype in ("float32", "float64"):
+                full = place > 0 or dtype == "float64"
+                check = has_the_infinities_of_the_formula
+                yield _case(check, semiring, example, dtype=dtype, about="infinities and nan", full=full)
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        log = partial(_case, semiring="log", dtype=dtype, full=dtype == "bfloat16")
+        for example in (pairs[0], _FEW[1], _FEW[2]):
+            yield log(is_stable_with_large_offsets, example=example, about="large offsets")
+        if dtype in ("float32", "float64"):
+            for example in pairs[:1]:
+                yield log(is_stable_where_terms_underflow, example=example, about="terms underflow")
+        yield log(has_no_terms_but_the_impossible, example=pairs[0], about="minus infinities")
+        yield _case(
+            has_no_terms_but_the_impossible, "max-plus", pairs[0], dtype=dtype, about="minus infinities", full=True
+        )
+
+
+def _other_calls() -> Iterator[Case]:
+    for place, example in enumerate(_IN_BLOCKS):
+        for semiring in _EVERY:
+            is_quick = semiring in ("log", "min-plus") or place == 0
+            yield _case(
+                is_right_under_the_smallest_limit, semiring, example, about="smallest memory limit", full=not is_quick
+            )
+            if place in (0, 3):
+                check, about = is_right_under_a_medium_limit, "medium memory limit"
+                yield _case(check, semiring, example, about=about, full=semiring != "log")
+    for place, example in enumerate(_FEW[:2]):
+        for semiring in _EVERY:
+            full = place > 0 or semiring not in ("boolean", "log", "max-min")
+            yield _case(is_right_as_an_expression, semiring, example, about="expression", full=full)
+            yield _case(is_right_as_a_stored_plan, semiring, example, about="stored", full=full)
+
+
+def _gradient_cases() -> Iterator[Case]:
+    for place, example in enumerate(_DIFFERENTIATED):
+        for semiring in _REAL:
+            is_quick = semiring in ("log", "max-plus") and place != 5
+            yield _case(gives_the_gradients, semiring, example, about="gradients", full=not is_quick)
+    for semiring in ("log", "max-plus"):
+        for dtype in ("float64", "float16", "bfloat16")[: 3 if semiring == "log" else 1]:
+            yield _case(gives_the_gradients, semiring, _FEW[0], dtype=dtype, about="gradients", full=True)
+    ties = examples("ij,jk->ik  5,4 4,5\n ij->i  3,9\n i,i->  9 9")
+    for example in ties:
+        for semiring in ("max-plus", "min-plus"):
+            full = semiring == "min-plus"
+            yield _case(shares_the_gradients_of_ties, semiring, example, about="gradients of ties", full=full)
+    for example in (ties[0], ties[1]):
+        check = has_no_gradient_where_all_is_impossible
+        yield _case(check, "log", example, about="gradients of minus infinities")
+    for place, example in enumerate(_DIFFERENTIATED[:5]):
+        yield _case(gives_second_derivatives, "log", example, about="second order", full=place > 1)
+        yield _case(gives_second_derivatives, "log", example, dtype="float64", about="second order", full=True)
+
+
+def _refused_cases() -> Iterator[Case]:
+    refused = partial(Case, "semirings", _refuses, "ij,jk->ik")
+    shapes = ((3, 4), (4, 5))
+    for dtype, why in (("int32", "holds no infinity"), ("bool", "holds no infinity"), ("complex64", "have no order")):
+        for semiring in ("max-plus", "log"):
+            says = f"semiring='{semiring}' does not compute in {dtype}, as .*{why}"
+            specs = operands(*shapes, dtype=dtype)
+            yield refused(specs, keywords(semiring=semiring), raises=BackendError, says=says)
+    pair = operands(*shapes)
+    for name, value in (("alpha", 2.0), ("beta", 1.0)):
+        says = f"{name}= is for sums of products; in semiring='log' leave it away"
+        options = keywords(semiring="log", **{name: value})
+        out = ArraySpec((3, 5)) if name == "beta" else None
+        yield refused(pair, options, raises=ValueError, says=says, out=out)
+    says = "computes in the dtype of the result: leave accumulate= away"
+    yield refused(pair, keywords(semiring="log", accumulate="float32"), raises=ValueError, says=says)
+    says = "effort='measure' times plans of sums of products"
+    yield refused(pair, keywords(semiring="log", effort="measure"), raises=ValueError, says=says)
+    yield refused(pair, keywords(semiring="max"), raises=ValueError, says="semiring='max' is unknown; the names are")
+    says = "computes in bool, not in float32; leave dtype= away"
+    yield refused(pair, keywords(semiring="boolean", dtype="float32"), raises=BackendError, says=says)

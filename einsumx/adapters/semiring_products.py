@@ -1,0 +1,179 @@
+"""Products of matrices in a semiring by a framework's own functions, for every backend that has no kernels for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from einsumx.adapters.typing import Array
+from einsumx.dtypes import itemsize
+from einsumx.errors import BackendError
+from einsumx.ir.sizes import is_known
+
+if TYPE_CHECKING:
+    from einsumx.ir.semiring import Semiring
+
+__all__ = ["Functions", "blocks", "by_blocks", "by_matmul", "log_of_sum", "log_sum_exp", "workspace"]
+
+Shape: TypeAlias = tuple[int, ...]
+Product: TypeAlias = Callable[[Array, Array], Array]
+
+_TERMS = 1 << 20
+"""The most terms of the sums of a product at a time, unless one row has more."""
+
+_LEAST = {"float32": 1e-31, "float64": 1.1e-292}
+"""The smallest normal number over the precision: a sum of shifted exponentials that is at least this for each of its
+terms has lost none that counts."""
+
+
+class Functions(Protocol):
+    """What is used of an adapter; see :class:`~einsumx.adapters.facets.Semirings`."""
+
+    fuses_terms: bool
+
+    def named(self, name: str) -> Callable[..., Any]: ...
+
+    def detached(self, array: Array) -> Array: ...
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array: ...
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array: ...
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array: ...
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array: ...
+
+    def cast(self, array: Array, dtype: str) -> Array: ...
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array: ...
+
+    def dtype_name(self, dtype: Any) -> str: ...
+
+    def check_eager(self, array: Array) -> None: ...
+
+
+def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, slice]]:
+    """The ranges of matrices and of their rows that are computed at once.
+
+    >>> [(those.stop, some.stop) for those, some in blocks((2, 4, 5), (1, 5, 10), 100)]
+    [(1, 2), (1, 4), (2, 2), (2, 4)]
+    """
+    row = max(1, prod(rhs[1:]))
+    matrices = max(1, most // (row * max(1, lhs[1])))
+    rows = lhs[1] if matrices > 1 else max(1, most // row)
+    batch = max(lhs[0], rhs[0])
+    for first in range(0, batch, matrices):
+        for start in range(0, lhs[1], rows):
+            yield slice(first, min(first + matrices, batch)), slice(start, min(start + rows, lhs[1]))
+
+
+def by_blocks(adapter: Functions, semiring: Semiring, lhs: Shape, rhs: Shape) -> Product:
+    """The product as a broadcast and a reduction, of a block at a time if the framework would make the broadcast array.
+
+    What it computes depends on no values, so that it can be traced and differentiated.
+    """
+
+    def block(left: Array, right: Array) -> Array:
+        terms = adapter.elementwise(semiring.multiply, left[:, :, :, None], right[:, None, :, :])
+        return adapter.reduced(semiring.add, terms, (2,))
+
+    if adapter.fuses_terms or not is_known((*lhs, *rhs)):
+        return block
+    ranges = list(blocks(lhs, rhs))
+    if len(ranges) == 1:
+        return block
+
+    def product(left: Array, right: Array) -> Array:
+        batches: list[Array] = []
+        parts: list[Array] = []
+        for those, some in ranges:
+            of_left = left[those if lhs[0] > 1 else slice(None), some, :]
+            parts.append(block(of_left, right[those, :, :] if rhs[0] > 1 else right))
+            if some.stop == lhs[1]:
+                batches.append(_joined(adapter, parts, 1))
+                parts = []
+        return _joined(adapter, batches, 0)
+
+    return product
+
+
+def _joined(adapter: Functions, parts: list[Array], axis: int) -> Array:
+    return parts[0] if len(parts) == 1 else adapter.named("concat")(parts, axis=axis)
+
+
+def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) -> Product:
+    """The log-sum-exps as a product of exponentials, shifted by the maxima of rows and columns.
+
+    Terms that are small beside both maxima can underflow. If all of a sum may have done so, or has infinities or nan,
+    ``otherwise`` computes the product, and always where elements have no values yet.
+
+    Args:
+        adapter: of the framework.
+        otherwise: the product by any other way.
+        terms: how many each sum has.
+        dtype: of the operands and the result.
+    """
+    least = terms * _LEAST[dtype]
+
+    def product(left: Array, right: Array) -> Array:
+        try:
+            adapter.check_eager(left)
+            adapter.check_eager(right)
+        except BackendError:
+            return otherwise(left, right)
+        exp, log, every = adapter.named("exp"), adapter.named("log"), adapter.named("all")
+        rows, columns = _shift(adapter, left, 2), _shift(adapter, right, 1)
+        sums = adapter.matmul(exp(left - rows), exp(right - columns), False, False)
+        is_right = sums >= least
+        if bool(every(is_right)):
+            return log(sums) + rows + columns
+        lowest = adapter.number(-float("inf"), dtype, sums)
+        possible = adapter.matmul(adapter.cast(left > lowest, dtype), adapter.cast(right > lowest, dtype), False, False)
+        if not bool(every(is_right | ((sums == 0) & (possible == 0)))):
+            return otherwise(left, right)
+        # A sum of nothing but minus infinities is one, and has no derivatives.
+        where = adapter.named("where")
+        sums = where(is_right, sums, adapter.number(1.0, dtype, sums))
+        return where(is_right, log(sums) + rows + columns, lowest)
+
+    return product
+
+
+def _shift(adapter: Functions, array: Array, *axes: int) -> Array:
+    """The maxima along axes that are kept, without derivatives; 0 in the place of an infinity or nan."""
+    return _finite(adapter, adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True)))
+
+
+def _finite(adapter: Functions, array: Array) -> Array:
+    zero = adapter.number(0.0, adapter.dtype_name(array.dtype), array)
+    return adapter.named("where")(adapter.named("isfinite")(array), array, zero)
+
+
+def log_sum_exp(adapter: Functions, array: Array, axes: tuple[int, ...]) -> Array:
+    """The log-sum-exp over axes; see :meth:`~einsumx.adapters.facets.Semirings.reduced`."""
+    where, dtype = adapter.named("where"), adapter.dtype_name(array.dtype)
+    largest = adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True))
+    total = adapter.sum(adapter.named("exp")(array - _finite(adapter, largest)), axes)
+    largest = adapter.named("squeeze")(largest, axis=axes)
+    # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
+    is_finite = adapter.named("isfinite")(largest)
+    logarithm = adapter.named("log")(where(is_finite, total, adapter.number(1.0, dtype, total)))
+    return where(is_finite, logarithm + largest, largest)
+
+
+def log_of_sum(adapter: Functions, lhs: Array, rhs: Array) -> Array:
+    """``logaddexp`` of a framework that has none."""
+    exp, shift = adapter.named("exp"), _finite(adapter, adapter.named("maximum")(lhs, rhs))
+    return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
+
+
+def workspace(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> int:
+    """The most bytes that a product allocates besides its result, unless the framework fuses the terms."""
+    operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
+    first = next(blocks(lhs, rhs), None)
+    terms = 0 if first is None else prod([each.stop for each in first]) * prod(rhs[1:])
+    if semiring.add != "logaddexp":
+        return (terms + operands + result) * itemsize(dtype)
+    # Shifted operands, their exponentials, and sums; or shifted terms and their exponentials.
+    return (3 * terms + 4 * operands + 5 * result) * itemsize(dtype)
