@@ -162,7 +162,7 @@ def _check_sizes(sized: SizedEquation) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class _Kept:
     """An operand or an intermediate, with a label for each axis."""
 
     labels: Labels
@@ -170,7 +170,7 @@ class _Term:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _PairStep:
     """A step of the path, as it is walked backwards.
 
     Attributes:
@@ -189,7 +189,7 @@ class _Contraction:
     def __init__(self, adapter: Adapter, options: Options, sized: SizedEquation) -> None:
         self._adapter, self._sized = adapter, sized
         self._options = options._replace(optimize="auto")  # for pairs, and the path is found already
-        self._steps: list[_Step] = []
+        self._steps: list[_PairStep] = []
 
     def contract(self, arrays: Sequence[Array], path: Iterable[tuple[int, ...]]) -> Array:
         """The result, an array, along a path of steps of one or two terms."""
@@ -200,7 +200,7 @@ class _Contraction:
         for number, array in enumerate(arrays):
             # Diagonals are taken and axes that broadcast dropped, then sums over the labels of one operand.
             own = tuple(dict.fromkeys(sized.carried(number)))
-            term = _Term(own, self._einsum((sized.inputs[number],), (array,), own))
+            term = _Kept(own, self._einsum((sized.inputs[number],), (array,), own))
             terms.append(self._summed((term,), kept[number]))
         for step in path:
             chosen = tuple([terms[place] for place in step])
@@ -213,19 +213,19 @@ class _Contraction:
         prepared = prepare(self._adapter, (tuple(terms), output), arrays, self._options)
         return self._adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
 
-    def _summed(self, terms: tuple[_Term, ...], kept: set[int]) -> _Term:
+    def _summed(self, terms: tuple[_Kept, ...], kept: set[int]) -> _Kept:
         """The product of one or two terms, summed over the labels that are not in ``kept``; all terms have these."""
         labels = tuple(dict.fromkeys(chain.from_iterable([term.labels for term in terms])))
         left = tuple([label for label in labels if label in kept])
         if len(terms) == 1 and left == labels:
             return terms[0]
         if summed := tuple(sorted(set(labels) - kept)):
-            self._steps.append(_Step(summed, tuple([self._matrix(term, summed) for term in terms])))
+            self._steps.append(_PairStep(summed, tuple([self._matrix(term, summed) for term in terms])))
         if set(left) == set(self._sized.output):
             left = self._sized.output
-        return _Term(left, self._einsum([term.labels for term in terms], [term.array for term in terms], left))
+        return _Kept(left, self._einsum([term.labels for term in terms], [term.array for term in terms], left))
 
-    def _matrix(self, term: _Term, summed: Labels) -> tuple[Labels, Array]:
+    def _matrix(self, term: _Kept, summed: Labels) -> tuple[Labels, Array]:
         kept = tuple([label for label in term.labels if label not in summed])
         array = self._einsum((term.labels,), (term.array,), (*kept, *summed))
         return kept, self._adapter.reshape(array, (self._count(kept), self._count(summed)))

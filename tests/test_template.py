@@ -97,7 +97,7 @@ def test_sizes_that_grow_by_one_are_lowered_once_in_a_while(equation, drafts):
     terms = equation.partition("->")[0].split(",")
     for size in range(20, 120):
         einsumx.plan(equation, *[(size,) * len(term) for term in terms])
-    wholes = [call for call in drafts if len(call) == 7 and isinstance(call[-1], Elements)]
+    wholes = [call for call in drafts if isinstance(call[-1], Elements)]
     assert 1 <= len(wholes) <= 4
 
 

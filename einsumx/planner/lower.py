@@ -7,9 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
-from einsumx.dtypes import itemsize, kind
 from einsumx.ir import ops
-from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order, pattern_strides
@@ -18,9 +16,9 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.simplify import simplify
-from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder, Labels, Term
 from einsumx.planner.matmul import ResultUse
+from einsumx.planner.narrow import exact_products, wide_sums
 from einsumx.planner.pairwise import contract, native_equation, wide_product
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
@@ -39,6 +37,22 @@ class Setting(NamedTuple):
     traits: Traits
     dtype: str
     accumulate: str | None = None
+
+
+class _Problem(NamedTuple):
+    """A contraction to be lowered, as for :func:`lower`; with stand-ins for sizes in a draft of a template.
+
+    Attributes:
+        equation, operands, path, traits, dtype: as for :func:`lower`.
+        accumulate: the dtype to compute in, if that is not the one that the result has anyway.
+    """
+
+    equation: SizedEquation
+    operands: Sequence[Operand]
+    path: Path
+    traits: Traits
+    dtype: str
+    accumulate: str | None
 
 
 def lower(
@@ -67,15 +81,14 @@ def lower(
         accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
         semiring: recorded in the program; the traits are those of the framework in it.
     """
-    accumulate = _asked(traits, dtype, accumulate)
+    problem = _Problem(equation, operands, path, traits, dtype, _asked(traits, dtype, accumulate))
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     elif names:
-        elements = Elements(equation.sizes)
-        _, calls, result = _drafted(equation, operands, path, traits, dtype, accumulate, elements, Choosing(names))
+        _, calls, result = _drafted(problem, Elements(equation.sizes), Choosing(names))
     else:
-        calls, result = _lowered(equation, operands, path, traits, dtype, accumulate)
+        calls, result = _lowered(problem)
     shape = equation.shape
     return Program(equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring)
 
@@ -97,29 +110,23 @@ def alternatives(
     accumulate: str | None = None,
 ) -> list[list[Alternative]]:
     """The candidates for each step of a path; none for a step without a product of matrices."""
-    accumulate = _asked(traits, dtype, accumulate)
+    problem = _Problem(equation, operands, path, traits, dtype, _asked(traits, dtype, accumulate))
     if 0 in equation.sizes:
         return []
     choosing = Choosing(listed=True)
     elements = Elements(equation.sizes)
-    builder, _, _ = _drafted(equation, operands, path, traits, dtype, accumulate, elements, choosing)
+    builder, _, _ = _drafted(problem, elements, choosing)
     steps = (choosing.alternatives or [])[-len(path) :]
-    if len(steps) == 1 and accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype):
+    if len(steps) == 1 and problem.accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype):
         model = CostModel(traits, dtype)
         seconds = model.least_einsum(elements[tuple(range(len(equation.sizes)))], len(operands))
         steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
     return steps
 
 
-def _lowered(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    traits: Traits,
-    dtype: str,
-    accumulate: str | None,
-) -> tuple[tuple[Op, ...], int]:
+def _lowered(problem: _Problem) -> tuple[tuple[Op, ...], int]:
     """The ops for these sizes and the slot of the result, from a template if the contraction has one."""
+    equation, operands, path, traits, dtype, accumulate = problem
     elements = Elements(equation.sizes)
     patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
     if accumulate is None:
@@ -127,7 +134,7 @@ def _lowered(
         if short is not None:
             return short
     if len(operands) > _MOST_OPERANDS or None in patterns:
-        _, calls, result = _drafted(equation, operands, path, traits, dtype, accumulate, elements)
+        _, calls, result = _drafted(problem, elements)
         return calls, result
     ones = tuple([size == 1 for size in equation.sizes])
     described = [
@@ -140,7 +147,7 @@ def _lowered(
     template = templates.fitting(equation.sizes)
     if template is None:
         sized, stood = _stood_in(equation, operands, patterns, ones)
-        builder, calls, result = _drafted(sized, stood, path, traits, dtype, accumulate, elements)
+        builder, calls, result = _drafted(problem._replace(equation=sized, operands=stood), elements)
         template = Template.drafted(calls, builder.spans(), result, builder.decisions)
         templates.add(template, equation.sizes)
     return template.sized(elements), template.result
@@ -190,22 +197,16 @@ def _stood_in(
 
 
 def _drafted(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    traits: Traits,
-    dtype: str,
-    accumulate: str | None,
-    elements: Elements,
-    choosing: Choosing = BY_COST,
+    problem: _Problem, elements: Elements, choosing: Choosing = BY_COST
 ) -> tuple[Builder, tuple[Op, ...], int]:
     """The ops and the slot of the result, and the builder with the decisions that led to them.
 
-    ``equation`` and ``operands`` may have stand-ins for sizes; ``elements`` counts by the sizes.
+    ``elements`` counts by the sizes also where the problem has stand-ins.
     """
-    builder, slot = _compute(equation, operands, path, traits, dtype, accumulate, elements, choosing)
+    equation, operands, dtype = problem.equation, problem.operands, problem.dtype
+    builder, slot = _compute(problem, elements, choosing)
     calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
-    may_be_one_einsum = accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype)
+    may_be_one_einsum = problem.accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype)
     if may_be_one_einsum and (
         choosing.asks_for_one_einsum
         or (choosing.is_by_cost and _one_einsum_is_cheaper(builder, equation, operands, dtype, calls))
@@ -216,131 +217,29 @@ def _drafted(
     return builder, calls, result
 
 
-def _compute(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    traits: Traits,
-    dtype: str,
-    accumulate: str | None,
-    elements: Elements,
-    choosing: Choosing,
-) -> tuple[Builder, int]:
+def _compute(problem: _Problem, elements: Elements, choosing: Choosing) -> tuple[Builder, int]:
     """The ops in the accumulator; without one, in the result's dtype, or in another one.
 
     That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
     """
+    equation, operands, path, traits, dtype, accumulate = problem
     builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
     if accumulate is not None:
-        return builder, _lower_in(builder, equation, operands, path, dtype, accumulate)
-    sums = _wide_sums(builder, equation, operands, dtype)
+        return builder, _lower_in(builder, problem, accumulate)
+    sums = wide_sums(builder, equation, operands, dtype)
     if sums:
-        return builder, _lower_in(builder, equation, operands, path, dtype, operands[0].dtype, sums=sums)
-    floats = _exact_floats(builder, equation, operands, path, dtype)
+        return builder, _lower_in(builder, problem, operands[0].dtype, sums=sums)
+    floats = exact_products(builder, equation, operands, path, dtype)
     if floats is not None:
-        return builder, _lower_in(builder, equation, operands, path, dtype, floats.compute, floats.between)
+        return builder, _lower_in(builder, problem, floats.compute, floats.between)
     wider = dict(traits.widen).get(dtype)
-    slot = _lower_in(builder, equation, operands, path, dtype, dtype)
+    slot = _lower_in(builder, problem, dtype)
     if wider is not None and not _rounds_once(builder.ops, traits, dtype):
         decisions = builder.decisions
         builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
         builder.decisions += decisions
-        slot = _lower_in(builder, equation, operands, path, dtype, wider)
+        slot = _lower_in(builder, problem, wider)
     return builder, slot
-
-
-def _wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> str:
-    """The dtype of the sums of a product of matrices of narrow integers; empty if there is no such product.
-
-    It is no narrower than the result's, as sums wrap; a product that is too small is left to casts of its operands.
-    """
-    own = operands[0].dtype
-    sums = dict(builder.traits.wide_products).get(own, "")
-    if not sums or kind(dtype) not in "iu" or not itemsize(own) < itemsize(dtype) <= itemsize(sums):
-        return ""
-    if not _multiplies_operands(builder, equation, operands) or operands[1].dtype != own:
-        return ""
-    output, (lhs, rhs) = set(equation.output), map(set, equation.inputs)
-    contracted = (lhs & rhs) - output
-    kept = (lhs | rhs) - contracted - (lhs & rhs)
-    if 1 in builder.shape(sorted(contracted)) or 1 in [
-        builder.size(tuple(sorted(each))) for each in (contracted, kept)
-    ]:
-        return ""
-    labels = tuple(range(len(equation.sizes)))
-    return sums if builder.decide(lambda elements: elements[labels] >= _LEAST_STEPS) else ""
-
-
-def _multiplies_operands(builder: Builder, equation: SizedEquation, operands: Sequence[Operand]) -> bool:
-    """Whether the contraction is one product whose factors are operands: nothing is summed before it."""
-    summed = set(range(len(equation.sizes))) - set(equation.output)
-    if len(operands) != 2 or not summed <= set(equation.inputs[0]) & set(equation.inputs[1]):
-        return False
-    return all(
-        operand.shape == builder.shape(labels) and 0 not in (operand.strides or ())
-        for labels, operand in zip(equation.inputs, operands)
-    )
-
-
-class _Floats(NamedTuple):
-    """Floats in which a contraction of integers is exact, and the integer dtype between them and the result's.
-
-    A cast of integers wraps, as sums of the result's dtype do, and one of floats that are too large is undefined. So
-    ``between`` holds every result; it is empty if the result's own dtype does.
-    """
-
-    compute: str
-    between: str
-
-
-_LEAST_STEPS = 4096
-"""Multiply-adds from which products of floats take less time than products of integers, in spite of the casts."""
-
-
-def _exact_floats(
-    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], path: Path, dtype: str
-) -> _Floats | None:
-    """The floats to compute in if the operands are integers that are narrower than the result's; otherwise None."""
-    traits, dtypes = builder.traits, tuple([operand.dtype for operand in operands])
-    if not traits.exact_products or kind(dtype) not in "iu" or set(dtypes) == {dtype}:
-        return None
-    if largest_sum(dtypes, 1) is None or not is_known(equation.sizes):
-        return None
-    output = frozenset(equation.output)
-    summed = tuple([label for label in range(len(equation.sizes)) if label not in output])
-    terms = [frozenset(labels) for labels in equation.inputs]
-    products = []
-    for step, keep in step_outputs(path, terms, output):
-        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
-        terms.append(keep)
-        if len(taken) == 2 and taken[0] & taken[1] - keep:
-            products.append(tuple(sorted(taken[0] | taken[1])))
-    is_plain = _multiplies_operands(builder, equation, operands)
-    question = partial(_floats_for, traits.exact_products, dtypes, dtype, summed, tuple(products), is_plain)
-    return builder.decide(question)
-
-
-def _floats_for(
-    floats: tuple[tuple[str, int], ...],
-    dtypes: tuple[str, ...],
-    dtype: str,
-    summed: Labels,
-    products: tuple[Labels, ...],
-    is_plain: bool,
-    elements: Elements,
-) -> _Floats | None:
-    """The first of ``floats`` in which a contraction of operands of ``dtypes`` is exact, if it is large enough."""
-    most = largest_sum(dtypes, elements[summed])
-    if most is None or sum([elements[labels] for labels in products]) < _LEAST_STEPS:
-        return None
-    exact = exact_floats(most)
-    factor = max([largest(name) or 0 for name in dtypes]) if is_plain else most
-    for name, bits in floats:
-        if name in exact and factor <= 1 << bits:
-            is_signed = any(kind(each) == "i" for each in dtypes)
-            between = "int32" if name == "float32" else "int64"
-            return _Floats(name, "" if holds(dtype, most, is_signed) else between)
-    return None
 
 
 def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
@@ -406,32 +305,14 @@ def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
     return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
 
 
-def _lower_in(
-    builder: Builder,
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    dtype: str,
-    compute: str,
-    between: str = "",
-    sums: str = "",
-) -> int:
-    """Append the ops that compute in dtype ``compute`` and return ``dtype``; returns the slot of the result.
+def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = "", sums: str = "") -> int:
+    """Append the ops that compute in dtype ``compute``; returns the slot of the result.
 
     The result is cast to dtype ``between`` first, if there is one. With ``sums``, the sums of the only product are in
     that dtype.
     """
-    traits = builder.traits
-    terms = [
-        _operand(builder, slot, labels, operand)
-        for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
-    ]
-    terms, repeated, counted = _without_repeats(builder, terms, equation.output)
-    terms = [
-        builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
-    ]
-    if traits.pairs_by_einsum:
-        terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
+    equation, operands, path, _, dtype, _ = problem
+    terms, repeated, counted = _read(builder, problem, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     # A template of the whole contraction serves a pair; candidates have the names of labels of the whole contraction.
@@ -456,6 +337,7 @@ def _lower_in(
             term = builder.cast(term, cast)
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
+    traits = builder.traits
     may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
     if repeated or (not may_be_view and all(op.kind == "view" for op in builder.ops)):
         reason = _why_own(traits, repeated)
@@ -464,6 +346,22 @@ def _lower_in(
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
     return term.slot
+
+
+def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term], Labels, Labels]:
+    """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
+    equation, operands = problem.equation, problem.operands
+    terms = [
+        _operand(builder, slot, labels, operand)
+        for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
+    ]
+    terms, repeated, counted = _without_repeats(builder, terms, equation.output)
+    terms = [
+        builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
+    ]
+    if builder.traits.pairs_by_einsum:
+        terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
+    return terms, repeated, counted
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:

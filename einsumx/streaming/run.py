@@ -22,6 +22,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
+from einsumx.ir.semiring import Semiring
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import (
@@ -192,17 +193,8 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     footprint = output.footprint(sized, computed, dtype)
     limit = request.limit_bytes(opened.free_bytes)
     passes = opened.passes(sized, dtype, limit)
-    if passes is not None and options.semiring is not None:
-        raise BackendError(
-            f"under memory_limit= there are no gradients in semiring={options.semiring.name!r}; leave memory_limit= "
-            "away, or detach the operands"
-        )
-    if passes is not None and request.out is not None:
-        raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
-    if passes is not None and factors is not None:
-        raise BackendError(
-            "under memory_limit= gradients do not flow through alpha=; multiply the result by it instead"
-        )
+    if passes is not None:
+        _check_gradients(request, options.semiring)
     if request.resume is not None and factors is not None and factors.beta != 0:
         raise ValueError(
             "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
@@ -232,6 +224,21 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         within, request.resume, opened.pool, opened.operands, passes,
         1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
+
+
+def _check_gradients(request: Request, semiring: Semiring | None) -> None:
+    """Raise BackendError if gradients are needed through a keyword that has none under a limit."""
+    if semiring is not None:
+        raise BackendError(
+            f"under memory_limit= there are no gradients in semiring={semiring.name!r}; leave memory_limit= away, or "
+            "detach the operands"
+        )
+    if request.out is not None:
+        raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
+    if request.scale is not None:
+        raise BackendError(
+            "under memory_limit= gradients do not flow through alpha=; multiply the result by it instead"
+        )
 
 
 # -- running ------------------------------------------------------------------------------------------------------
