@@ -163,7 +163,8 @@ def expect_in(semiring: Semiring, equation: str, hosts: Sequence[Any], dtype: st
         dtype: the name of the result's dtype.
 
     >>> from einsumx.ir.semiring import as_semiring
-    >>> expect_in(as_semiring("max-plus"), "i,i->", [np.array([1.0, 2.0]), np.array([5.0, 3.0])], "float64").values
+    >>> hosts = [np.array([1.0, 2.0]), np.array([5.0, 3.0])]
+    >>> float(expect_in(as_semiring("max-plus"), "i,i->", hosts, "float64").values)
     6.0
     """
     terms = terms_in(semiring, equation, hosts, dtype)

@@ -271,6 +271,22 @@ class ArrayApiAdapter(Adapter):
             return log_of_sum(self, lhs, rhs)
         return super().elementwise(name, lhs, rhs)
 
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, **self._placed(self.device(like)))
+
+    def magnitudes(self, array: Array) -> Any:
+        try:
+            return super().magnitudes(array)
+        except BackendError:  # an array on another device, whose elements come one by one
+            xp, is_complex = self.xp, dtype_kind(self.dtype_name(array.dtype)) == "c"
+            parts = [xp.real(array), xp.imag(array)] if is_complex else [array]
+            is_finite = [xp.isfinite(part) for part in parts]
+            if is_complex and not all(bool(xp.all(each)) for each in is_finite):
+                return complex("inf")
+            none = xp.zeros_like(parts[0])
+            finite = [xp.where(each, xp.abs(part), none) for each, part in zip(is_finite, parts)]
+            return max([float(xp.max(each)) if prod(each.shape) else 0.0 for each in finite])
+
     def spelling(self) -> Spelling:
         from einsumx.backends.array_api.source import ArrayApiSpelling
 

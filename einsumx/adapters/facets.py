@@ -353,20 +353,25 @@ class Exponents(Updates):
         The parts of a complex number are its real and its imaginary part. It is 0 for complex arrays with an infinity
         or nan, which no factor would leave as they are, and None if there is no finite part but 0.
 
-        The default copies the array to the host; a framework for which that is slow overrides it.
-
         Raises:
             BackendError: the values are not known, as while a graph is traced.
         """
         try:
-            is_wide = self.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
-            values = self.to_numpy(array if is_wide else self.cast(array, "float32"))
+            values = self.magnitudes(array)
         except Exception as error:
             raise BackendError(
                 f"{self.name}: strip_exponent=True reads the largest element of each intermediate, and a trace has "
                 f"none; call einsum outside of it ({type(error).__name__})"
             ) from error
         return largest_exponent(values)
+
+    def magnitudes(self, array: Array) -> Any:
+        """The array as one of NumPy, or fewer elements that have the same :meth:`binary_exponent`.
+
+        The default copies all of it to the host; a framework for which that is slow overrides it.
+        """
+        is_wide = self.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
+        return self.to_numpy(array if is_wide else self.cast(array, "float32"))
 
     def times_power(self, array: Array, exponent: int, is_new: bool = False) -> Array:
         """``array * 2**exponent``, exact unless it under- or overflows.
