@@ -238,7 +238,7 @@ class _Contraction:
         adapter, sized = self._adapter, self._sized
         summed = [label for label in range(len(sized.sizes)) if label not in sized.output]
         count, most = prod(sized.shape), max([self._count(step.summed) for step in self._steps], default=1)
-        rows = max(1, count if self._is_traced(value) else _TERMS // most)
+        rows = max(1, _TERMS // most if adapter.has_values(value) else count)
         parts: dict[int, list[Array]] = {label: [] for label in summed}
         for start in range(0, max(count, 1), rows):
             places = adapter.places(start, min(start + rows, count), value)
@@ -249,13 +249,6 @@ class _Contraction:
         joined = {label: each[0] if len(each) == 1 else adapter.joined(each) for label, each in parts.items()}
         shaped = {label: adapter.reshape(array, sized.shape) for label, array in joined.items()}
         return shaped if sized.output else {label: adapter.element(array) for label, array in shaped.items()}
-
-    def _is_traced(self, array: Array) -> bool:
-        try:
-            self._adapter.check_eager(array)
-        except BackendError:
-            return True
-        return False
 
     def _walked_back(self, places: Array) -> dict[int, Array]:
         """The positions of all labels at some places of the result, which count its elements in C order."""

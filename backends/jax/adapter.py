@@ -69,6 +69,7 @@ class JaxAdapter(Adapter):
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
     has_semirings = True
+    has_branches = True
     fuses_terms = True
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -292,6 +293,10 @@ class JaxAdapter(Adapter):
 
     def detached(self, array: Array) -> Array:
         return self._jax.lax.stop_gradient(array)
+
+    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
+        # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
+        return self._jax.lax.cond(condition, first, self._jax.checkpoint(second))
 
     # -- exponents --------------------------------------------------------------------------------------
 

@@ -259,6 +259,9 @@ class Semirings(Updates):
     fuses_terms: bool = False
     """Whether a broadcast and the reduction that follows become one loop, without the memory of the broadcast array."""
 
+    has_branches: bool = False
+    """Whether :meth:`branch` works while elements have no values."""
+
     semiring_names: Mapping[str, str] = MappingProxyType({})
     """The library's names, with dots for submodules, of those functions that :meth:`named` has by other names."""
 
@@ -271,6 +274,18 @@ class Semirings(Updates):
         """
         function: Callable[..., Any] = attrgetter(self.semiring_names.get(name, name))(self.xp)
         return function
+
+    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
+        """``first()`` if a condition without a value yet turns out to be true, otherwise ``second()``."""
+        raise NotImplementedError("set has_branches only with a branch()")
+
+    def has_values(self, array: Array) -> bool:
+        """Whether the values of an array are known, and nothing traces the call."""
+        try:
+            self.check_eager(array)
+        except BackendError:
+            return False
+        return True
 
     def detached(self, array: Array) -> Array:
         """``array`` without derivatives, where the framework has any and a constant saves their computation."""
@@ -300,7 +315,8 @@ class Semirings(Updates):
         """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
         By default it broadcasts and reduces, some rows at a time; sums of exponentials are products of matrices, if
-        elements have values and no sum underflows. Override it only for kernels that are faster.
+        no sum underflows, and elements have values or the framework has branches. Override it only for kernels that
+        are faster.
 
         Args:
             semiring: not that of truth values.
@@ -308,12 +324,15 @@ class Semirings(Updates):
             dtype: of both, and of the result.
         """
         product = by_blocks(self, semiring, lhs, rhs)
-        is_matmul = semiring.add == "logaddexp" and not self.fuses_terms and is_known((*lhs, *rhs))
+        is_matmul = semiring.add == "logaddexp" and is_known((*lhs, *rhs))
+        is_matmul = is_matmul and (self.has_branches or not self.fuses_terms)
         return by_matmul(self, product, lhs[2], dtype) if is_matmul else product
 
     def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
-        return 0 if self.fuses_terms else workspace(semiring, lhs, rhs, dtype)
+        if self.fuses_terms and not (self.has_branches and semiring.add == "logaddexp"):
+            return 0
+        return workspace(semiring, lhs, rhs, dtype, has_terms=not self.fuses_terms)
 
     # -- for einsum_argmax ------------------------------------------------------------------------------
 

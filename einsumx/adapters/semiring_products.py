@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError
 from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
@@ -32,6 +31,10 @@ class Functions(Protocol):
 
     fuses_terms: bool
 
+    has_branches: bool
+
+    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array: ...
+
     def named(self, name: str) -> Callable[..., Any]: ...
 
     def detached(self, array: Array) -> Array: ...
@@ -50,7 +53,7 @@ class Functions(Protocol):
 
     def dtype_name(self, dtype: Any) -> str: ...
 
-    def check_eager(self, array: Array) -> None: ...
+    def has_values(self, array: Array) -> bool: ...
 
 
 def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, slice]]:
@@ -106,7 +109,7 @@ def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) ->
     """The log-sum-exps as a product of exponentials, shifted by the maxima of rows and columns.
 
     Terms that are small beside both maxima can underflow. If all of a sum may have done so, or has infinities or nan,
-    ``otherwise`` computes the product, and always where elements have no values yet.
+    ``otherwise`` computes the product. While elements have no values, a framework without branches takes it always.
 
     Args:
         adapter: of the framework.
@@ -117,25 +120,28 @@ def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) ->
     least = terms * _LEAST[dtype]
 
     def product(left: Array, right: Array) -> Array:
-        try:
-            adapter.check_eager(left)
-            adapter.check_eager(right)
-        except BackendError:
+        has_values = adapter.has_values(left) and adapter.has_values(right)
+        if not (has_values or adapter.has_branches):
             return otherwise(left, right)
         exp, log, every = adapter.named("exp"), adapter.named("log"), adapter.named("all")
         rows, columns = _shift(adapter, left, 2), _shift(adapter, right, 1)
         sums = adapter.matmul(exp(left - rows), exp(right - columns), False, False)
         is_right = sums >= least
-        if bool(every(is_right)):
+        if has_values and bool(every(is_right)):
             return log(sums) + rows + columns
         lowest = adapter.number(-float("inf"), dtype, sums)
         possible = adapter.matmul(adapter.cast(left > lowest, dtype), adapter.cast(right > lowest, dtype), False, False)
-        if not bool(every(is_right | ((sums == 0) & (possible == 0)))):
-            return otherwise(left, right)
-        # A sum of nothing but minus infinities is one, and has no derivatives.
-        where = adapter.named("where")
-        sums = where(is_right, sums, adapter.number(1.0, dtype, sums))
-        return where(is_right, log(sums) + rows + columns, lowest)
+
+        def shifted_back() -> Array:
+            # A sum of nothing but minus infinities is one, and has no derivatives.
+            where = adapter.named("where")
+            total = where(is_right, sums, adapter.number(1.0, dtype, sums))
+            return where(is_right, log(total) + rows + columns, lowest)
+
+        is_whole = every(is_right | ((sums == 0) & (possible == 0)))
+        if not has_values:
+            return adapter.branch(is_whole, shifted_back, lambda: otherwise(left, right))
+        return shifted_back() if bool(is_whole) else otherwise(left, right)
 
     return product
 
@@ -168,10 +174,10 @@ def log_of_sum(adapter: Functions, lhs: Array, rhs: Array) -> Array:
     return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
 
 
-def workspace(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> int:
-    """The most bytes that a product allocates besides its result, unless the framework fuses the terms."""
+def workspace(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str, has_terms: bool = True) -> int:
+    """The most bytes that a product allocates besides its result; without terms if the framework fuses them."""
     operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
-    first = next(blocks(lhs, rhs), None)
+    first = next(blocks(lhs, rhs), None) if has_terms else None
     terms = 0 if first is None else prod([each.stop for each in first]) * prod(rhs[1:])
     if semiring.add != "logaddexp":
         return (terms + operands + result) * itemsize(dtype)
