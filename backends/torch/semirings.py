@@ -1,12 +1,14 @@
-"""Products of matrices in a semiring on tensors: NumPy's kernels in host memory, otherwise rows at a time."""
+"""Products of matrices in a semiring on tensors: NumPy's kernels in host memory, otherwise rows at a time.
+
+This module imports torch; the adapter imports it when it prepares the first plan in a semiring.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
-
-import torch
 
 from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
@@ -15,6 +17,8 @@ from einsumx.backends.torch.kernels import is_observed
 from einsumx.ir.semiring import Semiring
 
 __all__ = ["elementwise", "product", "reduced"]
+
+torch: Any = import_module("torch")
 
 Shape: TypeAlias = tuple[int, ...]
 Product: TypeAlias = Callable[[Any, Any], Any]
@@ -78,7 +82,7 @@ def _in_rows(semiring: Semiring, step: int, left: Any, right: Any) -> Any:
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
-class _Recomputed(torch.autograd.Function):
+class _Recomputed(torch.autograd.Function):  # type: ignore[misc]
     """A product whose terms are computed again for its derivatives, some rows at a time."""
 
     @staticmethod
