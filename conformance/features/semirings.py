@@ -343,7 +343,8 @@ def _plain_cases() -> Iterator[Case]:
     for place, example in enumerate(_EQUATIONS):
         for number, semiring in enumerate(_EVERY):
             is_quick = place in (0, 16) or semiring == "log" or (place + number) % 4 == 0
-            yield _case(is_right, semiring, example, full=not is_quick)
+            if is_quick or (place + number) % 4 == 2:
+                yield _case(is_right, semiring, example, full=not is_quick)
     for place, example in enumerate(_MORE_EQUATIONS):
         for number, semiring in enumerate(_EVERY):
             if semiring in ("log", "max-plus") or (place + number) % 3 == 0:
@@ -356,9 +357,10 @@ def _dtype_and_layout_cases() -> Iterator[Case]:
             if dtype != "bool":
                 yield _case(is_right, "boolean", example, dtype=dtype, full=place > 0)
         for semiring in _REAL:
+            is_one_of_each = semiring in ("max-plus", "log", "max-times")
             for dtype in ("float16", "bfloat16", "float64"):
-                is_quick = place == 0 and semiring in ("max-plus", "log", "max-times")
-                yield _case(is_right, semiring, example, dtype=dtype, full=not is_quick)
+                if place == 0 or is_one_of_each:
+                    yield _case(is_right, semiring, example, dtype=dtype, full=place > 0 or not is_one_of_each)
         for semiring in ("min-plus", "log", "boolean"):
             for layout in ("F", "sliced", "offset", "negative", "broadcast", "broadcast-last"):
                 yield _case(is_right, semiring, example, layout=layout, full=place > 0)
@@ -372,8 +374,8 @@ def _dtype_and_layout_cases() -> Iterator[Case]:
 def _hard_cases() -> Iterator[Case]:
     pairs = examples("ij,jk->ik  6,5 5,7\n ij,ij->i  6,9 6,9\n ij->i  6,9\n i,j->ij  9 9")
     for place, example in enumerate(pairs):
-        for semiring in _REAL:
-            for dtype in ("float32", "float64"):
+        for number, semiring in enumerate(_REAL):
+            for dtype in ("float32", "float64") if place == 0 else (("float32", "float64")[(place + number) % 2],):
                 full = place > 0 or dtype == "float64"
                 check = has_the_infinities_of_the_formula
                 yield _case(check, semiring, example, dtype=dtype, about="infinities and nan", full=full)
@@ -392,11 +394,11 @@ def _hard_cases() -> Iterator[Case]:
 
 def _other_calls() -> Iterator[Case]:
     for place, example in enumerate(_IN_BLOCKS):
-        for semiring in _EVERY:
+        for number, semiring in enumerate(_EVERY):
             is_quick = semiring in ("log", "min-plus") or place == 0
-            yield _case(
-                is_right_under_the_smallest_limit, semiring, example, about="smallest memory limit", full=not is_quick
-            )
+            check, about = is_right_under_the_smallest_limit, "smallest memory limit"
+            if is_quick or (place + number) % 2:
+                yield _case(check, semiring, example, about=about, full=not is_quick)
             if place in (0, 3):
                 check, about = is_right_under_a_medium_limit, "medium memory limit"
                 yield _case(check, semiring, example, about=about, full=semiring != "log")
@@ -409,9 +411,10 @@ def _other_calls() -> Iterator[Case]:
 
 def _gradient_cases() -> Iterator[Case]:
     for place, example in enumerate(_DIFFERENTIATED):
-        for semiring in _REAL:
+        for number, semiring in enumerate(_REAL):
             is_quick = semiring in ("log", "max-plus") and place != 5
-            yield _case(gives_the_gradients, semiring, example, about="gradients", full=not is_quick)
+            if is_quick or place == 0 or (place + number) % 2:
+                yield _case(gives_the_gradients, semiring, example, about="gradients", full=not is_quick)
     for semiring in ("log", "max-plus"):
         for dtype in ("float64", "float16", "bfloat16")[: 3 if semiring == "log" else 1]:
             yield _case(gives_the_gradients, semiring, _FEW[0], dtype=dtype, about="gradients", full=True)
