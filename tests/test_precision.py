@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import einsumx
-import einsumx.backends.torch.precision
 from einsumx import BackendError, einsum
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch", "2.9")
+torch = pytest.importorskip("torch", "2.9")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import einsumx.backends.torch.precision  # noqa: E402
 
 EQUATION = "ij,jk->ik"
 a, b = (torch.randn(64, 64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
