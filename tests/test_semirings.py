@@ -605,7 +605,7 @@ def test_a_hybridized_block_records_no_semiring():
 @pytest.mark.parametrize("semiring", EVERY, ids=named)
 def test_the_source_of_a_plan_computes_the_same(backend, semiring):
     xp = pytest.importorskip({"jax": "jax.numpy"}.get(backend, backend))
-    for equation in EQUATIONS:
+    for equation in [*EQUATIONS][:: 4 if backend == "jax" else 1]:  # JAX compiles each function
         arrays = operands(equation, "float32")
         text = equation.removesuffix(" ones")
         source = plan(text, *map(np.shape, arrays), dtypes="float32", semiring=semiring).source(backend)
