@@ -47,6 +47,10 @@ _EQUATIONS = examples("""
 _WIDEST = Semiring("widest path", "maximum", "minimum")
 _NARROWEST = Semiring("narrowest path", "minimum", "maximum")
 
+_DTYPES: tuple[str, ...] = ("float16", "bfloat16", "float64")
+
+_LAYOUTS: tuple[str, ...] = ("F", "broadcast")
+
 _SEMIRINGS: tuple[str | Semiring, ...] = ("max-plus", "min-plus", "max-times", _WIDEST, _NARROWEST)
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -181,7 +185,7 @@ def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
     new = partial(Case, "argmax")
     for number, (equation, shapes) in enumerate(_EQUATIONS):
-        semirings, dtypes, layouts = _SEMIRINGS, ("float16", "bfloat16", "float64"), ("F", "broadcast")
+        semirings, dtypes, layouts = _SEMIRINGS, _DTYPES, _LAYOUTS
         if number > 3:  # one of each in turn
             semirings, dtypes = ("max-plus", semirings[1 + number % 4]), (dtypes[number % 3],)
             layouts = (layouts[number % 2],)

@@ -81,7 +81,8 @@ def lower(
         accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
         semiring: recorded in the program; the traits are those of the framework in it.
     """
-    problem = _Problem(equation, operands, path, traits, dtype, _asked(traits, dtype, accumulate))
+    accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
+    problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
@@ -93,12 +94,12 @@ def lower(
     return Program(equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring)
 
 
-def _asked(traits: Traits, dtype: str, accumulate: str | None) -> str | None:
+def _asked(traits: Traits, dtype: str, accumulate: str) -> str | None:
     """The accumulator that differs from the one that a result of ``dtype`` has anyway; otherwise None.
 
     Where the framework's own products accumulate in it, the operands thus need no cast.
     """
-    return None if accumulate in (None, dtype, traits.compute_dtype(dtype)) else accumulate
+    return None if accumulate in (dtype, traits.compute_dtype(dtype)) else accumulate
 
 
 def alternatives(
@@ -110,7 +111,8 @@ def alternatives(
     accumulate: str | None = None,
 ) -> list[list[Alternative]]:
     """The candidates for each step of a path; none for a step without a product of matrices."""
-    problem = _Problem(equation, operands, path, traits, dtype, _asked(traits, dtype, accumulate))
+    accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
+    problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     if 0 in equation.sizes:
         return []
     choosing = Choosing(listed=True)

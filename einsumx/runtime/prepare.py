@@ -295,10 +295,10 @@ def make_program(contraction: Contraction) -> Program:
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    computing = contraction.in_semiring
+    computing = adapter if options.semiring is None and not options.strip_exponent else contraction.in_semiring
     traits = calibration.calibrated(computing, device)
     dtype = served_dtype(contraction, traits)
-    accumulate = accumulator(adapter, operands, options, dtype)
+    accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
