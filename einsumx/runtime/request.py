@@ -115,8 +115,12 @@ class Contraction(NamedTuple):
     @property
     def runner(self) -> Adapter:
         """The adapter that runs the plan: with the keywords of some frameworks, in its semiring, or with exponents."""
-        framework = self.options.framework
-        return self.in_semiring if framework is None else self.adapter.configured(framework)
+        options = self.options
+        if options.framework is not None:
+            return self.adapter.configured(options.framework)
+        if options.semiring is None and not options.strip_exponent:
+            return self.adapter
+        return adapter_in(self.adapter, options.semiring, options.strip_exponent)
 
     @property
     def in_semiring(self) -> Adapter:
