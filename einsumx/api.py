@@ -301,7 +301,9 @@ def plan(
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
         effort: as for :func:`einsum`; ``"measure"`` times the candidates now, as :func:`einsumx.tune` does, unless that
             was done before.
-        accumulate, semiring, strip_exponent: as for :func:`einsum`.
+        accumulate: as for :func:`einsum`.
+        semiring: as for :func:`einsum`.
+        strip_exponent: as for :func:`einsum`.
 
     Returns:
         A :class:`~einsumx.Plan`, or a :class:`~einsumx.plans.BlockedPlan` with a limit. It can be printed, drawn,

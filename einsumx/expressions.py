@@ -294,7 +294,9 @@ def expression(
         backend: as for :func:`einsumx.einsum`.
         memory_limit: not supported, because blocks depend on where the operands of each call are.
         effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
-        accumulate, semiring, strip_exponent: as for :func:`einsumx.einsum`.
+        accumulate: as for :func:`einsumx.einsum`.
+        semiring: as for :func:`einsumx.einsum`.
+        strip_exponent: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.

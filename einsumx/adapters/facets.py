@@ -320,7 +320,8 @@ class Semirings(Updates):
 
         Args:
             semiring: not that of truth values.
-            lhs, rhs: shapes; a batch axis of size 1 broadcasts.
+            lhs: shape of the first matrices; a batch axis of size 1 broadcasts.
+            rhs: shape of the second ones.
             dtype: of both, and of the result.
         """
         product = by_blocks(self, semiring, lhs, rhs)
