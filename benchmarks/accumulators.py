@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ def _numpy() -> Library:
 
 
 def _torch() -> Library:
-    import torch
+    torch: Any = import_module("torch")
 
     def array(values: Any, dtype: str) -> Any:
         return torch.tensor(values).to(getattr(torch, dtype))
@@ -67,10 +68,8 @@ def _torch() -> Library:
 
 
 def _jax() -> Library:
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    import_module("jax").config.update("jax_enable_x64", True)
+    jnp: Any = import_module("jax.numpy")
     return Library(jnp.asarray, lambda result: result.block_until_ready(), np.asarray)
 
 
@@ -85,8 +84,7 @@ def own_calls(library: str, equation: str, narrow: list[Any], halves: list[Any],
             "wide own": lambda: np.einsum(equation, *floats, dtype="float64", optimize=True).astype("float32"),
         }
     if library == "torch":
-        import torch
-
+        torch: Any = import_module("torch")
         calls: dict[str, Call] = {
             "half own": lambda: torch.einsum(equation, *[each.float() for each in halves]),
             "wide own": lambda: torch.einsum(equation, *[each.double() for each in floats]).float(),
@@ -94,15 +92,16 @@ def own_calls(library: str, equation: str, narrow: list[Any], halves: list[Any],
         if equation == "ij,jk->ik":
             calls["int8 own"] = partial(torch._int_mm, *narrow)
         return calls
-    import jax
-    import jax.numpy as jnp
+    jit: Any = import_module("jax").jit
+    jnp: Any = import_module("jax.numpy")
 
     def preferred(dtype: str, to: str | None = None) -> Callable[..., Any]:
         def function(*arrays: Any) -> Any:
             result = jnp.einsum(equation, *arrays, preferred_element_type=dtype)
             return result if to is None else result.astype(to)
 
-        return jax.jit(function)
+        jitted: Callable[..., Any] = jit(function)
+        return jitted
 
     return {
         "int8 own": partial(preferred("int32"), *narrow),
