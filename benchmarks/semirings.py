@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from einsumx import einsum
 from einsumx.backends.numpy import compiled
-from einsumx.runtime.machine import rest
+from einsumx.runtime.machine import turn
 
 Call: TypeAlias = Callable[[], Any]
 
@@ -51,17 +50,8 @@ torch, sesum, torch_semirings = installed("torch"), installed("sesum"), installe
 
 def least(calls: dict[str, Call]) -> dict[str, float]:
     """The least time of each function, in milliseconds."""
-    best = dict.fromkeys(calls, float("inf"))
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            rest()
-            call()
-            stop = perf_counter() + SECONDS
-            while perf_counter() < stop or best[name] == float("inf"):
-                start = perf_counter()
-                call()
-                best[name] = min(best[name], 1e3 * (perf_counter() - start))
-    return best
+    rounds = [{name: 1e3 * turn(call, SECONDS) for name, call in calls.items()} for _ in range(ROUNDS)]
+    return {name: min(times[name] for times in rounds) for name in calls}
 
 
 def broadcast(equation: str, arrays: list[Any], reduce: str) -> Call | None:

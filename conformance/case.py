@@ -95,6 +95,7 @@ class Case:
         raises: the error that einsumx must raise before it computes or writes anything, if any. Other functions may
             raise any ValueError, TypeError or RuntimeError.
         says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
+        function: the name of the function of einsumx that the case calls.
     """
 
     feature: str
@@ -107,6 +108,7 @@ class Case:
     out: ArraySpec | None = None
     raises: type[Exception] | None = None
     says: str = ""
+    function: str = "einsum"
 
     @property
     def dtype(self) -> str:

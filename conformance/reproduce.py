@@ -38,7 +38,7 @@ def reproducer(case: Case, subject: Subject) -> str:
     if case.check is not gives_the_plain_sum:
         lines.append(f"# The case tests more than this call: {_command(case, subject)}")
     module, _, function = subject.path.partition(":")
-    import_line = "from einsumx import einsum" if subject.is_einsumx else f"import {module}"
+    import_line = f"from einsumx import {case.function}" if subject.is_einsumx else f"import {module}"
     if any(isinstance(value, Semiring) for _, value in case.options):
         import_line += ", Semiring"
     registering = [f"import {name}" for name in imported_modules()]
@@ -52,7 +52,8 @@ def reproducer(case: Case, subject: Subject) -> str:
     if case.out:
         lines.append(f"out = {_array_code(case.out, np.full(case.out.shape, SENTINEL), subject)}")
         arguments.append("out=out")
-    lines.append(f"print({'einsum' if subject.is_einsumx else f'{module}.{function}'}({', '.join(arguments)}))")
+    called = case.function if subject.is_einsumx else f"{module}.{function}"
+    lines.append(f"print({called}({', '.join(arguments)}))")
     return "\n".join(lines)
 
 

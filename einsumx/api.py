@@ -28,6 +28,8 @@ from einsumx.runtime.request import (
     Request,
     as_order,
     as_strip_exponent,
+    check_semiring,
+    check_strip_exponent,
     dtype_name,
     options_of,
     split,
@@ -203,10 +205,10 @@ def einsum(
     if precision is not None or preferred_element_type is not None or out_sharding is not None:
         options = with_framework(adapter, options, framework)
     if semiring is not None:
-        Request("", (), effort=effort, alpha=alpha, beta=beta, semiring=semiring).check_semiring()
+        check_semiring(semiring, effort=effort, alpha=alpha, beta=beta)
         options = with_semiring(options, semiring)
     if as_strip_exponent(strip_exponent):
-        Request("", (), out, effort=effort, alpha=alpha, beta=beta).check_strip_exponent()
+        check_strip_exponent(out=out, effort=effort, alpha=alpha, beta=beta)
         options = with_strip_exponent(options)
     prepared = prepare(adapter, written, arrays, options)
     if out is None and order == "K" and scale is None:
@@ -390,7 +392,6 @@ def _plan_of_shapes(
     if request.semiring is not None:
         options = with_semiring(options, request.semiring)
     if request.strip_exponent:
-        request.check_strip_exponent()
         options = with_strip_exponent(options)
     contraction = Contraction(adapter, request.written, operands, request.device, options)
     if request.memory_limit is None:

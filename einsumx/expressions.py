@@ -26,7 +26,18 @@ from einsumx.runtime.prepare import (
     runnable,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, MemoryLimit, Order, Request, as_order, joined, name_of_dtype, split
+from einsumx.runtime.request import (
+    Contraction,
+    MemoryLimit,
+    Order,
+    Request,
+    as_order,
+    check_semiring,
+    check_strip_exponent,
+    joined,
+    name_of_dtype,
+    split,
+)
 from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
@@ -130,9 +141,9 @@ class Expression:
         """
         scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
         if scale is not None and self._request.semiring is not None:
-            replace(self._request, operands=operands, alpha=alpha, beta=beta).check_semiring()
-        if self._request.strip_exponent and (out is not None or alpha is not None or beta is not None):
-            replace(self._request, out=out, alpha=alpha, beta=beta).check_strip_exponent()
+            check_semiring(self._request.semiring, alpha=alpha, beta=beta)
+        if self._request.strip_exponent:
+            check_strip_exponent(out=out, alpha=alpha, beta=beta)
         try:
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)

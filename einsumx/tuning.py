@@ -164,13 +164,10 @@ def choice_text(program: Program, optimize: Any) -> str:
 
 
 def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Contraction:
-    try:
-        for array in arrays:
-            adapter.check_eager(array)
-    except BackendError as error:
+    if not all(map(adapter.has_values, arrays)):
         raise BackendError(
             "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
-        ) from error
+        )
     signatures = tuple(map(adapter.signature, arrays))
     return Contraction(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
 

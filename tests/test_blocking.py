@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from stored import Stored
 
 import einsumx
-from einsumx.blocked.stages import ranges, stages, tree
+from einsumx.blocked.stages import stages, tree
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
+from einsumx.ir.ranges import ranges
 
 
 def smallest_limit(equation, *operands):

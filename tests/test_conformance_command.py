@@ -160,6 +160,12 @@ def test_a_reproducer_puts_its_arrays_on_the_device():
     exec(code, {})
 
 
+def test_a_reproducer_calls_what_the_case_calls(capsys):
+    case = next(case for case in suite.cases("quick", "argmax/ij,jk->ik *max-plus*") if not case.raises)
+    exec(reproducer(case, subjects(["numpy"], [])[0]), {})
+    assert "positions={'j': array(" in capsys.readouterr().out
+
+
 def test_a_device_without_memory_ends_with_2(capsys):
     pytest.importorskip("torch")
     assert conformance("--backend", "torch", "--device", "meta") == 2

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib import import_module
-from itertools import pairwise, product
+from itertools import product
 from math import ceil, prod
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from einsumx.adapters.replacement import own
 from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
+from einsumx.ir.ranges import ranges
 from einsumx.runtime import pool
 from einsumx.runtime.threads import get_num_threads, run
 
@@ -139,18 +140,11 @@ def _pieces(seconds: float, least: float | None = None) -> int:
     return max(1, min(4 * threads, int(seconds / _PIECE)))
 
 
-def _ranges(size: int, pieces: int) -> list[slice]:
-    """An axis as ``pieces`` ranges of nearly equal lengths, or fewer if the axis is shorter."""
-    pieces = max(1, min(pieces, size))
-    ends = [size * number // pieces for number in range(pieces + 1)]
-    return [slice(*pair) for pair in pairwise(ends)]
-
-
 def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
     """Boxes that make up ``shape``, if possible at least ``pieces``, split along the first axes."""
     axes = []
     for size in shape:
-        axes.append(_ranges(size, pieces))
+        axes.append(ranges(size, pieces))
         pieces = ceil(pieces / len(axes[-1]))
     return product(*axes)
 
@@ -233,7 +227,7 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
     threads = get_num_threads()
     boxes = list(_grid(batch, 1))
     if _is_long_sum(rows, inner, cols):
-        cuts = _ranges(inner, threads)
+        cuts = ranges(inner, threads)
 
         def sum_of_products(lhs: Any, rhs: Any) -> Any:
             partials = np.empty((len(cuts), *shape), dtype)
@@ -245,13 +239,13 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
         parts = [
             ((*_within(box, lhs[:-2]), cut), _within(box, rhs[:-2]), (*box, cut))
             for box in boxes
-            for cut in _ranges(rows, threads)
+            for cut in ranges(rows, threads)
         ]
     else:
         parts = [
             (_within(box, lhs[:-2]), (*_within(box, rhs[:-2]), _ALL, cut), (*box, _ALL, cut))
             for box in boxes
-            for cut in _ranges(cols, threads)
+            for cut in ranges(cols, threads)
         ]
     return _cut_matmul(parts, shape, dtype)
 
@@ -306,7 +300,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         if order == "C":
             return _new(partial(_EINSUM, equation), result, dtype)
         return einsum_into(equation, result, dtype)
-    cuts = [(_ALL,) * axis + (cut,) for cut in _ranges(shape[axis], pieces)]
+    cuts = [(_ALL,) * axis + (cut,) for cut in ranges(shape[axis], pieces)]
     if axis in kept:
         place = kept.index(axis)
         parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
@@ -395,7 +389,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     def box(term: str, cut: slice) -> Range:
         return tuple(cut if label == longest else _ALL for label in term)
 
-    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in _ranges(sizes[longest], pieces)]
+    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in ranges(sizes[longest], pieces)]
     new = _maker(shape, dtype)
 
     def cut_einsum(*arrays: Any) -> Any:
@@ -427,7 +421,7 @@ def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
     order = memory_order(out.strides)
     job = partial(_update_boxes, out.transpose(order), np.asarray(result).transpose(order), alpha, beta, dtype)
     boxes = list(_grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
-    run([partial(job, boxes[cut]) for cut in _ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
+    run([partial(job, boxes[cut]) for cut in ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
 
 
 def _update_boxes(out: Any, result: Any, alpha: Any, beta: Any, dtype: str, boxes: Sequence[Range]) -> None:
@@ -514,13 +508,13 @@ def _copy_jobs(shape: Shape, strides: Shape, threads: int) -> list[list[Range]]:
             cuts[axis] = ceil(shape[axis] / length)
             span //= length
     pieces = max(1, ceil(pieces / prod(cuts.values())))
-    ranges = []
+    axes = []
     for axis, size in enumerate(shape):
-        ranges.append(_ranges(size, cuts.get(axis, pieces)))
+        axes.append(ranges(size, cuts.get(axis, pieces)))
         if axis not in cuts:
-            pieces = ceil(pieces / len(ranges[-1]))
-    boxes = list(product(*ranges))
-    return [boxes[cut] for cut in _ranges(len(boxes), 4 * threads)]
+            pieces = ceil(pieces / len(axes[-1]))
+    boxes = list(product(*axes))
+    return [boxes[cut] for cut in ranges(len(boxes), 4 * threads)]
 
 
 def _itemsize(dtype: str) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from math import log, prod
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
+from einsumx.ir.ranges import ranges
 from einsumx.ir.semiring import Semiring
 from einsumx.runtime.threads import get_num_threads, run
 
@@ -104,13 +104,6 @@ def _jobs(blocks: Sequence[Callable[[], object]], work: int) -> None:
             block()
 
 
-def _ranges(size: int, count: int) -> list[slice]:
-    """``count`` ranges of about one size."""
-    count = max(1, min(size, count))
-    edges = [size * number // count for number in range(count + 1)]
-    return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
 def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     """Row by row of ``rhs``: ``out[b, i, :] = add(out[b, i, :], lhs[b, i, k] * rhs[b, k, :])`` for each k."""
     batch = max(len(lhs), len(rhs))
@@ -145,8 +138,8 @@ def _by_loops(compiled: Callable[..., None], lhs: Any, rhs: Any, out: Any) -> No
     batch, rows = out.shape[:2]
     work = out.size * lhs.shape[2]
     count = get_num_threads() if work >= _SPLIT else 1
-    matrices = _ranges(batch, count)
-    per_matrix = [slice(0, rows)] if len(matrices) == count else _ranges(rows, -(-count // len(matrices)))
+    matrices = ranges(batch, count)
+    per_matrix = [slice(0, rows)] if len(matrices) == count else ranges(rows, -(-count // len(matrices)))
     parts = [
         partial(compiled, lhs, rhs, out, those.start, those.stop, some.start, some.stop)
         for those in matrices
@@ -186,8 +179,8 @@ def _cut(batch: int, rows: int, row_bytes: int, work: int) -> tuple[list[slice],
         threads = 1
     count = -(-max(-(-whole // _BLOCK), threads) // threads) * threads
     if count <= batch:
-        return _ranges(batch, count), [slice(0, rows)]
-    return _ranges(batch, batch), _ranges(rows, -(-count // batch))
+        return ranges(batch, count), [slice(0, rows)]
+    return ranges(batch, batch), ranges(rows, -(-count // batch))
 
 
 def _by_columns(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
@@ -216,7 +209,7 @@ def _by_batches(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
             add(total, term, out=total)
         out[those] = total.transpose(2, 0, 1)
 
-    _jobs([partial(block, those) for those in _ranges(batch, count)], out.size * inner)
+    _jobs([partial(block, those) for those in ranges(batch, count)], out.size * inner)
     return out
 
 
@@ -254,7 +247,7 @@ def _log_products(lhs: Any, rhs: Any) -> Any:
 
     threads = get_num_threads()
     each = -(-(lhs.nbytes + rhs.nbytes + out.nbytes) // (threads * _BATCH))
-    _jobs([partial(block, those) for those in _ranges(len(lhs), threads * each)], _SPLIT)
+    _jobs([partial(block, those) for those in ranges(len(lhs), threads * each)], _SPLIT)
     return out
 
 

@@ -183,7 +183,7 @@ def _term_at(semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], pos
 
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
-    new = partial(Case, "argmax")
+    new = partial(Case, "argmax", function="einsum_argmax")
     for number, (equation, shapes) in enumerate(_EQUATIONS):
         semirings, dtypes, layouts = _SEMIRINGS, _DTYPES, _LAYOUTS
         if number > 3:  # one of each in turn

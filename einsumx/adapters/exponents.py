@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.derived import derived
 from einsumx.adapters.traits import HALVES
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError
@@ -49,18 +50,12 @@ def stripping(adapter: Adapter) -> Adapter:
     """
     if adapter.no_exponents:
         raise BackendError(f"{adapter.name}: {adapter.no_exponents}")
-    return _derived(adapter)
+    return _stripping(adapter)
 
 
 @lru_cache(maxsize=64)
-def _derived(adapter: Adapter) -> Adapter:
-    kind_of_adapter = type(adapter)
-    cls: Any = type(f"{kind_of_adapter.__name__}WithExponents", (_Stripping, kind_of_adapter), {})
-    derived: Any = cls.__new__(cls)
-    derived.__dict__.update(adapter.__dict__)
-    derived.framework = adapter
-    derived.cpu = _of_mantissas(adapter.cpu)
-    return derived  # type: ignore[no-any-return]
+def _stripping(adapter: Adapter) -> Adapter:
+    return derived(adapter, _WithExponents, _of_mantissas)
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +70,7 @@ def _of_mantissas(traits: Traits) -> Traits:
     )
 
 
-class _Stripping(Adapter):
+class _WithExponents(Adapter):
     """An adapter whose arrays are :class:`Scaled`; the class of its framework comes second."""
 
     measured_plans = False  # the framework's rates were measured without scaling

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import log, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.derived import derived
 from einsumx.dtypes import NAMED, kind
 from einsumx.errors import BackendError
 from einsumx.ir import ops
@@ -41,23 +42,17 @@ def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
     Raises:
         BackendError: the framework does not have the functions.
     """
-    return adapter if semiring is None or semiring.is_boolean else _derived(adapter, semiring)
+    return adapter if semiring is None or semiring.is_boolean else _in_semiring(adapter, semiring)
 
 
 @lru_cache(maxsize=256)
-def _derived(adapter: Adapter, semiring: Semiring) -> Adapter:
+def _in_semiring(adapter: Adapter, semiring: Semiring) -> Adapter:
     if not adapter.has_semirings:
         raise BackendError(
             f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {semiring.name!r}; "
             f"{adapter.no_semirings}"
         )
-    kind_of_adapter = type(adapter)
-    cls: Any = type(f"{kind_of_adapter.__name__}InSemiring", (_InSemiring, kind_of_adapter), {})
-    derived: Any = cls.__new__(cls)
-    derived.__dict__.update(adapter.__dict__)
-    derived.framework, derived.semiring = adapter, semiring
-    derived.cpu = _in_elements(adapter.cpu, semiring)
-    return derived  # type: ignore[no-any-return]
+    return derived(adapter, _InSemiring, partial(_in_elements, semiring=semiring), semiring=semiring)
 
 
 @lru_cache(maxsize=256)

@@ -119,7 +119,7 @@ def _model(request: BlockedContraction) -> StageCostModel:
     adapter, written, operands, device, options = request.contraction
     check_limit(adapter)
     sized = sized_equation(written, [operand.shape for operand in operands])
-    computing = request.contraction.in_semiring
+    computing = request.contraction.computing
     traits = calibrated(computing, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
     computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeAlias
 
 from einsumx.ir.bind import SizedEquation
@@ -18,7 +17,7 @@ from einsumx.ir.parse import symbol
 from einsumx.ir.program import Path
 from einsumx.planner.path import step_outputs
 
-__all__ = ["Known", "Labels", "Node", "Stage", "ranges", "stages", "tree", "truncated"]
+__all__ = ["Known", "Labels", "Node", "Stage", "stages", "tree", "truncated"]
 
 Labels: TypeAlias = tuple[int, ...]
 """Labels of a sized equation, by number."""
@@ -184,13 +183,3 @@ def _linear(steps: Sequence[tuple[int, ...]], count: int) -> Path:
         ages.append(count + number)
         path.append(positions)
     return tuple(path)
-
-
-def ranges(size: int, count: int) -> list[slice]:
-    """Cut an axis into ``count`` blocks whose sizes differ by at most one.
-
-    >>> ranges(7, 3)
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
-    """
-    ends = [size * number // count for number in range(count + 1)]
-    return [slice(start, stop) for start, stop in pairwise(ends)]

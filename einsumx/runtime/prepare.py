@@ -197,7 +197,7 @@ def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
     """The framework's promotion of the operands' dtypes; empty without operands."""
     kinds = {(operand.dtype, operand.weak) for operand in operands}
     if len(kinds) < 2:
-        return "".join([dtype for dtype, _ in kinds])
+        return kinds.pop()[0] if kinds else ""
     strong = list(dict.fromkeys([operand.dtype for operand in operands if not operand.weak]))
     weak = list(dict.fromkeys([operand.dtype for operand in operands if operand.weak]))
     return adapter.promote_weak(strong, weak) if weak else adapter.promote(strong)
@@ -260,10 +260,12 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
     Raises:
         BackendError: the operands are on two devices.
     """
-    devices = [name for name in dict.fromkeys(map(adapter.device_of, signatures)) if name]
+    devices = dict.fromkeys(map(adapter.device_of, signatures))
+    devices.pop("", None)
     if len(devices) > 1:
-        raise BackendError(f"the operands are on two devices, {devices[0]} and {devices[1]}; move one of them first")
-    return devices[0] if devices else ""
+        first, second, *_ = devices
+        raise BackendError(f"the operands are on two devices, {first} and {second}; move one of them first")
+    return next(iter(devices), "")
 
 
 def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
@@ -295,7 +297,7 @@ def make_program(contraction: Contraction) -> Program:
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    computing = adapter if options.semiring is None and not options.strip_exponent else contraction.in_semiring
+    computing = contraction.computing
     traits = calibration.calibrated(computing, device)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)

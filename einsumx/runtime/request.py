@@ -43,6 +43,8 @@ __all__ = [
     "array_places",
     "as_order",
     "as_strip_exponent",
+    "check_semiring",
+    "check_strip_exponent",
     "dtype_name",
     "joined",
     "limit_bytes",
@@ -115,20 +117,15 @@ class Contraction(NamedTuple):
     @property
     def runner(self) -> Adapter:
         """The adapter that runs the plan: with the keywords of some frameworks, in its semiring, or with exponents."""
-        options = self.options
-        if options.framework is not None:
-            return self.adapter.configured(options.framework)
-        if options.semiring is None and not options.strip_exponent:
-            return self.adapter
-        return adapter_in(self.adapter, options.semiring, options.strip_exponent)
+        framework = self.options.framework
+        return self.computing if framework is None else self.adapter.configured(framework)
 
     @property
-    def in_semiring(self) -> Adapter:
+    def computing(self) -> Adapter:
         """The adapter for which it is planned: the framework's, in its semiring or with exponents."""
         semiring, strip_exponent = self.options.semiring, self.options.strip_exponent
-        if semiring is None and not strip_exponent:
-            return self.adapter
-        return adapter_in(self.adapter, semiring, strip_exponent)
+        is_plain = semiring is None and not strip_exponent
+        return self.adapter if is_plain else adapter_in(self.adapter, semiring, strip_exponent)
 
 
 def adapter_in(adapter: Adapter, semiring: Semiring | None, strip_exponent: bool = False) -> Adapter:
@@ -301,11 +298,10 @@ class Request:
         options = options_of(adapter, self.dtype, self.casting, self.optimize, effort, self.accumulate)
         if any(value is not None for value in self.framework):
             options = with_framework(adapter, options, self.framework)
+        self._check_kind()
         if self.semiring is not None:
-            self.check_semiring()
             options = with_semiring(options, self.semiring)
         if self.strip_exponent:
-            self.check_strip_exponent()
             options = with_strip_exponent(options)
         return options
 
@@ -314,24 +310,12 @@ class Request:
         """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
         return self.precision, self.preferred_element_type, self.out_sharding
 
-    def check_semiring(self) -> None:
-        """Raise ValueError if a keyword has no meaning in a semiring; call it for requests with one."""
-        for name in ("alpha", "beta"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name}= is for sums of products; in semiring={shown(self.semiring)} leave it away")
-        if self.effort == "measure":
-            raise ValueError("effort='measure' times plans of sums of products; with semiring= leave it away")
-
-    def check_strip_exponent(self) -> None:
-        """Raise ValueError if a keyword is not for a mantissa and an exponent; call it for requests of these."""
-        for name in ("out", "alpha", "beta"):
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name}= cannot be combined with strip_exponent=True, which returns a mantissa and an exponent; "
-                    "leave it away, and use the mantissa"
-                )
-        if self.effort == "measure":
-            raise ValueError("effort='measure' times plans that scale nothing; with strip_exponent=True leave it away")
+    def _check_kind(self) -> None:
+        """Raise ValueError if a keyword has no meaning in a semiring, or with exponents."""
+        if self.semiring is not None:
+            check_semiring(self.semiring, effort=self.effort, alpha=self.alpha, beta=self.beta)
+        if self.strip_exponent:
+            check_strip_exponent(out=self.out, effort=self.effort, alpha=self.alpha, beta=self.beta)
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
@@ -352,10 +336,7 @@ class Request:
             from einsumx.adapters.framework_options import FrameworkOptions
 
             FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
-        if self.semiring is not None:
-            self.check_semiring()
-        if self.strip_exponent:
-            self.check_strip_exponent()
+        self._check_kind()
 
     def check_unlimited(self) -> None:
         """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
@@ -443,6 +424,15 @@ def with_semiring(options: Options, semiring: Any) -> Options:
     return options._replace(effort="estimate", semiring=chosen)
 
 
+def check_semiring(semiring: Any, *, effort: Any = None, alpha: Any = None, beta: Any = None) -> None:
+    """Raise ValueError if a keyword has no meaning in a semiring."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if value is not None:
+            raise ValueError(f"{name}= is for sums of products; in semiring={shown(semiring)} leave it away")
+    if effort == "measure":
+        raise ValueError("effort='measure' times plans of sums of products; with semiring= leave it away")
+
+
 def with_strip_exponent(options: Options) -> Options:
     """The options of a call with ``strip_exponent=True``.
 
@@ -456,6 +446,18 @@ def with_strip_exponent(options: Options) -> Options:
 
         check_stripped("float64", options.semiring)
     return options._replace(effort="estimate", strip_exponent=True)
+
+
+def check_strip_exponent(*, out: Any = None, effort: Any = None, alpha: Any = None, beta: Any = None) -> None:
+    """Raise ValueError if a keyword has no meaning for a mantissa and an exponent."""
+    for name, value in (("out", out), ("alpha", alpha), ("beta", beta)):
+        if value is not None:
+            raise ValueError(
+                f"{name}= cannot be combined with strip_exponent=True, which returns a mantissa and an exponent; "
+                "leave it away, and use the mantissa"
+            )
+    if effort == "measure":
+        raise ValueError("effort='measure' times plans that scale nothing; with strip_exponent=True leave it away")
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}

@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.errors import BackendError
 from einsumx.planner.selection import Selection
 from einsumx.runtime import effort
 from einsumx.runtime.machine import rest
@@ -83,7 +82,8 @@ class Trials:
         if effort.is_frozen() or not self._lock.acquire(blocking=False):
             return self._estimate.run(*arrays)
         try:
-            attempt = None if self._is_untimed(arrays) else next(self._turns, None)
+            is_timed = all(map(self._adapter.has_values, arrays))  # not while a framework traces the call
+            attempt = next(self._turns, None) if is_timed else None
             return self._chosen(*arrays) if attempt is None else self._timed(attempt, arrays)
         finally:
             self._lock.release()
@@ -112,15 +112,6 @@ class Trials:
     def is_settled(self) -> bool:
         """Whether the fastest candidate is known."""
         return self._settled is not None
-
-    def _is_untimed(self, arrays: Sequence[Array]) -> bool:
-        """Whether a framework traces the call, so that nothing is computed now."""
-        try:
-            for array in arrays:
-                self._adapter.check_eager(array)
-        except BackendError:
-            return True
-        return False
 
     def _schedule(self, others: Sequence[Selection]) -> Iterator[Attempt]:
         """The attempt of each timed call."""

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import ranges
+from einsumx.ir.ranges import ranges
 from einsumx.runtime import files
 from einsumx.streaming.array_files import grain, mapped_file
 from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of

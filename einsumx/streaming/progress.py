@@ -11,8 +11,8 @@ from logging import INFO
 from typing import Any
 
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import ranges
 from einsumx.errors import BackendError
+from einsumx.ir.ranges import ranges
 from einsumx.log import log
 from einsumx.runtime.request import Progress
 from einsumx.streaming.journal import Journal

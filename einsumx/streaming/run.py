@@ -183,7 +183,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     """
     opened = _opened(request, as_copies)
     adapter, written, described, device, options = opened.contraction
-    traits = calibrated(opened.contraction.in_semiring, device)
+    traits = calibrated(opened.contraction.computing, device)
     dtype = served_dtype(opened.contraction, traits)
     computed = computed_dtype(opened.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, opened.operands)

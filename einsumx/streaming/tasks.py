@@ -13,8 +13,8 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import ranges
 from einsumx.dtypes import itemsize
+from einsumx.ir.ranges import ranges
 from einsumx.streaming.shared_operands import SharedOperand
 from einsumx.streaming.walk import BlockIndex, Blocks, Box
 

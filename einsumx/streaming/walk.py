@@ -10,8 +10,9 @@ from typing import TypeAlias
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.exponents import Scaled
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import Stage, ranges
+from einsumx.blocked.stages import Stage
 from einsumx.ir.cost import returns_view
+from einsumx.ir.ranges import ranges
 from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options, adapter_in
