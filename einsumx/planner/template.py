@@ -36,7 +36,7 @@ class Elements(dict[Labels, int]):
 
     def __missing__(self, labels: Labels) -> int:
         sizes = self.sizes
-        count = self[labels] = prod([sizes[label] for label in labels])
+        count = self[labels] = prod(map(sizes.__getitem__, labels))
         return count
 
 
