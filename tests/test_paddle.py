@@ -345,3 +345,11 @@ def test_the_source_of_a_product_of_integers_is_exact():
     plan, names = einsumx.plan("ij,kj->ik", a, a), {}
     exec(plan.source(), names)
     assert np.array_equal(names["contraction"](a, a).numpy(), np.full((2, 2), 2 * (2**20 + 1) ** 2))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_empty_sums_in_a_semiring_are_its_zero_in_every_dtype(dtype):
+    a, b = paddle.ones([2, 0]).astype(dtype), paddle.ones([0, 3]).astype(dtype)
+    result = einsumx.einsum("ij,jk->ik", a, b, semiring="max-plus")
+    assert result.dtype == a.dtype
+    assert np.array_equal(result.astype("float32").numpy(), np.full((2, 3), -np.inf))

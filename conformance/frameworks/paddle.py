@@ -97,17 +97,17 @@ class PaddleFramework(Framework):
     def transformed(self, transform: str, function: Function) -> Function:
         # Without the whole graph, what Paddle cannot trace would run in dynamic mode.
         traced = self._traced(function)
-        return lambda *arrays: traced[len(arrays) - 1](*arrays)
+        return lambda *arrays: traced[len(arrays)](*arrays)
 
     def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
         specs = [
             self.xp.static.InputSpec([size if isinstance(size, int) else None for size in shape], dtype)
             for shape, dtype in zip(shapes, dtypes)
         ]
-        return self._traced(function, specs)[len(shapes) - 1]
+        return self._traced(function, specs)[len(shapes)]
 
-    def _traced(self, function: Function, specs: Sequence[Any] | None = None) -> list[Function]:
-        """The function in static graphs, of one operand and more: a traced function has a fixed number of arguments."""
+    def _traced(self, function: Function, specs: Sequence[Any] | None = None) -> dict[int, Function]:
+        """The function in static graphs, by the number of operands, which a traced function fixes."""
         jit = self.xp.jit
         function = jit.marker.unified(function)  # Paddle need not rewrite the suite's code
 
@@ -123,4 +123,8 @@ class PaddleFramework(Framework):
         def four(x: Array, y: Array, z: Array, u: Array) -> Any:
             return function(x, y, z, u)
 
-        return [jit.to_static(each, input_spec=specs, full_graph=True) for each in (one, two, three, four)]
+        def six(x: Array, y: Array, z: Array, u: Array, v: Array, w: Array) -> Any:
+            return function(x, y, z, u, v, w)
+
+        functions = {1: one, 2: two, 3: three, 4: four, 6: six}
+        return {count: jit.to_static(each, input_spec=specs, full_graph=True) for count, each in functions.items()}

@@ -138,7 +138,8 @@ class _InSemiring(Adapter):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         zeros = self.framework.zeros(arrays, shape, dtype)
-        return zeros + self.framework.number(self.semiring.zero, dtype, zeros)
+        zero = self.framework.number(self.semiring.zero, dtype, zeros)
+        return self.framework.elementwise("add", zeros, zero)
 
     def add(self, total: Array, part: Array) -> Array:
         total = self.framework.elementwise(self.semiring.add, total, part)
