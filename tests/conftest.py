@@ -23,9 +23,10 @@ hypothesis.settings.load_profile("einsumx")
 
 
 def pytest_collection_finish():
-    """Leave the tests themselves, tens of thousands, out of garbage collections; some tests ask for one each."""
+    """Leave the tests themselves, tens of thousands, out of garbage collections, and have fewer of these."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 @pytest.fixture

@@ -30,6 +30,13 @@ SIZE = 36 << 20
 """The bytes of its block: a whole number of huge pages."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_heap() -> None:
+    """Nothing that tests before these have left, which each garbage collection would go through."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty pool with the default bound, for one test."""
