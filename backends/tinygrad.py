@@ -282,7 +282,10 @@ class TinygradAdapter(Adapter):
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
     def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
-        # As many factors as elements, because tinygrad multiplies constants with each other, and after a sum.
+        # As many factors as elements, because tinygrad multiplies constants with each other, and after a sum; and as
+        # many elements as factors, because of sums over a broadcast axis it multiplies the factors alone.
+        if _is_expanded(array.uop):
+            array = array.contiguous()
         values = import_module("numpy").full(array.shape, factor, "float32" if dtype in HALVES else dtype)
         return self.multiply(array, self.cast(self.from_numpy(values, self.device(array)), dtype))
 
