@@ -1,14 +1,19 @@
 """Every check of the project. Each session makes its own environment.
 
 ``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks
-that need no GPU. Timings and the conformance pages have their own sessions: ``nox -s bench``, ``nox -s conformance``.
+that need no GPU, with a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
+Timings have a session of their own: ``nox -s bench``.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+from itertools import chain
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import nox
 
@@ -28,7 +33,10 @@ BACKENDS = {
     "tensorflow": ("tensorflow-cpu",),
     "tinygrad": ("tinygrad==0.14.*", "ziglang==0.17.*"),
 }
-"""The libraries that `backend` tests, each in an environment of its own, and what to install for them."""
+"""The libraries with a backend beside those of `tests` and MXNet, and what to install for them."""
+
+TOGETHER = [library for library in BACKENDS if library != "paddle"]
+"""Those that `libraries` has in one environment. Paddle asks for an opt_einsum of its own."""
 
 OWN_EINSUMS = {
     "dpnp": ("dpnp:einsum",),
@@ -40,21 +48,30 @@ OWN_EINSUMS = {
 }
 """The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
 
-QUICK = ("--einsumx-level", "quick")
-"""What `nox -s all` adds to `backend`: some of the cases, as all of them take the libraries half an hour together."""
-
 SLOW = {"tinygrad": ("-k", "not (conformance and (memory or semiring or exponents or accumulators or argmax))")}
-"""What it adds for libraries that take minutes for the quick ones too: tinygrad compiles kernels for each case."""
+"""What `libraries` leaves out: tinygrad compiles kernels for each case, and takes minutes for these."""
 
 OTHERS = (
-    *("mxnet(1)", "mxnet(2)", "together", "libraries", *(f"backend({library})" for library in BACKENDS)),
-    *("oldest", "newest-3.13", "newest-3.14", "docs", "package"),
+    "mxnet",
+    "together",
+    "libraries",
+    "backend(paddle)",
+    "oldest",
+    "newest-3.13",
+    "newest-3.14",
+    "docs",
+    "package",
 )
 """The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
 TORCH = "torch==2.13.0"
+CURRENT = (
+    *(TORCH, "jax==0.10.*", "array-api-strict"),
+    *("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm", "numba"),
+)
+"""The libraries of `tests`, beside NumPy."""
 
 EXAMPLE = """
 import einsumx, examplelib
@@ -120,9 +137,46 @@ def copy_of_project(session: nox.Session) -> Path:
     return copy
 
 
+_wheels: list[Path] = []
+
+
+def wheel(session: nox.Session) -> Path:
+    """The wheel of einsumx, which the sessions of one run share."""
+    if not _wheels:
+        folder = Path(mkdtemp())
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        session.run(
+            "python",
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            str(folder),
+            str(copy_of_project(session)),
+        )
+        _wheels.extend(folder.glob("*.whl"))
+    return _wheels[0]
+
+
 def install(session: nox.Session, *requirements: str) -> None:
-    """Install einsumx as its users do, not editable, with what a session asks for."""
-    session.install(f"{copy_of_project(session)}[conformance]", *requirements)
+    """Install einsumx as its users do, not editable, with what a session asks for.
+
+    Python compiles the modules that are imported, which are few of those of a framework.
+    """
+    session.install("--no-compile", f"{wheel(session)}[conformance]", *requirements)
+
+
+def environment_of(session: nox.Session, library: str) -> dict[str, str]:
+    """What one of `BACKENDS` needs to find."""
+    match library:
+        case "tinygrad":  # PYTHON is one of its devices, and a variable that many set to the name of a program
+            return {"CC": str(clang_of_zig(session)), "PYTHON": "0"}
+        case "dpnp":  # looks for runtimes in /etc/OpenCL alone
+            return {"OCL_ICD_FILENAMES": str(Path(session.virtualenv.location, "lib", "libintelocl.so"))}
+        case _:
+            return {}
 
 
 def clang_of_zig(session: nox.Session) -> Path:
@@ -137,71 +191,69 @@ def clang_of_zig(session: nox.Session) -> Path:
     return script
 
 
-def install_library(session: nox.Session, library: str, *requirements: str) -> None:
-    """Install one of `BACKENDS` beside einsumx, with what it needs to find."""
-    install(session, *BACKENDS[library], *requirements)
-    if library == "tinygrad":
-        session.env["CC"] = str(clang_of_zig(session))
-        session.env["PYTHON"] = "0"  # one of tinygrad's devices, and a variable that many set to the name of a program
-    if library == "dpnp":  # which looks for runtimes in /etc/OpenCL alone
-        session.env["OCL_ICD_FILENAMES"] = str(Path(session.virtualenv.location, "lib", "libintelocl.so"))
-
-
-def test(session: nox.Session, *options: str) -> None:
+def test(session: nox.Session, *options: str, **settings: Any) -> None:
     """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped."""
-    session.run("pytest", "-n", "auto", *options, *session.posargs)
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *options, *session.posargs, **settings)
+
+
+def suite(*backends: str) -> list[str]:
+    """The options that select the conformance suite on some backends."""
+    return ["tests/test_conformance.py", *(f"--einsumx-backend={backend}" for backend in backends)]
+
+
+def test_library(session: nox.Session, library: str, *options: str) -> None:
+    """Run the tests of one library's backend, and the conformance suite on the library."""
+    own = (f"tests/test_{library}.py", "tests/test_upstream.py")
+    test(session, *own, *suite(library), *options, env=environment_of(session, library))
 
 
 @nox.session(name="all", venv_backend="none", default=False)
 def others(session: nox.Session) -> None:
     """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
     for name in OTHERS:
-        library = name.removeprefix("backend(").removesuffix(")")
-        session.notify(name, (*QUICK, *SLOW.get(library, ())) if library in BACKENDS else None)
+        session.notify(name)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
-    beside = ("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm", "numba")
-    install(session, *TESTING, TORCH, "jax==0.10.*", "array-api-strict", *beside)
+    install(session, *TESTING, *CURRENT)
     test(session)
 
 
 @nox.session(python="3.11")
-@nox.parametrize("mxnet", ["1.9.1", "2.0.0b1"], ids=["1", "2"])
-def mxnet(session: nox.Session, mxnet: str) -> None:
-    """The tests of MXNet, with the NumPy that it was built for; `oldest` runs all others on such a NumPy."""
-    install(session, *TESTING, "numpy==1.23.5", f"mxnet=={mxnet}")
-    test(session, "-k", "mxnet or gluonnlp or every_backend")
+def mxnet(session: nox.Session) -> None:
+    """MXNet 1.9.1 with the NumPy that it was built for; `oldest` runs all other tests on such a NumPy."""
+    install(session, *TESTING, "numpy==1.23.5", "mxnet==1.9.1")
+    test(session, "-k", "mxnet or gluonnlp", "--einsumx-backend=mxnet")
 
 
 @nox.session(python="3.11")
 def together(session: nox.Session) -> None:
-    """MXNet under the current NumPy, in one process with PyTorch and JAX."""
+    """MXNet under the current NumPy, in one process with PyTorch and JAX: all of 2.0.0b1, and what loads 1.9.1."""
     install(session, *TESTING, TORCH, "jax==0.10.*", "numpy>=2.4", "requests", "graphviz")
-    session.install("--no-deps", "mxnet==1.9.1")  # which asks for an older NumPy than it works with
-    session.run("pytest", "-n", "auto", "tests/test_mxnet.py", *MXNET_TESTS)
-    session.run("einsumx", "conformance", "--backend", "mxnet")
-    session.install("--no-deps", "mxnet==2.0.0b1")
-    session.run("pytest", "-n", "auto", *MXNET_TESTS)
-    session.run("einsumx", "conformance", "--backend", "mxnet")
+    session.install("--no-deps", "mxnet==2.0.0b1")  # which asks for an older NumPy than it works with
+    test(session, "tests/test_mxnet.py", *MXNET_TESTS, *suite("mxnet"))
+    session.install("--no-deps", "mxnet==1.9.1")
+    test(session, "tests/test_mxnet.py", *MXNET_TESTS)
 
 
 @nox.session(python="3.11")
 def libraries(session: nox.Session) -> None:
-    """The hooks for other libraries and what the pages say of them, with the real libraries."""
-    install(session, *TESTING, TORCH, *LIBRARIES)
+    """The hooks for other libraries, and the backends of `BACKENDS`, with the real libraries."""
+    packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
+    install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
+    for library in TOGETHER:  # a process each: some cannot be imported beside others
+        test_library(session, library, *SLOW.get(library, ()))
 
 
 @nox.session(python="3.11")
 @nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
 def backend(session: nox.Session, library: str) -> None:
-    """The tests of one library's backend, and every case of the conformance suite on the real library."""
-    install_library(session, library, *TESTING)
-    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "--einsumx-backend", library)
-    test(session, f"tests/test_{library}.py", "tests/test_upstream.py", *suite, "--einsumx-level", "full")
+    """The tests of one library's backend, and the conformance suite on the real library."""
+    install(session, *TESTING, *BACKENDS[library])
+    test_library(session, library)
 
 
 @nox.session(python="3.10")
@@ -230,11 +282,11 @@ def newest(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types, who imports whom, and the examples in docstrings."""
+    """Style, types, and who imports whom."""
     install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*", "import-linter==2.*")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("pytest", "tests/test_architecture.py", "tests/test_doctests.py", "tests/test_source_format.py")
+    session.run("pytest", "tests/test_architecture.py", "tests/test_source_format.py")
     settings = Path("pyproject.toml").resolve()
     # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
     with session.chdir(session.create_tmp()):
@@ -290,7 +342,7 @@ def gpu(session: nox.Session) -> None:
 
 
 def judge(session: nox.Session, *subjects: str) -> None:
-    """Run the conformance suite, and leave what it finds where the session `conformance` puts it together."""
+    """Run the conformance suite, and leave what it finds where the session `full` puts it together."""
     folder = Path(session.cache_dir) / "conformance" / session.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -302,43 +354,48 @@ def judge(session: nox.Session, *subjects: str) -> None:
 
 
 @nox.session(python="3.11", default=False)
-def conformance_current(session: nox.Session) -> None:
-    """A part of `conformance`: the current releases, and the other einsum functions."""
-    install(session, TORCH, "jax==0.10.*", "array-api-strict", "cotengra", "hypothesis==6.*")
+def full_current(session: nox.Session) -> None:
+    """A part of `full`: the current releases, and the other einsum functions."""
+    install(session, TORCH, "jax==0.10.*", "array-api-strict", "cotengra")
     peers = [f"--callable {peer}" for peer in PEERS]
     judge(session, "--all", *peers, "--callable opt_einsum:contract --backend torch")
 
 
 @nox.session(python="3.11", default=False)
 @nox.parametrize("mxnet", ["1.9.1", "2.0.0b1"], ids=["1", "2"])
-def conformance_mxnet(session: nox.Session, mxnet: str) -> None:
-    """A part of `conformance`: MXNet, and its own einsum function."""
-    install(session, "numpy==1.23.5", f"mxnet=={mxnet}", "hypothesis==6.*")
+def full_mxnet(session: nox.Session, mxnet: str) -> None:
+    """A part of `full`: MXNet, and its own einsum function."""
+    install(session, "numpy==1.23.5", f"mxnet=={mxnet}")
     judge(session, "--backend mxnet", "--callable mxnet:np.einsum")
 
 
 @nox.session(python="3.11", default=False)
 @nox.parametrize("library", list(BACKENDS), ids=list(BACKENDS))
-def conformance_backend(session: nox.Session, library: str) -> None:
-    """A part of `conformance`: one further library, and its own einsum function."""
-    install_library(session, library, "hypothesis==6.*")
+def full_backend(session: nox.Session, library: str) -> None:
+    """A part of `full`: one further library, and its own einsum function."""
+    install(session, *BACKENDS[library])
+    session.env.update(environment_of(session, library))
     judge(session, f"--backend {library}", *[f"--callable {own}" for own in OWN_EINSUMS.get(library, ())])
 
 
 @nox.session(
     python="3.11",
     default=False,
-    requires=[
-        *("conformance_current", "conformance_mxnet(1)", "conformance_mxnet(2)"),
-        *(f"conformance_backend({library})" for library in BACKENDS),
-    ],
+    requires=["full_current", "full_mxnet(1)", "full_mxnet(2)", *(f"full_backend({library})" for library in BACKENDS)],
 )
-def conformance(session: nox.Session) -> None:
-    """Judges every backend, and other einsum functions, and writes docs/conformance.md and docs/conformance.html."""
+def full(session: nox.Session) -> None:
+    """Every case of the suite on every library and other einsum functions; writes docs/conformance.md and .html."""
     install(session)
     parts = sorted((Path(session.cache_dir) / "conformance").glob("*/*.json"))
     pages = ("--markdown", "docs/conformance.md", "--html", "docs/conformance.html")
     session.run("einsumx", "conformance", "--merge", *map(str, parts), *pages)
+
+
+@nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """Whether the tests notice small faults in the source: ``nox -s mutants -- --number 80 --seed 1``."""
+    install(session, *TESTING, *CURRENT, "pytest-cov==7.*")
+    session.run("python", "tests/mutants.py", *session.posargs)
 
 
 @nox.session(default=False)

@@ -13,7 +13,7 @@ __all__ = ["markdown"]
 _ABOUT = (
     "{cases} cases test what einsumx promises on every array library. Each element of a result is compared with its "
     "exact value, within the bound on rounding. Generated on {days} by `python -m einsumx.conformance`. In einsumx's "
-    "repository, `nox -s conformance` updates this page and [conformance.html](conformance.html), which has every case "
+    "repository, `nox -s full` updates this page and [conformance.html](conformance.html), which has every case "
     "and dtype."
 )
 

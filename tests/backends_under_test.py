@@ -1,34 +1,17 @@
 """The installed backends, for tests that hold each of them to the same promises."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 
 import numpy as np
 
 from einsumx.adapters.registry import BUILTIN, get_backend
+from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.oracle import judge
 
 FRAMEWORKS = {"array_api": "array_api_strict"}
 """What must be installed for a backend to be tested, where that is not what its adapter names."""
-
-DTYPES = {
-    "numpy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
-    "torch": "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64 complex64 complex128",
-    "jax": "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64",
-    "mlx": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64",
-    "tinygrad": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64",
-    "mxnet": "bool int8 int32 int64 uint8 float16 float32 float64",
-    "paddle": "bool int8 int16 int32 int64 uint8 float16 bfloat16 float32 float64 complex64 complex128",
-    "sparse": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
-    "ndonnx": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64",
-    "dpnp": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
-    "array_api": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128",
-    "cupy": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128",
-    "tensorflow": (
-        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
-    ),
-}
-"""The number types that every supported version of a framework has (JAX: without 64 bits, as it comes)."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +27,10 @@ class Backend:
     def adapter(self):
         return get_backend(self.name)
 
-    @property
+    @cached_property
     def dtypes(self):
-        return DTYPES[self.name].split()
+        """The names of the number types that the framework has (JAX: without 64 bits, as it comes)."""
+        return framework_of(self.name).dtypes
 
     @property
     def float(self):
@@ -88,7 +72,7 @@ def _is_installed(name):
     return find_spec(package) is not None
 
 
-INSTALLED = [Backend(name) for name in BUILTIN if name in DTYPES and _is_installed(name)]
+INSTALLED = [Backend(name) for name in BUILTIN if name != "cubed" and _is_installed(name)]
 """All but cubed, whose calls go through files and take too long; the conformance suite holds it to the same promises.
 """
 LIMITED = [backend for backend in INSTALLED if not backend.adapter.no_limit]

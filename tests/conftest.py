@@ -21,6 +21,15 @@ for name in ("EINSUMX_EFFORT", "EINSUMX_FREEZE", "EINSUMX_WISDOM"):
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")
 
+pytest_plugins = ["einsumx.conformance.plugin"]
+
+
+def pytest_configure(config):
+    """Judge every backend that is installed, unless the command line says which."""
+    from einsumx.conformance.subject import installed_backends
+
+    config.option.einsumx_backend = config.option.einsumx_backend or installed_backends()
+
 
 def pytest_collection_finish():
     """Leave the tests themselves, tens of thousands, out of garbage collections, and have fewer of these."""

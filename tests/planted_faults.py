@@ -20,11 +20,19 @@ from einsumx.backends.torch.adapter import CPU as TORCH
 
 @dataclass(frozen=True)
 class Fault:
-    """An adapter with a fault, named after it, the feature that must show it, and words of what must be said."""
+    """An adapter with a fault, named after it, and what must show it.
+
+    Attributes:
+        adapter: the faulty adapter.
+        feature: the feature that must show it.
+        says: words of what must be said.
+        cases: a pattern of the feature's cases that are tried, until one shows it.
+    """
 
     adapter: type[Adapter]
     feature: str
     says: str
+    cases: str
 
     def __str__(self):
         return self.adapter.__name__
@@ -33,11 +41,11 @@ class Fault:
 FAULTS: list[Fault] = []
 
 
-def fault(feature, says=""):
+def fault(feature, says="", cases="*"):
     """Add an adapter to the list."""
 
     def add(adapter):
-        FAULTS.append(Fault(adapter, feature, says))
+        FAULTS.append(Fault(adapter, feature, says, cases))
         return adapter
 
     return add
@@ -195,7 +203,7 @@ class ScalingThatRounds(Numpy):
         return super().times_factor(array, factor * 1.00001, dtype, is_new)
 
 
-@fault("exponents", "zeros have the exponent")
+@fault("exponents", "zeros have the exponent", "* zeros")
 class ZerosWithTheExponentsOfTheirFactors(Numpy):
     def normalized(self, array, exponent, is_new=False):
         found, own = super().normalized(array, exponent, is_new)
@@ -548,7 +556,7 @@ class TorchByTerms(Torch):
 FAULTLESS.append(TorchByTerms)
 
 
-@fault("semirings", "the gradient by operand")
+@fault("semirings", "the gradient by operand", "* gradients of ties")
 class TiesThatAllHaveTheWholeGradient(TorchByTerms):
     def reduced(self, name, array, axes):
         if name == "logaddexp":
@@ -560,7 +568,7 @@ class TiesThatAllHaveTheWholeGradient(TorchByTerms):
         return found + (attains * (array - array.detach()).nan_to_num()).sum(axes)
 
 
-@fault("semirings", "the gradient by operand")
+@fault("semirings", "the gradient by operand", "* gradients of minus infinities")
 class DerivativeOfTheLogarithmAtZero(TorchByTerms):
     def reduced(self, name, array, axes):
         if name != "logaddexp":
@@ -570,7 +578,7 @@ class DerivativeOfTheLogarithmAtZero(TorchByTerms):
         return total.log() + shift.reshape(total.shape)
 
 
-@fault("semirings", "the gradient by operand")
+@fault("semirings", "the gradient by operand", "*=log gradients")
 class WeightsThatAreNotNormalized(TorchByTerms):
     def reduced(self, name, array, axes):
         found = super().reduced(name, array, axes)
@@ -639,7 +647,7 @@ class SymbolThatIsMadeANumber(Torch):
         return kind, tuple(map(int, array.shape)), dtype, device, tuple(map(int, array.stride()))
 
 
-@fault("unknown sizes", "sizes that contradict the equation")
+@fault("unknown sizes", "sizes that contradict the equation", "* unequal")
 class UnequalSizesThatNobodyNotices(Torch):
     def with_size(self, array, axis, size, message):
         return array

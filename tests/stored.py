@@ -1,7 +1,10 @@
-"""Arrays that are read and written by slices alone, and count how much."""
+"""Arrays that are read and written by slices alone, and count how much; and processes that work on them."""
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -46,3 +49,28 @@ class Stored:
 def operands(dtype: str = "float32") -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     return rng.standard_normal((60, 70)).astype(dtype), rng.standard_normal((70, 80)).astype(dtype)
+
+
+def process_pool(workers: int, initializer: Callable[..., object] | None = None, *given: Any) -> ProcessPoolExecutor:
+    """A pool of processes that begin fast: where the system can, what they import is imported once for all of them."""
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["numpy", "pytest", "einsumx.streaming.worker"])
+        return ProcessPoolExecutor(workers, context, initializer, given)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer, given)
+
+
+class Returned(Executor):
+    """Gives tasks to a pool, and keeps what they return."""
+
+    def __init__(self, pool: Executor) -> None:
+        self.pool, self.values = pool, []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        future = self.pool.submit(fn, *args, **kwargs)
+        future.add_done_callback(self.keep)
+        return future
+
+    def keep(self, future: Any) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.values.append(future.result())

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib import import_module
+from itertools import product
 
 import numpy as np
 import peaks
@@ -14,7 +15,7 @@ import einsumx
 from einsumx import BackendError, EinsumxError, Plan, einsum, expression, plan
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
-from einsumx.ir.accumulators import accumulated_in, exact_floats, holds, largest_sum
+from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.cost import slot_dtypes
 from einsumx.runtime.checks import check_fits
 
@@ -57,13 +58,9 @@ def test_products_that_accumulate_wide_by_themselves_need_no_casts(backend, devi
     assert casts(program) == []
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "complex64"])
-def test_the_results_own_dtype_is_the_default(dtype):
-    assert plan(EQUATION, *SHAPES, dtypes=dtype, accumulate=dtype) == plan(EQUATION, *SHAPES, dtypes=dtype)
-
-
-def test_integers_wrap_so_that_a_wider_accumulator_changes_no_plan():
-    assert plan(EQUATION, *SHAPES, dtypes="int8", accumulate="int32") == plan(EQUATION, *SHAPES, dtypes="int8")
+def test_the_results_own_dtype_is_the_default_and_integers_wrap_in_a_wider_one_too():
+    for dtype, accumulate in (("float32", "float32"), ("bool", "bool"), ("complex64", "complex64"), ("int8", "int32")):
+        assert plan(EQUATION, *SHAPES, dtypes=dtype, accumulate=accumulate) == plan(EQUATION, *SHAPES, dtypes=dtype)
 
 
 def test_plans_with_an_accumulator_are_stored_and_made_again_with_it():
@@ -85,15 +82,11 @@ def test_an_expression_has_an_accumulator():
     assert compiled == expression(EQUATION, a.shape, b, accumulate=np.float64)
 
 
-def test_each_accumulator_has_an_entry_of_its_own_in_the_cache_of_calls():
-    einsumx.cache_clear()
-    for accumulate in (None, "float64", "float64", None):
-        einsum(EQUATION, a, b, accumulate=accumulate)
-    info = einsumx.cache_info()
-    assert (info["calls"].misses, info["calls"].hits) == (2, 2)
-
-
-def test_measured_plans_keep_the_accumulator():
+def test_calls_with_and_without_an_accumulator_take_turns_also_where_plans_are_measured():
+    for _ in range(2):
+        for accumulate, expected in ((None, einsum(EQUATION, a, b)), ("float64", EXACT)):
+            np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate=accumulate), expected)
+    assert (einsum(EQUATION, a, b) != EXACT).any()
     with einsumx.effort("measure"):
         for _ in range(3):
             np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate="float64"), EXACT)
@@ -122,22 +115,18 @@ def test_torch_compile_records_the_accumulator():
     np.testing.assert_array_equal(compiled(torch.tensor(a), torch.tensor(b)).numpy(), EXACT)
 
 
-@pytest.mark.parametrize("limit", [None, "1 MB"])
 @pytest.mark.parametrize(
-    ("dtype", "options", "says"),
+    ("accumulate", "says"),
     [
-        ("float32", {"accumulate": "int32"}, "does not hold every value of operand 0, which has dtype float32"),
-        ("float64", {"accumulate": "float32"}, "does not hold every value of operand 0, which has dtype float64"),
-        ("int8", {"accumulate": "int8", "dtype": "int32"}, "does not hold every value of the result, .* int32"),
-        ("int8", {"accumulate": "float32"}, "is of another kind than the result, which has dtype int8; pass dtype="),
-        ("float32", {"accumulate": "complex64"}, "is of another kind than the result"),
-        ("float32", {"accumulate": "float33"}, "numpy has no dtype 'float33'"),
-        ("float32", {"accumulate": object()}, "accumulate=.* is no dtype that numpy computes in"),
+        ("float32", "is of another kind than the result, which has dtype int8; pass dtype="),
+        ("float33", "numpy has no dtype 'float33'"),
+        (object(), "accumulate=.* is no dtype that numpy computes in"),
     ],
 )
-def test_an_accumulator_that_would_lose_something_is_refused(dtype, options, says, limit):
-    with pytest.raises(BackendError, match=says):
-        einsum(EQUATION, a.astype(dtype), b.astype(dtype), **options, memory_limit=limit)
+def test_an_accumulator_that_is_none_or_would_lose_something_is_refused_also_under_a_limit(accumulate, says):
+    for limit in (None, "1 MB"):
+        with pytest.raises(BackendError, match=says):
+            einsum(EQUATION, a.astype("int8"), b.astype("int8"), accumulate=accumulate, memory_limit=limit)
 
 
 def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
@@ -176,8 +165,7 @@ def test_narrow_integers_are_multiplied_in_the_first_float_that_is_provably_exac
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("result", ["int32", "uint32", "int16"])
+@pytest.mark.parametrize(("dtype", "result"), [("int8", "int32"), ("uint8", "uint32"), ("int8", "int16")])
 @pytest.mark.parametrize("equation", [EQUATION, "ji,kj->ki", "bij,bkj->bik"])
 def test_products_of_narrow_integers_are_summed_in_int32_without_a_cast_of_the_operands(
     backend, dtype, result, equation
@@ -221,52 +209,25 @@ def test_sums_without_a_product_stay_integers():
         assert "float32" not in casts(plan(equation, (200, 200), dtypes="int8", dtype="int32"))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
-@pytest.mark.parametrize(
-    ("inner", "low", "high", "dtype"),
-    [
-        (1024, -128, -128, "int8"),
-        (1025, -128, -128, "int8"),
-        (1024, -128, 127, "int8"),
-        (258, 255, 255, "uint8"),
-        (259, 255, 255, "uint8"),
-        (3001, 255, 255, "uint8"),
-        (257, -128, -127, "int8"),
-    ],
-)
-def test_the_largest_sums_are_exact(backend, inner, low, high, dtype):
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_odd_sums_next_to_the_largest_ones_are_exact(backend):
     pytest.importorskip(backend)
     adapter = get_backend(backend)
-    lhs, rhs = np.full((5, inner), low, dtype), np.full((inner, 4), high, dtype)
-    lhs[0] = 1  # odd sums next to the largest ones
-    rhs[:, 1] = 1
-    expected = lhs.astype("int64") @ rhs.astype("int64")
-    for result in ("int32", "int16", "uint32"):
+    for inner, extreme, dtype in ((1024, -128, "int8"), (1025, -128, "int8"), (258, 255, "uint8"), (259, 255, "uint8")):
+        lhs, rhs = np.full((5, inner), extreme, dtype), np.full((inner, 4), extreme, dtype)
+        lhs[0] = 1
+        rhs[:, 1] = 1
+        expected = lhs.astype("int64") @ rhs.astype("int64")
         arrays = [adapter.from_numpy(array, "cpu") for array in (lhs, rhs)]
-        try:
+        for result in ("int32", "int16"):
             found = einsum(EQUATION, *arrays, dtype=result, casting="unsafe")
-        except BackendError:
-            assert (backend, result) == ("torch", "uint32")
-            continue
-        np.testing.assert_array_equal(np.asarray(found), expected.astype(result))
-
-
-@pytest.mark.parametrize("inner", [1024, 1025, 2048, 5000])
-def test_blocks_of_long_sums_are_exact_on_numpy(inner):
-    lhs, rhs = np.full((20, inner), -128, "int8"), np.full((inner, 30), -128, "int8")
-    lhs[:, ::2] += 1
-    expected = lhs.astype("int64") @ rhs.astype("int64")
-    np.testing.assert_array_equal(einsum(EQUATION, lhs, rhs, dtype="int32"), expected)
-    np.testing.assert_array_equal(einsum(EQUATION, lhs, rhs), expected.astype("int8"))
-    np.testing.assert_array_equal(einsum(EQUATION, lhs.astype("int64"), rhs.astype("int64")), expected)
+            np.testing.assert_array_equal(np.asarray(found), expected.astype(result))
 
 
 _EXTREMES = """
-import sys
 import numpy as np, torch
 from einsumx import einsum
-from einsumx.backends.torch import narrow
-for inner in (16, 64, 1024, 1025, 3000):
+for inner in (16, 64, 1025):
     for low, high in ((-128, -128), (-128, 127), (127, 127)):
         for equation in ("ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "ji,kj->ki"):
             lhs, rhs = np.full((40, inner), low, "int8"), np.full((inner, 33), high, "int8")
@@ -280,63 +241,49 @@ for inner in (16, 64, 1024, 1025, 3000):
     for lhs in (torch.full((1100, inner), -128, dtype=torch.int8), torch.full((inner, 1100), -128, dtype=torch.int8).T):
         assert (einsum("ij,j->i", lhs, vector, dtype="int32") == inner << 14).all()
         assert (einsum("ij,kj->ki", lhs, vector.repeat(3, 1), dtype="int32") == inner << 14).all()
-print(narrow.int_mm_is_exact())
 """
 
 
-@pytest.mark.parametrize("instructions", ["DEFAULT", "AVX2", "SSE41"])
-def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8(instructions):
+def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8():
+    """There, oneDNN's product of int8 saturates; without oneDNN's, torch has a plain loop, which is exact."""
     pytest.importorskip("torch")
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "SSE41"}
     done = subprocess.run(
         [sys.executable, "-c", _EXTREMES], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    if instructions == "SSE41":
-        assert done.stdout.strip() == "False"
 
 
 _MEMORY = {
-    "ij,jk->ik": [(700, 900), (900, 800)],
-    "ij,kj->ki": [(400, 5000), (300, 5000)],
-    "bij,bjk->bik": [(6, 200, 300), (6, 300, 250)],
+    "ij,jk->ik": [(300, 500), (500, 400)],
+    "ij,kj->ki": [(100, 3000), (150, 3000)],
+    "bij,bjk->bik": [(6, 150, 200), (6, 200, 150)],
     "ij,j->i": [(900, 3000), (3000,)],
     "bij,bj->bi": [(40, 200, 200), (40, 200)],
 }
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("equation", _MEMORY)
-def test_products_of_narrow_integers_have_as_much_in_memory_as_the_plan_says(equation, dtype):
-    arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
-    expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
-    call = partial(einsum, equation, *arrays, dtype="int32")
-    call()
-    result, measured = peaks.numpy_peak(call)
-    np.testing.assert_array_equal(result, expected)
-    total, predicted = (
-        measured + sum(array.nbytes for array in arrays),
-        plan(equation, *arrays, dtype="int32").peak_bytes,
-    )
-    assert 0.7 * predicted <= total <= predicted + peaks.OBJECTS
-
-
-@pytest.mark.parametrize("is_exact", [True, False])
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("equation", _MEMORY)
-def test_products_of_narrow_integers_stay_within_the_plan_on_torch(equation, dtype, is_exact, monkeypatch):
-    torch = pytest.importorskip("torch")
-    if not is_exact:
+@pytest.mark.parametrize(
+    ("backend", "equation", "dtype"),
+    [*product(["numpy", "torch", "torch in floats"], _MEMORY, ["int8"]), ("numpy", "ij,jk->ik", "uint8")],
+)
+def test_products_of_narrow_integers_have_no_more_in_memory_than_the_plan_says(backend, equation, dtype, monkeypatch):
+    if backend == "torch in floats":
+        pytest.importorskip("torch")
         monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_is_exact", lambda: False)
     arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
     expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
-    tensors = list(map(torch.tensor, arrays))
-    call = partial(einsum, equation, *tensors, dtype="int32")
+    given = arrays if backend == "numpy" else [pytest.importorskip("torch").tensor(array) for array in arrays]
+    call = partial(einsum, equation, *given, dtype="int32")
     call()
-    result, measured = peaks.torch_peak(call)
+    result, measured = (peaks.numpy_peak if backend == "numpy" else peaks.torch_peak)(call)
     np.testing.assert_array_equal(result, expected)
-    predicted = plan(equation, *tensors, dtype="int32").peak_bytes
-    assert measured + sum(array.nbytes for array in arrays) <= predicted + peaks.OBJECTS
+    total, predicted = (
+        measured + sum(array.nbytes for array in arrays),
+        plan(equation, *given, dtype="int32").peak_bytes,
+    )
+    assert total <= predicted + peaks.OBJECTS
+    assert backend != "numpy" or total >= 0.7 * predicted
 
 
 def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch):
@@ -383,12 +330,12 @@ def test_torchs_transforms_map_products_of_narrow_integers():
     lhs = torch.randint(-128, 128, (3, 20, 1500), dtype=torch.int8)
     rhs = torch.randint(-128, 128, (1500, 20), dtype=torch.int8)
 
-    def product(lhs):
+    def multiply(lhs):
         return einsum(EQUATION, lhs, rhs, dtype="int32")
 
     expected = (lhs.double() @ rhs.double()).int()
-    assert torch.equal(torch.func.vmap(product)(lhs), expected)
-    assert torch.equal(torch.compile(product, backend="aot_eager", fullgraph=True)(lhs[0]), expected[0])
+    assert torch.equal(torch.func.vmap(multiply)(lhs), expected)
+    assert torch.equal(torch.compile(multiply, backend="aot_eager", fullgraph=True)(lhs[0]), expected[0])
 
 
 def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
@@ -397,21 +344,6 @@ def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
     text = str(jax.make_jaxpr(lambda *each: einsum(EQUATION, *each, dtype="int32"))(*arrays))
     assert "preferred_element_type=int32" in text
     assert "convert_element_type" not in text
-
-
-@pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int8", "int32"), ("uint8", "int8"), ("int8", "bool")])
-def test_jax_multiplies_integers_of_two_dtypes(dtypes):
-    jnp = pytest.importorskip("jax.numpy")
-    rng = np.random.default_rng(1)
-    lhs, rhs = (rng.integers(0, 2 if dtype == "bool" else 128, (30, 30)).astype(dtype) for dtype in dtypes)
-    expected = lhs.astype("int64") @ rhs.astype("int64")
-    for equation, right in (("ij,jk->ik", expected), ("ij,jk,kl->il", expected @ lhs), ("ij,jk->k", expected.sum(0))):
-        arrays = [jnp.asarray(lhs), jnp.asarray(rhs), jnp.asarray(lhs)][: equation.count(",") + 1]
-        found = einsum(equation, *arrays, dtype="int32")
-        assert found.dtype == "int32"
-        np.testing.assert_array_equal(found, right)
-        compiled = expression(equation, arrays[0].shape, *arrays[1:], dtype="int32")
-        np.testing.assert_array_equal(compiled(arrays[0]), right)
 
 
 def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refused():
@@ -424,12 +356,3 @@ def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refus
     undefined = narrow.replace('"dtype": "int32"', '"dtype": "int16"')
     with pytest.raises(EinsumxError, match="casts float32 to int16"):
         Plan.from_json(undefined)
-
-
-def test_bounds_are_those_of_the_dtypes():
-    assert largest_sum(["int8", "int8"], 1024) == 2**24
-    assert largest_sum(["int8", "float32"], 2) is None
-    assert exact_floats(2**53) == {"float64"}
-    assert exact_floats(2**53 + 1) == set()
-    assert not holds("int32", 2**31, is_signed=True)
-    assert holds("uint32", 2**31, is_signed=False)

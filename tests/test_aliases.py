@@ -36,18 +36,6 @@ def hard_link(folder: Path) -> Pair:
     return map_of(folder / "link", "r"), map_of(folder / "file", "r+")
 
 
-def symbolic_link(folder: Path) -> Pair:
-    (folder / "link").symlink_to(file_of(folder))
-    return map_of(folder / "link", "r"), map_of(folder / "file", "r+")
-
-
-def one_file_that_is_gone(folder: Path) -> Pair:
-    path = file_of(folder)
-    pair = map_of(path, "r"), map_of(path, "r+")
-    path.unlink()
-    return pair
-
-
 def one_file_that_was_renamed(folder: Path) -> Pair:
     path = file_of(folder)
     read = map_of(path, "r")
@@ -83,12 +71,6 @@ def hdf5(folder: Path) -> Any:
     return file
 
 
-def soft_link(folder: Path) -> Pair:
-    file = hdf5(folder)
-    file["link"] = pytest.importorskip("h5py").SoftLink("/out")
-    return file["link"], file["out"]
-
-
 def external_link(folder: Path) -> Pair:
     h5py, file = pytest.importorskip("h5py"), hdf5(folder)
     other = h5py.File(folder / "other.h5", "w")
@@ -116,11 +98,6 @@ def virtual(folder: Path, name: str, path: str, dataset: str) -> Any:
     return file["virtual"]
 
 
-def virtual_dataset_of_another_file(folder: Path) -> Pair:
-    file = hdf5(folder)
-    return virtual(folder, "other.h5", "out.h5", "out"), file["out"]
-
-
 def virtual_dataset_of_its_file(folder: Path) -> Pair:
     file = hdf5(folder)
     return virtual(folder, "out.h5", ".", "out"), file["out"]
@@ -139,8 +116,8 @@ def virtual_dataset_of_a_virtual_one(folder: Path) -> Pair:
 
 
 def result_in_a_virtual_dataset(folder: Path) -> Pair:
-    read, written = virtual_dataset_of_another_file(folder)
-    return written, read
+    file = hdf5(folder)
+    return file["out"], virtual(folder, "other.h5", "out.h5", "out")
 
 
 def dataset_with_its_values_in_a_map(folder: Path) -> Pair:
@@ -163,12 +140,6 @@ def zarr_array(folder: Path, store: Any) -> Any:
     out = zarr.create_array(store, name="out", shape=SQUARE.shape, chunks=(16, 64), dtype="float32")
     out[...] = SQUARE
     return out
-
-
-def zarr_opened_twice(folder: Path) -> Pair:
-    out = zarr_array(folder, folder / "z")
-    out.attrs["changed"] = 1
-    return pytest.importorskip("zarr").open(folder / "z")["out"], out
 
 
 def zarr_by_a_linked_folder(folder: Path) -> Pair:
@@ -199,11 +170,10 @@ def zarr_by_a_store_around_another(folder: Path) -> Pair:
 
 
 ALIASES: list[Callable[[Path], Pair]] = [
-    hard_link, symbolic_link, one_file_that_is_gone, one_file_that_was_renamed, buffers_of_one_file, shared_memory,
-    soft_link, external_link, linked_hdf5_file, view_of_a_dataset, virtual_dataset_of_another_file,
-    virtual_dataset_of_its_file, virtual_dataset_by_a_linked_file, virtual_dataset_of_a_virtual_one,
-    result_in_a_virtual_dataset, dataset_with_its_values_in_a_map, map_of_a_dataset, zarr_opened_twice,
-    zarr_by_a_linked_folder, zarr_in_memory_opened_twice, zarr_by_another_store, zarr_by_a_store_around_another,
+    hard_link, one_file_that_was_renamed, buffers_of_one_file, shared_memory, external_link, linked_hdf5_file,
+    view_of_a_dataset, virtual_dataset_of_its_file, virtual_dataset_by_a_linked_file, virtual_dataset_of_a_virtual_one,
+    result_in_a_virtual_dataset, dataset_with_its_values_in_a_map, map_of_a_dataset, zarr_by_a_linked_folder,
+    zarr_in_memory_opened_twice, zarr_by_another_store, zarr_by_a_store_around_another,
 ]  # fmt: skip
 
 
@@ -240,12 +210,6 @@ def datasets_of_one_file(folder: Path) -> Pair:
     return file["read"], file["out"]
 
 
-def virtual_dataset_of_a_third_file(folder: Path) -> Pair:
-    (folder / "third").mkdir()
-    hdf5(folder / "third").close()
-    return virtual(folder, "other.h5", "third/out.h5", "out"), hdf5(folder)["out"]
-
-
 def arrays_of_one_zarr_group(folder: Path) -> Pair:
     out = zarr_array(folder, folder / "z")
     read = out.store_path.store
@@ -253,10 +217,6 @@ def arrays_of_one_zarr_group(folder: Path) -> Pair:
     found = zarr.create_array(read, name="read", shape=SQUARE.shape, chunks=(16, 64), dtype="float32")
     found[...] = SQUARE
     return found, out
-
-
-def arrays_of_two_stores_in_memory(folder: Path) -> Pair:
-    return zarr_array(folder, {}), zarr_array(folder, {})
 
 
 def other_parts_of_shared_memory(folder: Path) -> Pair:
@@ -271,12 +231,9 @@ def other_parts_of_shared_memory(folder: Path) -> Pair:
 
 @pytest.mark.parametrize(
     "pair",
-    [
-        datasets_of_one_file, virtual_dataset_of_a_third_file, arrays_of_one_zarr_group,
-        arrays_of_two_stores_in_memory, other_parts_of_shared_memory,
-    ],
+    [datasets_of_one_file, arrays_of_one_zarr_group, other_parts_of_shared_memory],
     ids=lambda pair: pair.__name__,
-)  # fmt: skip
+)
 def test_what_is_stored_beside_the_result_needs_no_room(pair: Any, tmp_path: Path) -> None:
     read, written = pair(tmp_path)
     einsumx.einsum("ij,jk->ik", read, OTHER, out=written, memory_limit=10_000)

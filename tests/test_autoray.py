@@ -33,7 +33,7 @@ def test_a_contraction_is_a_lazy_array_with_the_plain_sum(form):
     assert judge(result.compute(), expect("ij,jk->ki", A, B))
 
 
-@pytest.mark.parametrize("equation", ["ij->ji", "ij->", "ij,ij->i", "...j,...j->...", "ij,kj"])
+@pytest.mark.parametrize("equation", ["ij->", "...j,...j->...", "ij,kj"])
 def test_an_operand_may_stand_twice(equation):
     array = lazy(A)
     operands = [array] * (equation.count(",") + 1)

@@ -3,7 +3,6 @@
 import inspect
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -64,20 +63,13 @@ def test_the_page_says_which_methods_a_library_with_other_names_needs():
     assert all(hasattr(Adapter, name) for name in named)
 
 
-def test_the_package_of_the_page_passes_its_own_tests(tmp_path):
-    files = {block.file: block.text for block in page.blocks(PAGE) if block.file}
+def test_the_package_of_the_page_is_the_one_that_the_command_writes():
+    """tests/test_pages.py judges it by the suite."""
+    files = {block.file for block in page.blocks(PAGE) if block.file}
     (command,) = re.findall(r"^\$ einsumx (new-backend .*)", PAGE, re.MULTILINE)
     arguments = shlex.split(command)[1:]
     assert arguments == ["gridlib", "--arrays", "gridlib.Grid", "--folder", "."]
-    texts = {**package_files(arguments[0], arguments[2]), **files}
-    assert len(texts) == len(files) + 5  # the page replaces two files, and has the library
-    for path, text in texts.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "memory or forms or dtypes"]
-    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
-    assert process.returncode == 0, process.stdout
-    assert re.search(r"^\d{2,} passed", process.stdout, re.MULTILINE), process.stdout
+    assert len(files - set(package_files(arguments[0], arguments[2]))) == len(files) - 2 == 1
 
 
 class Numbers:

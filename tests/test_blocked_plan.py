@@ -40,7 +40,7 @@ def plan_or_none(equation, shapes, limit, **given):
 # -- what is chosen -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(problems(), st.floats(0.01, 1.5))
 def test_what_fits_stays_within_the_limit_and_still_fits_in_more(problem, share):
     equation, shapes, total = problem
@@ -55,7 +55,7 @@ def test_what_fits_stays_within_the_limit_and_still_fits_in_more(problem, share)
     assert more.seconds <= 1.5 * plan.seconds
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(problems(), st.floats(0.01, 0.7))
 def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
     equation, shapes, total = problem
@@ -102,7 +102,7 @@ def test_a_square_product_in_little_memory_is_cut_along_its_sum_too():
 
 def test_the_same_limit_gives_the_same_plan_whatever_was_planned_before():
     shapes = [(300, 300)] * 4
-    limits = [900_000, 1_200_000, 2_000_000]
+    limits = [900_000, 2_000_000]
     seen = []
     for order in (limits, limits[::-1]):
         einsumx.cache_clear()
@@ -124,43 +124,24 @@ def test_a_plan_says_what_is_cut_and_how_often_each_operand_is_read():
     assert plan.seconds > 0
 
 
-@pytest.mark.parametrize("limit", [9_000_000, 7_000_000])
+@pytest.mark.parametrize("limit", [1_000_000, 780_000])
 def test_operands_are_read_as_often_as_the_plan_says(limit):
-    lhs, rhs = (Counting(np.ones(shape)) for shape in ((900, 800), (800, 900)))
-    out = np.empty((900, 900))
+    lhs, rhs, out = Stored(np.ones((300, 266))), Stored(np.ones((266, 300))), np.empty((300, 300))
     plan = einsumx.plan("ij,jk->ik", lhs, rhs, memory_limit=limit, out=out)
-    lhs.bytes = rhs.bytes = 0
+    assert plan.blocks > 1
     plan(lhs, rhs, out=out)
-    assert (out == 800).all()
-    assert (lhs.bytes, rhs.bytes) == plan.read_bytes
+    assert (out == 266).all()
+    assert (lhs.read_bytes, rhs.read_bytes) == plan.read_bytes
 
 
-class Counting(Stored):
-    """A stored operand that counts the bytes that are read of it."""
-
-    bytes = 0
-
-    def __getitem__(self, box):
-        found = super().__getitem__(box)
-        self.bytes += found.nbytes
-        return found
-
-
-def test_a_plan_names_labels_as_the_equation_does():
+def test_a_plan_names_labels_as_the_equation_does_and_says_what_is_summed_in_blocks_and_what_is_kept():
     text = str(einsumx.plan("...j,jk->...k", (9, 400, 300), (300, 200), memory_limit="6 MB", stored=True))
     assert text.startswith("...j,jk->...k  (9,400,300) (300,200)  float64 on numpy in blocks\n")
     assert "  abj,jk->abk" in text
-
-
-def test_a_plan_says_what_is_summed_in_blocks_and_what_is_kept():
-    equation = "ab,bc,cd->ad"
-    plan = einsumx.plan(equation, *[(400, 400)] * 3, optimize=[(0, 1), (0, 1)], memory_limit=1_700_000, stored=True)
-    text = str(plan)
-    for label in plan.cuts:
-        assert f"  cut {label} " in text
-    assert "ab,bc->ac" in text
-    assert "summed over blocks of b" in text
-    assert "kept while" in text
+    path = [(0, 1), (0, 1)]
+    plan = einsumx.plan("ab,bc,cd->ad", *[(400, 400)] * 3, optimize=path, memory_limit=1_700_000, stored=True)
+    for said in ("ab,bc->ac", "summed over blocks of b", "kept while", *(f"  cut {label} " for label in plan.cuts)):
+        assert said in str(plan)
 
 
 # -- calling it ---------------------------------------------------------------------------------------------------
@@ -219,13 +200,10 @@ def test_stored_shapes_without_a_limit_are_refused():
 EXPLAIN = ("explain", "ij,jk->ik", "900,800", "800,900", "--dtype", "float64", "--memory-limit", "9MB", "--stored")
 
 
-def test_explain_prints_how_a_contraction_is_cut(capsys):
+def test_explain_prints_how_a_contraction_is_cut_also_in_json(capsys):
     assert main(EXPLAIN) == 0
     plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
     assert capsys.readouterr().out == f"{plan}\n"
-
-
-def test_explain_tells_how_a_contraction_is_cut_in_json(capsys):
     assert main([*EXPLAIN, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["memory_limit"] == 9_000_000

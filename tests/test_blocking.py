@@ -1,7 +1,6 @@
 """How contractions are cut under a memory limit: ranges, stages, and that what is cut is right."""
 
 import re
-from itertools import permutations
 
 import numpy as np
 from hypothesis import given, settings
@@ -53,28 +52,13 @@ def test_a_label_is_summed_block_by_block_where_it_disappears():
     assert (root.loops, inner.loops) == ((), (1,))
 
 
-def test_stages_are_shared_by_orders_that_are_alike_below_them():
-    sized = bind(parse_text("ab,bc,cd,de->ae", 4), [(4, 5), (5, 6), (6, 7), (7, 8)])
-    root = tree(sized, ((0, 1), (0, 2), (0, 1)))
-    known = {}
-    orders = [order for count in range(4) for order in permutations((1, 2, 4), count)]
-    found = {order: stages(sized, root, order, known) for order in orders}
-    assert found == {order: stages(sized, root, order) for order in orders}
-
-    def innermost(stage):
-        return next((innermost(source) for source in stage.inputs if not isinstance(source, int)), stage)
-
-    assert innermost(found[1,]).equation == "ab,bc->ac"
-    assert innermost(found[1,]) is innermost(found[1, 4]) is innermost(found[4, 1])
-
-
 def test_a_limit_that_all_fits_in_cuts_nothing():
     plan = einsumx.plan("ij,jk->ik", (30, 40), (40, 50), dtypes="float32", memory_limit="1GB")
     assert plan.blocking.order == ()
 
 
 def test_two_square_matrices_that_do_not_fit_are_multiplied():
-    lhs, rhs = (np.random.default_rng(seed).integers(-3, 4, (300, 300)).astype("float64") for seed in (0, 1))
+    lhs, rhs = (np.random.default_rng(seed).integers(-3, 4, (120, 120)).astype("float64") for seed in (0, 1))
     limit = (lhs.nbytes + rhs.nbytes + lhs.nbytes) // 2
     plan = einsumx.plan("ij,jk->ik", Stored(lhs), Stored(rhs), memory_limit=limit)
     assert plan.blocking.order
@@ -98,7 +82,7 @@ EQUATIONS = (
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_what_is_cut_is_right_at_any_limit_down_to_the_smallest_that_is_named(data):
     equation = data.draw(st.sampled_from(EQUATIONS))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import asdict, replace
 from math import prod
@@ -15,10 +14,9 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
-from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli.calibrate import calibrate, measure_rates
 from einsumx.cli.main import main
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.planner.lower import lower
 from einsumx.runtime import calibration
@@ -122,22 +120,23 @@ def stored(**rates):
 # -- what is measured -------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def few_repeats(monkeypatch):
+    """Few repeats: no time varies."""
+    monkeypatch.setattr("einsumx.cli.calibrate.MOST", 9)
+
+
 @pytest.mark.parametrize("strided", [True, False])
-def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided):
+def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, few_repeats):
     adapter = Simulated(strided=strided)
     found = measure_rates(adapter, clock=adapter.clock)
     assert found == pytest.approx(asdict(MACHINE), rel=0.03)
 
 
-def test_a_kernel_that_must_not_be_used_is_not_measured():
-    adapter = Simulated(native=0.0)
-    assert "native" not in measure_rates(adapter, clock=adapter.clock)
-
-
-def test_rates_that_come_out_as_none_are_left_out():
-    adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12))
+def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_used_is_not_measured(few_repeats):
+    adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12), native=0.0)
     found = measure_rates(adapter, clock=adapter.clock)
-    assert set(found) == {"call", "view", "gemm", "copy", "permute", "native", "sweep"}
+    assert set(found) == {"call", "view", "gemm", "copy", "permute", "sweep"}
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "mxnet", "jax"])
@@ -146,6 +145,8 @@ def test_real_rates_are_plausible(name, monkeypatch):
         pytest.skip(f"needs {name}")
     monkeypatch.setattr("einsumx.cli.calibrate.PASSES", 1)
     monkeypatch.setattr("einsumx.cli.calibrate.SECONDS", 0.0)
+    monkeypatch.setattr("einsumx.cli.calibrate.LARGE", 512)
+    monkeypatch.setattr("einsumx.cli.calibrate.LONG", 0.0)
     found = measure_rates(get_backend(name))
     declared = asdict(get_backend(name).traits("cpu").rates)
     # On a busy machine differences of small times may come out as none; large work always takes time.
@@ -195,7 +196,7 @@ def test_a_framework_s_own_einsum_that_must_not_be_used_stays_unused(monkeypatch
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("framework", "0.0.1"), ("threads", 1000), ("device", "cuda"), ("backend", "torch")],
+    [("framework", "0.0.1"), ("threads", 1000), ("device", "cuda")],
 )
 def test_a_calibration_for_something_else_is_not_read(field, value):
     store_rates(replace(key_of(NUMPY, "cpu"), **{field: value}), {"gemm": 1e9})
@@ -206,39 +207,29 @@ def test_a_calibration_for_something_else_is_not_read(field, value):
     ("text", "reason"),
     [
         ("", "Expecting value"),
-        ("{", "Expecting property name"),
+        (b"\xff\xfe\x00", "utf-8"),
         ("[1, 2]", "it has no rates in it"),
-        ('{"rates": 3}', "it has no rates in it"),
         ('{"rates": {}}', "einsumx None measured it"),
-        ('{"einsumx": "0.0.0", "rates": {}}', "einsumx 0.0.0 measured it"),
         ({"rates": {"gemm": 0}}, "0 is no value for 'gemm'"),
         ({"rates": {"gemm": float("nan")}}, "NaN is not a number in JSON"),
-        ({"rates": {"gemm": float("inf")}}, "Infinity is not a number in JSON"),
         ({"rates": {"gemm": True}}, "True is no value for 'gemm'"),
-        ({"rates": {"gemm": 10**400}}, "a number with 401 digits"),
         ({"rates": {"gemm": 1e300}}, "1e+300 is no value for 'gemm'"),
-        ({"rates": {"call": 5e-324}}, "5e-324 is no value for 'call'"),
-        ({"rates": {"gemm": [1e9]}}, "[1000000000.0] is no value for 'gemm'"),
         ({"rates": {"\x1b[2J": 1e9}}, r"is no value for '\x1b[2J'"),
-        ({"rates": [["gemm", 1e9]]}, "it has no rates in it"),
-        ({"rates": {"gemm": "9" * 10_000}}, "..."),
-        ('{"einsumx": ' + "[" * 30_000, "nested too deeply"),
-        ('{"rates": {"gemm": 1.0, "gemm": 2.0}}', "an object has a key twice"),
         ('{"rates": {"gemm": 1.0}}' + " " * 100_000, "more than 65536 bytes"),
         ({"threads": "2"}, "threads: '2' is not an integer"),
-        ({"threads": 2.0}, "threads: 2.0 is not an integer"),
-        ({"device": ["cpu"]}, "device: ['cpu'] is not text"),
         ({"rates": {"gemm": "fast"}}, "'fast' is no value for 'gemm'"),
         ({"rates": {"speed": 1.0}}, "1.0 is no value for 'speed'"),
-        ({"threads": 1000}, "its content does not match its name"),
-        ({"backend": None}, "backend: None is not text"),
+        ({"threads": ...}, "it does not say for which threads it is"),
         ({"backend": "torch"}, "its content does not match its name"),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_a_file_that_cannot_be_used_is_ignored_with_a_warning_that_says_what_to_do(text, reason):
     path = stored(gemm=1e9)
-    path.write_text(text if isinstance(text, str) else json.dumps({**json.loads(path.read_text()), **text}))
+    if isinstance(text, dict):
+        changed = {**json.loads(path.read_text()), **text}
+        text = json.dumps({name: value for name, value in changed.items() if value is not ...})
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.warns(RuntimeWarning, match=r"einsumx calibrate --backend numpy.*einsumx calibrate --reset") as caught:
         assert calibrated(NUMPY, "cpu") is NUMPY.cpu
     message = str(caught[0].message)
@@ -246,53 +237,31 @@ def test_a_file_that_cannot_be_used_is_ignored_with_a_warning_that_says_what_to_
     assert reason in message
 
 
-def test_a_file_that_lacks_its_key_is_ignored_with_a_warning():
-    path = stored(gemm=1e9)
-    data = json.loads(path.read_text())
-    del data["threads"]
-    path.write_text(json.dumps(data))
-    with pytest.warns(RuntimeWarning, match="it does not say for which threads it is"):
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
-def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_ignored_with_a_warning():
-    path = stored(gemm=1e9)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.warns(RuntimeWarning, match="utf-8"):
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-    calibrated.cache_clear()
-    path.unlink()
-    path.mkdir()
-    with pytest.warns(RuntimeWarning, match="regular file|denied"):
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
-@pytest.mark.parametrize("kind", ["a pipe", "a device without end", "a device that waits", "a link to itself"])
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device that waits", "a link to itself"])
 def test_what_is_no_file_but_has_the_name_of_one_is_ignored_at_once(kind):
     path = stored(gemm=1e9)
     path.unlink()
     match kind:
         case "a pipe":
             os.mkfifo(path)
-        case "a device without end":
-            path.symlink_to("/dev/zero")
+        case "a folder":
+            path.mkdir()
         case "a device that waits":
             path.symlink_to("/dev/tty")
         case "a link to itself":
             path.symlink_to(path)
-    code = "import warnings, einsumx; warnings.simplefilter('error'); einsumx.plan('i->', (3,))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert "einsumx ignores the calibration" in found.stderr
+    with pytest.warns(RuntimeWarning, match="einsumx ignores the calibration"):
+        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
 
 
 def test_a_call_with_a_broken_file_warns_once_and_is_right():
     stored(gemm=1e9).write_text("broken")
-    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    a = np.ones((2, 2))
     with pytest.warns(RuntimeWarning, match="einsumx ignores the calibration") as caught:
-        found = [einsumx.einsum(equation, a, b) for equation in ("ij,jk->ik", "ij,jk->ki", "ij,jk->")]
+        found = [einsumx.einsum(equation, a, a) for equation in ("ij,jk->ik", "ij,jk->ki")]
     assert len(caught) == 1
-    assert found[0].tolist() == [[20, 23, 26, 29], [56, 68, 80, 92]]
+    assert found[0].tolist() == [[2, 2], [2, 2]]
 
 
 def test_a_folder_that_cannot_be_found_is_no_error(monkeypatch):
@@ -324,15 +293,14 @@ def test_the_folder_is_where_the_platform_has_caches(monkeypatch, environment, e
     assert cache_folder().as_posix() == expected
 
 
-def test_a_calibration_is_for_the_number_of_threads():
+def test_a_calibration_is_for_the_number_of_threads_and_a_kind_of_device():
     usual = einsumx.get_num_threads()
-    paths = set()
-    for number in (usual, usual + 1):
-        einsumx.set_num_threads(number)
-        assert key_of(NUMPY, "cpu").threads == number
-        paths.add(path_of(key_of(NUMPY, "cpu")))
+    paths = [path_of(key_of(NUMPY, device)) for device in ("cuda:0", "cuda:7", "cpu")]
+    einsumx.set_num_threads(usual + 1)
+    paths.append(path_of(key_of(NUMPY, "cpu")))
     einsumx.set_num_threads(usual)
-    assert len(paths) == 2
+    assert paths[0] == paths[1]
+    assert len({*paths}) == 3
 
 
 def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):
@@ -340,16 +308,6 @@ def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):
         path = stored(gemm=rate)
     assert list(folder.iterdir()) == [path]
     assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
-
-
-def test_devices_of_one_kind_share_a_file():
-    first, other, cpu = (path_of(key_of(NUMPY, device)) for device in ("cuda:0", "cuda:7", "cpu"))
-    assert first == other != cpu
-
-
-def test_many_libraries_have_no_rates_in_common():
-    with pytest.raises(BackendError, match="array_api is the backend of many libraries"):
-        calibrate(get_backend("array_api"))
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
@@ -364,14 +322,6 @@ def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
     with pytest.raises(EinsumxError, match="no measured rate of numpy is plausible"):
         calibrate(NUMPY)
     assert not folder.exists()
-
-
-def test_importing_and_planning_write_nothing_and_survive_a_broken_file():
-    stored(gemm=1e9).write_text("broken")
-    code = "import einsumx; print(einsumx.plan('ij,jk->ik', (2, 3), (3, 4), dtypes='float32').shape)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
-    assert (done.returncode, done.stdout) == (0, "(2, 4)\n")
-    assert "einsumx ignores the calibration" in done.stderr
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -390,56 +340,33 @@ def printed(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_calibrate_stores_what_it_measures_and_shows_it(capsys, folder, measured):
+def test_calibrate_stores_what_it_measures_and_shows_a_line_for_every_rate(capsys, folder, measured):
     assert main(["calibrate", "--backend", "numpy"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"numpy {np.__version__} on cpu, ")
-    assert "123 G/s" in text
     assert str(folder) in text
     assert calibrated(NUMPY, "cpu").rates == replace(NUMPY.cpu.rates, **measured)
-
-
-def test_every_rate_has_a_line_and_one_that_was_not_measured_stands_alone(capsys, measured):
-    main(["calibrate", "--backend", "numpy"])
-    lines = {words[0]: words for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
+    lines = {words[0]: words for words in map(str.split, text.splitlines()) if words}
     declared = asdict(NUMPY.cpu.rates)
     assert [name for name in declared if name not in lines] == []
     assert lines["call"][:5] == ["call", "1.00", "µs", "2.00", "µs"]
     assert lines["stream"][:4] == ["stream", f"{declared['stream'] / 1e9:.0f}", "GB/s", "bytes"]
 
 
-def test_calibrate_prints_json(capsys, folder, measured):
+def test_calibrate_prints_json_whose_every_key_its_help_describes(capsys, folder, measured):
     found = printed(capsys, "--backend", "numpy")
-    declared = asdict(NUMPY.cpu.rates)
     (entry,) = found["calibrations"]
     assert found["folder"] == str(folder)
-    rates = {"declared": declared, "measured": measured}
+    rates = {"declared": asdict(NUMPY.cpu.rates), "measured": measured}
     assert entry == {**asdict(key_of(NUMPY, "cpu")), **rates, "disturbances": [], "stored": True}
     assert printed(capsys, "--show") == found
-
-
-def test_help_describes_every_key(capsys, measured):
-    found = printed(capsys, "--backend", "numpy")
     removed = printed(capsys, "--reset")
+    assert main(["calibrate", "--show"]) == 0
+    assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
     with pytest.raises(SystemExit):
         main(["calibrate", "--help"])
     text = capsys.readouterr().out
-    assert [key for key in {*found, *found["calibrations"][0], *removed} if key not in text] == []
-
-
-def test_show_names_a_file_that_is_not_used_and_goes_on(capsys):
-    stored(gemm=1e9)
-    broken = store_rates(replace(key_of(NUMPY, "cpu"), threads=1000), {"gemm": 1e9})
-    broken.write_text("broken")
-    assert main(["calibrate", "--show"]) == 0
-    shown = capsys.readouterr()
-    assert "1 G/s" in shown.out
-    assert f"{broken} is not used: Expecting value" in shown.err
-
-
-def test_show_says_that_nothing_is_stored(capsys, folder):
-    assert main(["calibrate", "--show"]) == 0
-    assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
+    assert [key for key in {*found, *entry, *removed} if key not in text] == []
 
 
 def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
@@ -456,41 +383,13 @@ def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
     assert [path.name for path in folder.iterdir()] == ["notes.json"]
 
 
-def test_without_a_backend_all_that_stand_for_one_framework_are_measured(capsys, measured, monkeypatch):
-    monkeypatch.setattr(
-        "einsumx.cli.commands.calibrate.backends", lambda: {"numpy": True, "torch": False, "array_api": True}
-    )
-    assert [entry["backend"] for entry in printed(capsys)["calibrations"]] == ["numpy"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--backend", "numpi"), "no backend is called 'numpi'"),
         (("--backend", "array_api"), "array_api is the backend of many libraries"),
-        (("--backend", "nowhere"), "no backend is called 'nowhere'"),
     ],
 )
 def test_what_cannot_be_calibrated_ends_in_status_2(capsys, arguments, message):
     assert main(["calibrate", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"einsumx calibrate: error: {message}")
-
-
-def test_a_framework_that_is_not_installed_says_how_to_install_it(capsys, monkeypatch):
-    class Missing(NumpyAdapter):
-        name = "nowhere"
-        module = "no_library_of_this_name"
-        install = "pip install 'nowhere[all]'"
-
-    monkeypatch.setattr("einsumx.cli.commands.calibrate.get_backend", lambda name: Missing())
-    assert main(["calibrate", "--backend", "nowhere"]) == 2
-    assert capsys.readouterr().err == (
-        "einsumx calibrate: error: nowhere is not installed: pip install 'nowhere[all]'\n"
-    )
-
-
-def test_without_rich_nothing_is_measured_in_vain(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("einsumx.cli.commands.calibrate.calibrate", lambda *_: pytest.fail("measured in vain"))
-    assert main(["calibrate"]) == 2
-    assert "pip install 'einsumx[cli]'" in capsys.readouterr().err

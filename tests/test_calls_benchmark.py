@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -31,13 +30,13 @@ def calls():
 def rows(calls):
     """Some rows of each group on NumPy."""
     numpy, *_ = calls.FRAMEWORKS
-    scale = calls.Scale(pairs=2, networks=2, large_networks=0, processes=1, largest=4, rounds=1)
+    scale = calls.Scale(pairs=1, networks=1, large_networks=0, processes=1, largest=3, rounds=1)
     return [row for group in calls.GROUPS for row in calls.measured(numpy, group, scale)]
 
 
 def test_einsumx_has_a_time_of_every_contraction(rows):
     ours = {row["problem"]: len(row["first"]) for row in rows if row.get("contender") == "einsumx"}
-    assert all(count == (1 if "process" in problem else 2) for problem, count in ours.items())
+    assert set(ours.values()) == {1}
     assert {"small pairs", "state's norm (40)", "ij,jk->ik", "new process, with import"} <= set(ours)
 
 
@@ -62,22 +61,6 @@ def test_a_wrong_result_has_no_time(calls):
         arrays = {letter: 0 * matrix if letter == "c" else matrix for letter, matrix in matrices.items()}
         call = calls._form(form, "", function, arrays)
         assert calls._is_right(numpy, call, form, arrays, matrices) == right
-
-
-@pytest.mark.parametrize("title", ["6×6 lattice (36)", "3-regular graph (44)", "state's norm (40)"])
-def test_networks_connect_each_label_twice_and_contract_to_a_number_near_one(calls, title):
-    case = calls.NETWORKS[title](Random(0))
-    text, _, output = case.problem.equation.partition("->")
-    tensors = text.split(",")
-    assert len(tensors) == int(title.split("(")[1].strip(")"))
-    assert not output
-    assert all(text.count(label) == 2 for label in set(text) - {","})
-    assert 1e-3 < case.prepared.expected[0] < 1e3
-
-
-def test_first_calls_are_of_distinct_contractions(calls):
-    cases = calls.drawn(calls.PAIRS["small pairs"], 0, 30)
-    assert len({case.problem.equation for case in cases}) == 30
 
 
 def test_tables_replace_those_of_calls_alone(calls, rows, tmp_path):

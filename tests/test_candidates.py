@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 from backends_under_test import INSTALLED
-from hypothesis import given
-from hypothesis import strategies as st
 
 import einsumx
+from einsumx.adapters.registry import get_backend
 from einsumx.ir.program import Operand
 from einsumx.ir.verify import verify
 from einsumx.planner.candidates import candidates, selected_program
@@ -30,6 +29,13 @@ PROBLEMS = {
     "ijk,k->ij": ((5, 6, 7), (7,)),
 }
 
+LARGE = {
+    "ij,jk->ki": {"i": 300, "j": 40, "k": 8},
+    "jbi,kjb->kbi": {"b": 40, "i": 40, "j": 8, "k": 300},
+    "cabd,ebdc->eab": {"a": 8, "b": 40, "c": 3, "d": 40, "e": 8},
+    "abcd,dbef->eafc": {"a": 40, "b": 3, "c": 8, "d": 40, "e": 3, "f": 40},
+}
+
 
 def setting(adapter, dtype="float32"):
     return Setting(adapter.name, "", adapter.traits(""), dtype)
@@ -41,17 +47,17 @@ def all_candidates(adapter, equation, shapes, most=None):
 
 
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
-@pytest.mark.parametrize("equation", PROBLEMS)
-def test_every_candidate_is_right(backend, equation):
-    shapes = PROBLEMS[equation]
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
-    expected = np.einsum(equation, *[array.astype("float64") for array in arrays])
-    tried = all_candidates(backend.adapter, equation, shapes)
-    for each in tried:
-        verify(each.program)
-        result = executable(each.program, backend.adapter)(*map(backend.array, arrays))
-        np.testing.assert_allclose(backend.values(result), expected, 1e-4, 1e-4)
+def test_every_candidate_is_right(backend):
+    compiles = backend.name in ("jax", "tinygrad")  # each program anew, which takes long
+    for equation in ["ij,jk->ik", "ij,jk,kl->il"] if compiles else PROBLEMS:
+        shapes = PROBLEMS[equation]
+        rng = np.random.default_rng(0)
+        arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+        expected = np.einsum(equation, *[array.astype("float64") for array in arrays])
+        for each in all_candidates(backend.adapter, equation, shapes):
+            verify(each.program)
+            result = executable(each.program, backend.adapter)(*map(backend.array, arrays))
+            np.testing.assert_allclose(backend.values(result), expected, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
@@ -77,26 +83,32 @@ def test_a_large_product_has_candidates_of_both_sides_copies_and_threads():
     assert any(op.kind == "copy" for each in tried for op in each.program.ops)
 
 
-def test_a_network_has_candidates_with_other_paths():
-    tried = all_candidates(INSTALLED[0].adapter, "ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"])
+@pytest.mark.parametrize("backend", ["numpy", "torch", "cupy", "mxnet"])
+def test_no_candidate_for_a_large_product_has_a_lower_estimate_than_the_plan_that_is_taken(backend):
+    adapter = get_backend(backend)
+    for equation, sizes in LARGE.items():
+        shapes = [tuple(sizes[label] for label in term) for term in equation.partition("->")[0].split(",")]
+        tried = all_candidates(adapter, equation, shapes)
+        assert min(each.seconds for each in tried) >= tried[0].seconds / 1.05, equation
+
+
+def test_a_network_has_candidates_with_other_paths_unless_the_user_passed_one():
+    equation, shapes = "ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"]
+    tried = all_candidates(INSTALLED[0].adapter, equation, shapes)
     assert {each.program.path for each in tried} == {((0, 1), (0, 1)), ((0, 2), (0, 1)), ((1, 2), (0, 1))}
-
-
-def test_a_path_that_the_user_passed_stays():
-    sized = sized_equation("ij,jk,kl->il", PROBLEMS["ij,jk,kl->il"])
-    operands = [Operand(shape, "float32") for shape in PROBLEMS["ij,jk,kl->il"]]
     path = ((1, 2), (0, 1))
-    tried = candidates(sized, operands, path, setting(INSTALLED[0].adapter), None)
+    operands = [Operand(shape, "float32") for shape in shapes]
+    tried = candidates(sized_equation(equation, shapes), operands, path, setting(INSTALLED[0].adapter), None)
     assert {each.program.path for each in tried} == {path}
     assert len(tried) > 1
 
 
-@given(st.lists(st.text(max_size=40), min_size=1, max_size=3))
+@pytest.mark.parametrize("names", [("",), ("matmul",), ("matmul 0.1*2 0", "einsum"), ("one einsum", ""), ("\0é",)])
 def test_names_that_no_candidate_has_change_nothing(names):
     sized = sized_equation("ij,jk->ik", ((30, 20), (20, 40)))
     operands = [Operand((30, 20), "float32"), Operand((20, 40), "float32")]
     where = setting(INSTALLED[0].adapter)
-    chosen = selected_program(sized, operands, "auto", where, Selection(None, tuple(names)))
+    chosen = selected_program(sized, operands, "auto", where, Selection(None, names))
     assert chosen.ops == selected_program(sized, operands, "auto", where, ESTIMATE).ops
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 import re
 import shlex
@@ -78,18 +77,14 @@ def missing_library(monkeypatch):
 # -- what is measured -------------------------------------------------------------------------------------------
 
 
-def test_the_three_problems_are_those_of_attention():
-    assert [(problem.equation, problem.shapes) for problem in attention()] == [
-        ("bnid,bnjd->bnij", ((64, 8, 100, 128), (64, 8, 50, 128))),
-        ("bind,bjnd->bnij", ((64, 100, 8, 128), (64, 50, 8, 128))),
-        ("bind,jnd->bnij", ((64, 100, 8, 128), (50, 8, 128))),
-    ]
-
-
 def test_without_an_equation_the_three_problems_are_run(capsys):
     found = rows_of(capsys, "compare", "--backend", "numpy", "--batch", "2", "--rounds", "1")
-    assert [row["equation"] for row in found["rows"]] == ["bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij"]
-    assert [row["shapes"][0] for row in found["rows"]] == [[2, 8, 100, 128], [2, 100, 8, 128], [2, 100, 8, 128]]
+    assert [(row["equation"], row["shapes"]) for row in found["rows"]] == [
+        ("bnid,bnjd->bnij", [[2, 8, 100, 128], [2, 8, 50, 128]]),
+        ("bind,bjnd->bnij", [[2, 100, 8, 128], [2, 50, 8, 128]]),
+        ("bind,jnd->bnij", [[2, 100, 8, 128], [50, 8, 128]]),
+    ]
+    assert attention()[0].shapes == ((64, 8, 100, 128), (64, 8, 50, 128))
     assert {row["status"] for row in found["rows"]} == {"right"}
     assert {row["generic_kernel"] for row in found["rows"]} == {False}
 
@@ -139,48 +134,20 @@ def test_help_describes_every_key_of_the_json(capsys, missing_library):
     assert [key for key in found if key not in text] == []
 
 
-def test_each_function_is_timed_at_least_three_times_however_slow():
-    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=None, seconds=0.0).rounds == 3
-
-
-def test_a_function_that_takes_long_is_timed_less_often(monkeypatch):
+def test_each_function_is_timed_three_times_or_more_often_or_less_often_if_it_takes_long(monkeypatch):
+    product = ("ab,bc->ac", (3, 4), (4, 5))
+    assert measure(*product, rounds=None, seconds=0.0).rounds == 3
+    assert measure(*product, rounds=None, seconds=0.5).rounds > 3
     monkeypatch.setattr(comparison, "_PATIENCE", 0.0)
-    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=None).rounds == 1
-    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=4).rounds == 4
+    assert measure(*product, rounds=None).rounds == 1
+    assert measure(*product, rounds=4).rounds == 4
 
 
-def test_time_that_is_left_is_spent_on_more_rounds():
-    assert measure("ab,bc->ac", (3, 4), (4, 5), rounds=None, seconds=0.5).rounds > 3
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "float16", "complex128"])
 def test_results_of_every_kind_of_dtype_are_checked(dtype):
     row = measure("abc,bcd->ad", (30, 4, 5), (4, 5, 20), dtype=dtype)
     assert isinstance(row, Measured)
     assert (row.wrong, row.problem.dtype) == ("", dtype)
-
-
-@pytest.mark.parametrize("equation", ["i,i->", "ab,bc", "...a,a...->...", "aab->b", "a,b,c->"])
-def test_what_must_come_out_is_the_plain_sum(equation):
-    shapes = {
-        "i,i->": ((3,), (3,)),
-        "ab,bc": ((2, 3), (3, 4)),
-        "...a,a...->...": ((2, 3), (3, 2)),
-        "aab->b": ((3, 3, 2),),
-        "a,b,c->": ((2,), (3,), (4,)),
-    }[equation]
-    case = make_trial(Problem(equation, shapes, "float64"))
-    lists = [operand.tolist() for operand in case.operands]
-    plain = {
-        "i,i->": lambda a, b: math.fsum(a[i] * b[i] for i in range(3)),
-        "ab,bc": lambda a, b: [[math.fsum(a[i][j] * b[j][k] for j in range(3)) for k in range(4)] for i in range(2)],
-        "...a,a...->...": lambda a, b: [math.fsum(a[i][j] * b[j][i] for j in range(3)) for i in range(2)],
-        "aab->b": lambda a: [math.fsum(a[i][i][j] for i in range(3)) for j in range(2)],
-        "a,b,c->": lambda a, b, c: math.fsum(a) * math.fsum(b) * math.fsum(c),
-    }[equation]
-    terms = {"i,i->": 3, "ab,bc": 3, "...a,a...->...": 3, "aab->b": 3, "a,b,c->": 24}[equation]
-    np.testing.assert_allclose(np.asarray(case.expected.values, float), plain(*lists), rtol=1e-14, atol=1e-15)
-    assert case.expected.terms == terms
 
 
 def test_a_framework_without_an_einsum_is_timed_alone(monkeypatch, capsys):
@@ -204,10 +171,8 @@ def test_a_plan_that_calls_the_generic_kernel_is_told(capsys, monkeypatch):
     assert "Generic einsum kernels called: numpy (ab,bc->ac)." in capsys.readouterr().out
 
 
-def test_every_backend_has_a_row_and_installed_ones_are_right():
-    done = run("compare", "abc,cbd->da", "6,5,4", "4,5,7", "--rounds", "1", "--json")
-    found = json.loads(done.stdout)
-    assert done.returncode == 0, done.stdout
+def test_every_backend_has_a_row_and_installed_ones_are_right(capsys):
+    found = rows_of(capsys, "compare", "abc,cbd->da", "6,5,4", "4,5,7", "--rounds", "1")
     assert [row["backend"] for row in found["rows"]] == list(einsumx.backends())
     assert {row["status"] for row in found["rows"]} <= {"right", "absent"}
     assert {row["backend"] for row in found["rows"] if row["status"] == "right"} >= {"numpy"}
@@ -234,15 +199,12 @@ def faulty_matmul(monkeypatch):
     einsumx.cache_clear()
 
 
-def test_a_faulty_matmul_is_found(capsys, faulty_matmul):
+def test_a_faulty_matmul_is_found_and_shown_in_the_table(capsys, faulty_matmul):
     found = rows_of(capsys, *SMALL, status=1)
     (row,) = found["rows"]
     assert (found["right"], row["status"]) == (False, "wrong")
     assert row["reason"].startswith("element (29, 19) is ")
     assert row["error_per_bound"] > 1
-
-
-def test_a_faulty_matmul_is_shown_in_the_table(capsys, faulty_matmul):
     assert main(SMALL) == 1
     text = capsys.readouterr().out
     assert "WRONG" in text
@@ -294,7 +256,7 @@ def test_integers_and_bools_must_be_exact(replaced_einsum, dtype):
     assert measure("ab,bc->ac", (3, 4), (4, 5), dtype=dtype).wrong.startswith("element (0, 0) is ")
 
 
-def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypatch):
+def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypatch, capsys):
     right = comparison.einsum
 
     def einsum(equation, *arrays):
@@ -309,18 +271,13 @@ def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypa
     assert failed.reason == "RuntimeError: out of order"
     assert isinstance(measured, Measured)
 
-
-def test_a_failed_row_ends_in_status_1(capsys, replaced_einsum):
-    def change(result):
-        raise RuntimeError("out of order")
-
-    replaced_einsum(change)
-    (row,) = rows_of(capsys, *SMALL, status=1)["rows"]
+    failing = ("compare", "ab->ba", "3,4", "--backend", "numpy", "--rounds", "1")
+    (row,) = rows_of(capsys, *failing, status=1)["rows"]
     assert (row["status"], row["reason"]) == ("failed", "RuntimeError: out of order")
-    assert main(SMALL) == 1
+    assert main(failing) == 1
     text = capsys.readouterr().out
     assert "FAILED" in text
-    assert "numpy, ab,bc->ac: einsumx failed: RuntimeError: out of order" in text
+    assert "numpy, ab->ba: einsumx failed: RuntimeError: out of order" in text
 
 
 def test_a_framework_that_is_not_there_is_a_row_that_says_how_to_install_it(capsys, missing_library):
@@ -406,43 +363,36 @@ def test_arguments_that_cannot_be_read_end_in_status_2(capsys, arguments, messag
     assert message in capsys.readouterr().err
 
 
-def test_batch_is_refused_beside_an_equation(capsys):
-    assert main([*SMALL, "--batch", "3"]) == 2
-    assert "--batch is for the three problems" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*SMALL, "--batch", "3"), "--batch is for the three problems"),
+        (("explain", "ab,bc->ac", "3,4", "4,5", "--optimize", "quick"), "no optimizer is called 'quick'"),
+        (
+            ("explain", "ab,bc->ac", "3,4", "4,5", "--device", "cuda:0"),
+            "numpy has no device 'cuda:0', as its arrays are on cpu alone",
+        ),
+        (("compare", "ab->b", "99999999,99999999", "--json"), "Unable to allocate"),
+    ],
+    ids=["batch", "optimizer", "device", "memory"],
+)
+def test_what_cannot_be_done_is_refused(capsys, arguments, message):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_an_unknown_optimizer_is_refused(capsys):
-    assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--optimize", "quick"]) == 2
-    assert "no optimizer is called 'quick'" in capsys.readouterr().err
-
-
-def test_a_device_that_the_backend_cannot_have_is_refused(capsys):
-    assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--device", "cuda:0"]) == 2
-    assert "numpy has no device 'cuda:0', as its arrays are on cpu alone" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("label", ["\u202e", "\udcff"], ids=ascii)
-def test_an_equation_of_any_characters_is_explained(label):
-    done = run("explain", f"i{label},{label}k->ki", "20,30", "30,40", PYTHONIOENCODING="ascii")
+def test_an_equation_of_any_characters_is_explained():
+    done = run("explain", "i\u202e,\u202e\udcff->\udcffi", "20,30", "30,40", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"i{ascii(label)[1:-1]},{ascii(label)[1:-1]}k->ki")
+    assert done.stdout.startswith(r"i\u202e,\u202e\udcff->\udcffi")
 
 
-def test_operands_that_do_not_fit_in_memory_are_refused(capsys):
-    assert main(["compare", "ab->b", "99999999,99999999", "--json"]) == 2
-    assert "Unable to allocate" in capsys.readouterr().err
-
-
-def test_without_rich_the_table_is_refused_before_anything_is_measured(monkeypatch, capsys):
+def test_without_rich_the_table_is_refused_before_anything_is_measured_and_json_is_not(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
+    assert rows_of(capsys, *SMALL)["right"]
     monkeypatch.setattr("einsumx.cli.commands.compare.make_trial", lambda problem: pytest.fail("measured in vain"))
     assert main(SMALL) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
-
-
-def test_json_needs_no_rich(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    assert rows_of(capsys, *SMALL)["right"]
 
 
 def test_version_is_that_of_the_package(capsys):
@@ -524,19 +474,20 @@ def test_explain_tells_a_plan_that_calls_the_generic_kernel(capsys):
     assert "generic kernel  one or more calls of the framework's own einsum\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("scalar", ["-", "()"])
-def test_a_scalar_has_a_shape_that_can_be_written(capsys, scalar):
-    assert explained(capsys, ",a->a", scalar, "3")["shapes"] == [[], [3]]
-
-
-@pytest.mark.parametrize("shape", ["3,4", "(3,4)", "(3, 4)", "3,4,"])
-def test_shapes_are_read_as_plans_print_them(capsys, shape):
-    assert explained(capsys, "ab->a", shape)["shapes"] == [[3, 4]]
-
-
-def test_an_equation_that_starts_with_an_arrow_stands_after_two_dashes(capsys):
-    assert main(["explain", "--json", "--", "->", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["equation"] == "->"
+@pytest.mark.parametrize(
+    ("arguments", "equation", "shapes"),
+    [
+        ((",a->a", "-", "3"), ",a->a", [[], [3]]),
+        ((",a->a", "()", "3,"), ",a->a", [[], [3]]),
+        (("ab->a", "(3, 4)"), "ab->a", [[3, 4]]),
+        (("--", "->", "-"), "->", [[]]),
+    ],
+    ids=["scalar", "scalar as printed", "as printed", "an arrow after two dashes"],
+)
+def test_shapes_are_read_as_plans_print_them(capsys, arguments, equation, shapes):
+    assert main(["explain", "--json", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equation"], found["shapes"]) == (equation, shapes)
 
 
 def test_an_optimizer_is_taken_by_name(capsys):
@@ -587,10 +538,11 @@ def slow_rows(monkeypatch):
                     name, name, "12.13.14", problem, native, 0.01501, 3, 1.0, 0.00514, "", ("transpose", "matmul"), note
                 )
 
+    monkeypatch.setattr("einsumx.cli.commands.compare.make_trial", lambda problem: problem)
     monkeypatch.setattr("einsumx.cli.commands.compare.compare", rows)
 
 
-@pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 100, 120])
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
 def test_output_fits_the_terminal_and_no_number_is_cut(capsys, monkeypatch, slow_rows, width):
     monkeypatch.setenv("COLUMNS", str(width))
     assert main(["compare", "--batch", "2", "--backend", "numpy"]) == 0
@@ -615,12 +567,14 @@ def test_wider_terminals_show_more(capsys, monkeypatch, slow_rows):
     assert shown("120") == ["framework", "equation", "native", "einsumx", "ratio", "error", "calls"]
 
 
-def test_output_that_goes_to_a_file_has_every_column_and_no_colours():
-    done = run(*SMALL, COLUMNS="")
-    assert "\x1b" not in done.stdout
-    assert "calls" in done.stdout
-    assert "1 of 1 results right." in done.stdout
-    assert (done.returncode, done.stderr) == (0, PROGRESS)
+def test_output_that_goes_to_a_file_has_every_column_and_no_colours(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "")
+    assert main(SMALL) == 0
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out
+    assert "calls" in printed.out
+    assert "1 of 1 results right." in printed.out
+    assert printed.err == PROGRESS
 
 
 def test_json_that_goes_to_a_program_comes_without_progress():

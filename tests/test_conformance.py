@@ -1,11 +1,8 @@
-"""einsumx on every backend that is installed, case by case."""
+"""einsumx on every backend that is installed, case by case; ``--einsumx-level full`` runs every case.
 
-from einsumx.conformance.plugin import suite_test
-from einsumx.conformance.subject import installed_backends
+``--einsumx-backend`` selects backends.
+"""
 
-INSTALLED = installed_backends()
-SLOW = [name for name in INSTALLED if name in ("jax", "tinygrad")]
-"""What compiles each case by itself, and so takes minutes for what takes others seconds."""
+from einsumx.conformance.test_conformance import test_conformance
 
-test_einsumx_keeps_its_promises = suite_test(*(name for name in INSTALLED if name not in SLOW), level="full")
-test_einsumx_keeps_its_promises_where_that_takes_long = suite_test(*SLOW)
+__all__ = ["test_conformance"]

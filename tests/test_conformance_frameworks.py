@@ -38,7 +38,7 @@ def same(found, wanted):
 def test_every_layout_has_the_values_that_were_asked_for(framework):
     for layout in framework.layouts:
         for dtype in framework.dtypes:
-            for shape in ((3, 4), (2, 3, 4), (5,), (1, 4), (0, 3), ()):
+            for shape in ((2, 3, 4), (1, 4), (0, 3), ()):
                 operand = ArraySpec(shape, dtype, layout)
                 wanted = values(operand, RNG)
                 try:

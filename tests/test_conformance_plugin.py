@@ -7,39 +7,36 @@ import sys
 
 import pytest
 
-TEST = """
 from einsumx.conformance import deviations
 from einsumx.conformance.deviations import Deviation
+
+pytest_plugins = ["pytester"]
+
+TEST = """
 from einsumx.conformance.plugin import suite_test
 
-deviations.DEVIATIONS["faulty_einsum:einsum on numpy"] = [{listed}]
-test_it = suite_test(callables=["faulty_einsum:einsum"], level="full", select={select!r})
+test_it = suite_test(callables=["faulty_einsum:einsum"], select={select!r}, random=0)
 """
 
+ALONE = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
+"""The arguments that run the suite without a test file."""
 
-@pytest.fixture
-def run_pytest(tmp_path):
-    """Run pytest in a process and a folder of its own; gives its exit status, its counts, and what it prints."""
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-ra", "--rootdir", str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-        done = subprocess.run(
-            [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
-        )
-        last = done.stdout.rstrip().rpartition("\n")[2]
-        return done.returncode, {word: int(n) for n, word in re.findall(r"(\d+) ([a-z]+)", last)}, done.stdout
-
-    return run
+def outcome_of(status, text):
+    """The exit status, the counts, and what was printed."""
+    last = text.rstrip().rpartition("\n")[2]
+    return status, {word: int(n) for n, word in re.findall(r"(\d+) ([a-z]+)", last)}, text
 
 
 @pytest.fixture
-def run_file(tmp_path, run_pytest):
+def run_file(pytester, monkeypatch):
     """Run a test file of two lines, under a list of deviations."""
 
-    def run(listed="", select="diagonals/*", *arguments):
-        (tmp_path / "test_faulty.py").write_text(TEST.format(listed=listed, select=select))
-        return run_pytest(*arguments, "test_faulty.py")
+    def run(*listed, select="diagonals/*", arguments=()):
+        monkeypatch.setitem(deviations.DEVIATIONS, "faulty_einsum:einsum on numpy", listed)
+        path = pytester.makepyfile(test_faulty=TEST.format(select=select))
+        done = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-ra", *arguments, path)
+        return outcome_of(done.ret, done.stdout.str())
 
     return run
 
@@ -56,49 +53,47 @@ def test_a_failure_is_a_sentence_and_a_reproducer_without_a_traceback(run_file):
 
 
 def test_a_listed_deviation_is_an_expected_failure_with_its_reason(run_file):
-    status, counts, text = run_file('Deviation("diagonals/ii->i *", "it adds 1")')
+    status, counts, text = run_file(Deviation("diagonals/ii->i *", "it adds 1"))
     assert status == 0
     assert counts["xfailed"] == 2
     assert "it adds 1" in text
 
 
 def test_a_listed_case_that_passes_fails(run_file):
-    status, counts, text = run_file('Deviation("diagonals/ii-*", "it adds 1")')
+    status, counts, text = run_file(Deviation("diagonals/ii-*", "it adds 1"))
     assert status == 1
     assert (counts["failed"], counts["xfailed"]) == (1, 2)
     assert "passes, though it is listed as a deviation (it adds 1)" in text
 
 
 def test_an_entry_that_no_case_matches_fails_a_test_of_all_cases(run_file):
-    listed = 'Deviation("diagonals/ii->i *\\nnosuch *", "it adds 1")'
+    listed = Deviation("diagonals/ii->i *\nnosuch *", "it adds 1")
     assert run_file(listed)[0] == 0
-    status, counts, text = run_file(listed, "*", "-k", "deviations or diagonals")
+    status, counts, text = run_file(listed, select="*", arguments=("-k", "deviations or diagonals"))
     assert status == 1
     assert (counts["failed"], counts["xfailed"]) == (1, 2)
     assert "faulty_einsum:einsum on numpy list of deviations" in text
 
 
 def test_a_case_that_does_not_apply_is_skipped_with_the_reason(run_file):
-    status, counts, text = run_file("", "dtypes/ij,jk->ik*bfloat16")
+    status, counts, text = run_file(select="dtypes/ij->ji *bfloat16")
     assert (status, counts["skipped"]) == (0, 1)
     assert "numpy has no bfloat16" in text
 
 
-def test_tests_have_the_same_names_in_every_process(run_pytest):
-    arguments = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "--einsumx-backend", "numpy")
-    names = [run_pytest(*arguments, "--collect-only", "-q")[2] for _ in range(2)]
-    assert len(names[0].splitlines()) > 400
-    assert names[0].partition("tests collected")[0] == names[1].partition("tests collected")[0]
-
-
-def test_without_a_test_file_the_options_say_what_is_judged(run_pytest):
-    arguments = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "-k", "diagonals")
-    status, counts, text = run_pytest(
-        *arguments, "--einsumx-callable", "faulty_einsum:einsum", "--einsumx-level", "full"
-    )
+def test_without_a_test_file_the_options_say_what_is_judged(pytester):
+    done = pytester.runpytest_inprocess(*ALONE, "-k", "diagonals", "--einsumx-callable", "faulty_einsum:einsum")
+    status, counts, text = outcome_of(done.ret, done.stdout.str())
     assert (status, counts["failed"]) == (1, 2)
     assert "test_conformance[faulty_einsum:einsum on numpy diagonals/ii->i (3,3) float32]" in text
-    status, counts, _ = run_pytest(*arguments, "--einsumx-backend", "numpy")
+
+
+def test_the_suite_runs_in_a_process_of_its_own(tmp_path):
+    arguments = ("-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-k", "diagonals", "--einsumx-backend", "numpy")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pytest", *ALONE, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
+    status, counts, _ = outcome_of(done.returncode, done.stdout)
     assert status == 0
     assert counts["passed"] == 13
 
@@ -108,8 +103,9 @@ def test_without_a_test_file_the_options_say_what_is_judged(run_pytest):
     [((), "say what to judge: --einsumx-backend NAME"), (("--einsumx-backend", "nosuch"), "no backend is called 'no")],
     ids=["nothing", "nosuch"],
 )
-def test_options_that_name_nothing_are_an_error_in_a_line(run_pytest, arguments, says):
-    status, _, text = run_pytest("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", *arguments)
-    assert status == 2
+def test_options_that_name_nothing_are_an_error_in_a_line(pytester, arguments, says):
+    done = pytester.runpytest_inprocess(*ALONE, *arguments)
+    text = done.stdout.str()
+    assert done.ret == 2
     assert f"\n{says}" in text
     assert "Traceback" not in text

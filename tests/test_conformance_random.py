@@ -9,7 +9,7 @@ import pytest
 
 from einsumx.conformance.case import Case
 from einsumx.conformance.features import randomized
-from einsumx.conformance.subject import callable_subject
+from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases, run
 
 WRONG = """
@@ -39,7 +39,7 @@ def random_case(dtype, problems, seed):
     return case
 
 
-def drawn(seed, problems=30):
+def drawn(seed, problems=20):
     """The problems that a seed gives, by their names."""
     found = []
 
@@ -60,13 +60,14 @@ def drawn(seed, problems=30):
 
 
 def test_a_seed_gives_the_same_problems_and_another_seed_others():
-    assert drawn(1) == drawn(1)
-    assert drawn(1) != drawn(2)
-    assert len(drawn(3)) >= 25
+    found = drawn(1)
+    assert len(found) >= 15
+    assert drawn(1) == found
+    assert drawn(2) != found
 
 
 def test_problems_are_of_every_kind():
-    problems = drawn(5, 400)
+    problems = drawn(5, 150)
     assert any("..." in problem for problem in problems)
     assert any("random/[" in problem for problem in problems)
     assert any("->" in problem for problem in problems)
@@ -74,11 +75,11 @@ def test_problems_are_of_every_kind():
     assert any(":F" in problem for problem in problems)
     assert any("25" in problem for problem in problems)
     assert any("(0" in problem for problem in problems)
-    assert len(set(problems)) > 200
+    assert len(set(problems)) > 75
 
 
 def test_what_fails_is_made_as_small_as_it_can_be_and_shown_as_code_that_fails(wrong):
-    (outcome,) = run(wrong, [random_case("int32", 300, 0)])
+    (outcome,) = run(wrong, [random_case("int32", 100, 0)])
     assert outcome.status == "fail"
     assert "element" in outcome.message
     call = outcome.reproducer.splitlines()[-1]
@@ -97,9 +98,7 @@ def test_what_fails_is_made_as_small_as_it_can_be_and_shown_as_code_that_fails(w
 
 
 def test_no_problem_is_found_where_nothing_is_wrong():
-    from einsumx.conformance.subject import backend_subject
-
-    (outcome,) = run(backend_subject("numpy"), [random_case("float64", 40, 7)])
+    (outcome,) = run(backend_subject("numpy"), [random_case("float64", 20, 7)])
     assert outcome.status == "pass"
 
 

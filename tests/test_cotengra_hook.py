@@ -26,17 +26,12 @@ def network():
     return tree, [*map(random.random, shapes), 0.5]
 
 
-@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ij,jk,kl->", "ij,jk,kl->jli"])
+@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ij,jk,kl->"])
 def test_an_einsum_of_cotengra_runs_einsumx(equation):
     einsumx.cache_clear()
     result = ctg.einsum(equation, A, B, C, implementation=EINSUMX)
     assert judge(np.asarray(result), expect(equation, A, B, C))
     assert einsumx.cache_info()["calls"].misses >= 2
-
-
-def test_an_array_contraction_runs_einsumx():
-    result = ctg.array_contract([A, B, C], ["ij", "jk", "kl"], "il", implementation=EINSUMX)
-    np.testing.assert_allclose(result, A @ B @ C)
 
 
 FRAMEWORKS = [backend for backend in INSTALLED if backend.name in ("numpy", "torch", "jax")]  # that cotengra serves

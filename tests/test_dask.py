@@ -5,6 +5,7 @@ import json
 import logging
 import pickle
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,53 +18,78 @@ import dask.array as da
 import einsumx
 from einsumx.adapters import registry
 from einsumx.backends.cupy import CupyAdapter
-from einsumx.backends.dask import chunks as chunkings
 from einsumx.cli.main import main
+from einsumx.conformance.frameworks import NumpyFramework
 from einsumx.conformance.oracle import expect, judge
-
-CASES = {
-    "ij,jk->ik": [(4, 6), (6, 5)],
-    "ij,jk": [(4, 6), (6, 5)],
-    "ji": [(4, 6)],
-    "ij->": [(4, 6)],
-    "ii->i": [(6, 6)],
-    "iij,j->i": [(5, 5, 4), (4,)],
-    "ij,ij->ij": [(4, 6), (4, 6)],
-    "ij,ij->i": [(1, 6), (4, 1)],
-    "...ij,...jk->...ik": [(2, 4, 6), (3, 1, 6, 5)],
-    "...i->...": [(3, 4)],
-    "bind,bjnd->bnij": [(2, 5, 3, 4), (2, 6, 3, 4)],
-    "ab,bc,cd->ad": [(4, 5), (5, 6), (6, 3)],
-    "ab,bc,cd,d->": [(4, 5), (5, 6), (6, 3), (3,)],
-    "i,j->ji": [(4,), (5,)],
-    ",i->i": [(), (4,)],
-    "ij,jk->ik (empty)": [(4, 0), (0, 5)],
-}
+from einsumx.conformance.subject import Subject
+from einsumx.conformance.suite import cases, run
 
 
-def operands(case, dtype):
-    random = np.random.default_rng(2)
-    return [random.integers(-3, 4, shape).astype(dtype) for shape in CASES[case]]
+class DaskFramework(NumpyFramework):
+    """Dask's arrays of NumPy chunks, of up to ``length`` along each axis."""
+
+    layouts = ("C",)
+    memory_order = views = False
+    immutable = "the results of Dask are lazy, and written nowhere"
+
+    def __init__(self, length):
+        self.length = length
+
+    @cached_property
+    def xp(self):
+        return da
+
+    def array(self, values, dtype, device=""):
+        return da.from_array(np.array(values, dtype, order="C"), chunks=self.length)
+
+    def values(self, array):
+        return np.array(array.compute(scheduler="sync"))
+
+    def is_array(self, array):
+        return isinstance(array, da.Array)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "complex128"])
-@pytest.mark.parametrize("sizes", [(1, 2), (2, 3), (3, 2), (-1, -1)], ids=str)
-@pytest.mark.parametrize("case", CASES)
-def test_any_chunking_gives_the_plain_sum(case, sizes, dtype):
-    equation, arrays = case.partition(" ")[0], operands(case, dtype)
-    chunked = [da.from_array(array, chunks=sizes[number % 2]) for number, array in enumerate(arrays)]
-    result = einsumx.einsum(equation, *chunked)
-    assert isinstance(result, da.Array)
-    expected = expect(equation, *arrays)
-    assert (result.shape, result.dtype.name) == (expected.values.shape, expected.dtype)
-    verdict = judge(result.compute(scheduler="sync"), expected)
-    assert verdict, verdict.wrong
+FEATURES = (
+    "forms", "implicit output", "sublists", "ellipsis", "diagonals", "hyperedges", "broadcasting", "zero sizes",
+    "no axes", "promotion", "integers", "bool", "dtype", "casting",
+)  # fmt: skip
+"""What is promised of lazy results too; nothing is written to them, and they have no order in memory."""
 
 
-def test_many_labels_of_sublists_keep_their_sorted_order():
-    array = np.arange(6.0).reshape(2, 3)
-    result = einsumx.einsum(da.from_array(array, chunks=1), [30, 27])
-    assert result.compute(scheduler="sync").tolist() == array.T.tolist()
+@pytest.mark.parametrize("feature", FEATURES)
+def test_lazy_arrays_are_held_to_the_contract(feature):
+    subject = Subject("numpy", np.__version__, DaskFramework(2), "", einsumx.einsum, is_einsumx=True)
+    outcomes = list(run(subject, [case for case in cases("quick") if case.feature == feature]))
+    assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 5
+
+
+def in_chunks(shape, chunks, dtype="float64"):
+    """Small integers, the same in NumPy and in Dask."""
+    values = np.random.default_rng(3).integers(-3, 4, shape).astype(dtype)
+    return values, da.from_array(values, chunks=chunks)
+
+
+def agree(result, equation, *arrays):
+    verdict = judge(result.compute(scheduler="sync"), expect(equation, *arrays))
+    return verdict or pytest.fail(str(verdict.wrong))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "dtype"),
+    [
+        ("ij,jk->ik", [(4, 6), (6, 5)], "int8"),
+        ("bind,bjnd->bnij", [(2, 5, 3, 4), (2, 6, 3, 4)], "float16"),
+        ("ab,bc,cd,d->", [(4, 5), (5, 6), (6, 3), (3,)], "bool"),
+        ("...ij,...jk->...ik", [(2, 4, 6), (3, 1, 6, 5)], "complex128"),
+        ("iij,j->i", [(5, 5, 4), (4,)], "float32"),
+    ],
+)
+def test_any_chunking_gives_the_plain_sum(equation, shapes, dtype):
+    for lengths in ((1, 2), (3, 2), (-1, -1)):
+        made = [in_chunks(shape, lengths[number % 2], dtype) for number, shape in enumerate(shapes)]
+        values, arrays = zip(*made)
+        assert agree(einsumx.einsum(equation, *arrays), equation, *values)
 
 
 def test_arrays_in_memory_mix_with_those_of_dask():
@@ -73,26 +99,12 @@ def test_arrays_in_memory_mix_with_those_of_dask():
     assert result.compute(scheduler="sync").tolist() == (2 * lhs @ rhs).tolist()
 
 
-def test_the_dtype_asked_for_is_computed_in():
-    array = np.full((4, 100), 100, "int8")
-    result = einsumx.einsum("ij->i", da.from_array(array, chunks=10), dtype="int64")
-    assert result.dtype == np.int64
-    assert result.compute(scheduler="sync").tolist() == [10000] * 4
-
-
 def test_nothing_is_computed_before_it_is_asked_for():
     def fail(block):
         raise AssertionError("computed")
 
     lazy = da.ones((4, 4), chunks=2).map_blocks(fail, dtype=float, meta=np.empty((0, 0)))
     assert einsumx.einsum("ij,jk->ik", lazy, lazy).shape == (4, 4)
-
-
-def test_operands_that_are_chunked_alike_are_not_rechunked():
-    lhs, rhs = da.ones((40, 60), chunks=(10, 20)), da.ones((60, 30), chunks=(20, 15))
-    result = einsumx.einsum("ij,jk->ik", lhs, rhs)
-    assert result.chunks == ((10,) * 4, (15,) * 2)
-    assert not any("rechunk" in name for name in result.dask.layers)
 
 
 def test_no_contracted_axis_is_gathered_in_one_chunk():
@@ -119,7 +131,6 @@ def tasks(array):
     ("equation", "operands"),
     [
         ("ij,jk->ik", [((40, 60), (10, 20)), ((60, 30), (30, 15))]),
-        ("ij,jk->ik", [((40, 60), (10, 20)), ((60, 30), (20, 15))]),
         ("ij,j->i", [((40, 60), (10, 20)), ((60,), (60,))]),
         ("ij,ij->", [((40, 60), (10, 20)), ((40, 60), (40, 60))]),
         ("ij,jk,kl->il", [((40, 60), (10, 20)), ((60, 30), (20, 15)), ((30, 20), (15, 10))]),
@@ -133,10 +144,19 @@ def test_it_takes_no_more_tasks_and_rechunks_no_more_than_the_einsum_of_dask(equ
     assert ours[1] <= theirs[1]
 
 
-def test_sums_of_many_chunks_are_added_as_a_tree():
-    operand = da.ones((2, 400), chunks=(2, 2))
-    result = einsumx.einsum("ij,kj->ik", operand, operand)
-    assert max(map(len, result.__dask_graph__().get_all_dependencies().values())) <= 16
+@pytest.mark.parametrize(
+    ("equation", "operands", "chunks"),
+    [
+        ("ij,jk->ik", [((40, 60), (10, 20)), ((60, 30), (20, 15))], ((10,) * 4, (15,) * 2)),
+        ("ii->i", [((6, 6), 2)], ((2,) * 3,)),
+        ("ij,ij->ij", [((100, 100), 50)] * 2, ((50,) * 2,) * 2),
+    ],
+)
+def test_operands_that_are_chunked_alike_are_not_rechunked(equation, operands, chunks):
+    with dask.config.set({"array.chunk-size": "1 kiB"}):  # which only what grows is split for
+        result = einsumx.einsum(equation, *(da.ones(shape, chunks=given) for shape, given in operands))
+    assert result.chunks == chunks
+    assert tasks(result)[1] == 0
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "text", "masked"])
@@ -149,53 +169,32 @@ def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
         einsumx.einsum("i->", da.from_array(array, chunks=1))
 
 
-def in_chunks(shape, chunks, dtype="float64"):
-    """Small integers, the same in NumPy and in Dask."""
-    values = np.random.default_rng(3).integers(-3, 4, shape).astype(dtype)
-    return values, da.from_array(values, chunks=chunks)
-
-
-def agree(result, equation, *arrays):
-    verdict = judge(result.compute(scheduler="sync"), expect(equation, *arrays))
-    return verdict or pytest.fail(str(verdict.wrong))
-
-
 # -- axes that are chunked unlike, empty chunks, objects --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunks", [((2, 4), (3, 3)), ((6,), (1, 2, 3)), ((0, 2, 4), (3, 0, 3)), (1, 6)], ids=str)
-@pytest.mark.parametrize("equation", ["ii->i", "ii->", "ii,i->i", "ii,ij->j", "ij,ji->"])
+@pytest.mark.parametrize("chunks", [((2, 4), (3, 3)), ((0, 2, 4), (3, 0, 3)), (1, 6)], ids=str)
+@pytest.mark.parametrize("equation", ["ii->i", "ii,ij->j", "ij,ji->"])
 def test_a_diagonal_of_axes_that_are_chunked_unlike_is_the_diagonal(equation, chunks):
     values, array = in_chunks((6, 6), chunks)
-    others = {"ii,i->i": values[0], "ii,ij->j": values, "ij,ji->": values}
+    others = {"ii,ij->j": values, "ij,ji->": values}
     arrays = [values, others[equation]] if equation in others else [values]
     assert agree(einsumx.einsum(equation, array, *arrays[1:]), equation, *arrays)
-
-
-def test_a_diagonal_of_three_axes_may_be_chunked_three_ways():
-    values, array = in_chunks((4, 4, 4), ((1, 3), (2, 2), (4,)))
-    assert agree(einsumx.einsum("iii->i", array), "iii->i", values)
-
-
-def test_a_diagonal_of_axes_that_are_chunked_alike_is_not_rechunked():
-    result = einsumx.einsum("ii->i", da.ones((6, 6), chunks=2))
-    assert result.chunks == da.einsum("ii->i", da.ones((6, 6), chunks=2)).chunks
-    assert not any("rechunk" in name for name in result.dask.layers)
 
 
 @pytest.mark.parametrize(
     ("equation", "shapes", "chunks"),
     [
         ("ij,jk->ik", [(6, 6), (6, 6)], [((0, 2, 4), (3, 0, 3)), ((6, 0), (2, 0, 0, 4))]),
-        ("ij,jk->ik", [(2, 0), (0, 3)], [(1, 1), (1, 2)]),
         ("ii->i", [(0, 0)], [((0,), (0, 0))]),
         ("ij,ij->ij", [(1, 6), (4, 1)], [((1,), (2, 4)), ((1, 3), (1,))]),
         ("ij,ij->ij", [(1, 6), (4, 6)], [((0, 1), (2, 4)), ((1, 3), (5, 1))]),
-        (",->", [(), ()], [(), ()]),
+        ("iii->i", [(4, 4, 4)], [((1, 3), (2, 2), (4,))]),
     ],
     ids=str,
 )
-def test_empty_chunks_and_axes_that_broadcast_are_summed_as_others_are(equation, shapes, chunks):
+def test_empty_chunks_and_axes_that_broadcast_or_are_chunked_in_three_ways_are_summed_as_others_are(
+    equation, shapes, chunks
+):
     made = [in_chunks(shape, chunk) for shape, chunk in zip(shapes, chunks)]
     values, arrays = zip(*made)
     assert agree(einsumx.einsum(equation, *arrays), equation, *values)
@@ -209,31 +208,23 @@ def test_an_array_that_is_used_twice_may_broadcast_in_one_place_only(equation):
     assert agree(einsumx.einsum(equation, *lazy), equation, *values)
 
 
-@pytest.mark.parametrize("equation", ["ij->", "ij->i", "ij->ji", "ii", "ij,jk->ik", "ij,ij->"])
-def test_chunks_of_objects_are_summed_by_their_own_arithmetic(equation):
-    values = np.array([[Fraction(1, 2), 2], [3, Fraction(4, 3)]], object)
-    count = equation.count(",") + 1
-    result = einsumx.einsum(equation, *[da.from_array(values, chunks=((1, 1), (2,)))] * count)
-    computed = result.compute(scheduler="sync")
-    assert np.array_equal(computed, np.einsum(equation, *[values] * count))
-
-
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
-        ("i,ij,ij->", [(3,), (3, 2), (3, 2)]),
+        ("ij->ji", [(3, 2)]),
+        ("ii", [(3, 3)]),
+        ("ij,jk->ik", [(2, 3), (3, 2)]),
         ("k,ji,jii->k", [(3,), (2, 1), (2, 1, 1)]),
         (",i,,i->i", [(), (3,), (), (3,)]),
-        ("ij,jk->ik", [(2, 0), (0, 3)]),
         ("ij->", [(2, 0)]),
         ("i,jk->kji", [(5,), (2, 0)]),
     ],
 )
-def test_objects_in_several_steps_and_in_sums_over_nothing(equation, shapes):
+def test_chunks_of_objects_are_summed_by_their_own_arithmetic_also_over_nothing(equation, shapes):
     arrays = []
     for shape in shapes:
         array = np.empty(shape, object)
-        array[...] = Fraction(1, 3)
+        array[...] = np.arange(array.size).reshape(shape) * Fraction(1, 3)
         arrays.append(array)
     result = einsumx.einsum(equation, *[da.from_array(array, chunks=2 if array.ndim else ()) for array in arrays])
     assert result.dtype == object
@@ -246,12 +237,9 @@ def test_objects_in_several_steps_and_in_sums_over_nothing(equation, shapes):
 UNKNOWN = {
     "ij->i": "u",
     "ij->j": "u",
-    "ij->": "u",
     "ij->ji": "u",
-    "ij,jk->ik": "ux",
     "ij,jk->k": "ux",
     "ij,jk,kl->il": "uxx",
-    "ij,jk,kl->l": "uxx",
     "ij,k->ikj": "uv",
     "ij,lk->ikj": "uu",
     "ij,aj->ij": "uo",
@@ -283,17 +271,22 @@ def test_a_size_that_is_not_known_may_be_of_a_label_that_nothing_else_has(equati
     assert list(map(len, result.chunks)) == list(map(len, theirs.chunks))
 
 
-@pytest.mark.parametrize("other", ["x", "v", "u twice"])
+@pytest.mark.parametrize("other", ["x", "v", "u twice", "two selections"])
 def test_a_size_that_is_not_known_and_has_to_fit_is_an_error_that_says_what_to_call(other, operands_by_letter):
     _, arrays = operands_by_letter
-    known = {"x": ("ij,ij->ij", arrays["x"]), "v": ("ij,i->ij", arrays["v"]), "u twice": ("ij,ji->", arrays["u"])}
+    known = {
+        "x": ("ij,ij->ij", arrays["x"]),
+        "v": ("ij,i->ij", arrays["v"]),
+        "u twice": ("ij,ji->", arrays["u"]),
+        "two selections": ("ij,ij->j", arrays["u"] * 2),
+    }
     equation, second = known[other]
     with pytest.raises(
         einsumx.SizeError, match=r"operand 0 has shape \(nan, 6\), where the size of axis 0 .* compute_chunk_sizes\(\)"
     ):
         einsumx.einsum(equation, arrays["u"], second)
     arrays["u"].compute_chunk_sizes()  # the advice
-    if other != "v":
+    if other in ("x", "u twice"):
         with pytest.raises(einsumx.SizeError, match="has size"):
             einsumx.einsum(equation, arrays["u"], second)
 
@@ -303,12 +296,6 @@ def test_a_sum_over_nothing_needs_the_sizes_of_its_result(operands_by_letter):
     with pytest.raises(einsumx.SizeError, match="a sum over nothing needs all sizes of its result"):
         einsumx.einsum("ij,jk->ik", empty, da.ones((0, 3)))
     assert agree(einsumx.einsum("ij,jk->k", empty, da.ones((0, 3))), "ij,jk->k", np.ones((6, 0)), np.ones((0, 3)))
-
-
-def test_rows_of_two_selections_are_not_taken_to_be_as_many(operands_by_letter):
-    _, arrays = operands_by_letter
-    with pytest.raises(einsumx.SizeError, match="compute_chunk_sizes"):
-        einsumx.einsum("ij,ij->j", arrays["u"], arrays["u"] * 2)
 
 
 def test_a_rank_that_does_not_fit_is_said_of_the_shape_as_it_is(operands_by_letter):
@@ -331,9 +318,7 @@ def largest_chunk(array):
     [
         ("i,j->ij", [(4096,), (4096,)], [4096, 4096]),
         ("i,j->ij", [(40_000,), (40_000,)], [40_000, 20_000]),
-        ("ij,kl->ijkl", [(100, 100), (100, 100)], [100, (100, 50)]),
         ("ij,jk->ik", [(5000, 10), (10, 5000)], [5000, 5000]),
-        ("i,j,k->ijk", [(500,), (500,), (500,)], [500, 500, 500]),
         ("ij,ij->ij", [(1, 5000), (5000, 1)], [5000, 5000]),
     ],
 )
@@ -347,7 +332,7 @@ def test_chunks_that_grow_are_split_below_the_size_that_dask_is_configured_for(e
 
 
 @pytest.mark.filterwarnings("ignore:Increasing number of chunks")  # which Dask warns of
-@pytest.mark.parametrize("limit", ["100 B", "1 kiB", 3000])
+@pytest.mark.parametrize("limit", ["100 B", 3000])
 def test_chunks_that_are_split_have_the_plain_sum(limit):
     (one, x), (other, y) = in_chunks((30,), 10), in_chunks((2, 30), (2, 13))
     with dask.config.set({"array.chunk-size": limit}):
@@ -361,14 +346,6 @@ def test_a_result_of_no_elements_has_one_chunk_whatever_its_size():
     with dask.config.set({"array.chunk-size": "100 B"}):  # of which Dask chooses no chunks
         result = einsumx.einsum("bij,bjk->bik", x, y)
     assert (result.chunks, result.compute(scheduler="sync").shape) == (((0,), (7,), (3,)), (0, 7, 3))
-
-
-def test_chunks_that_do_not_grow_stay_as_they_are():
-    with dask.config.set({"array.chunk-size": "1 kiB"}):
-        array = da.ones((100, 100), chunks=50)
-        result = einsumx.einsum("ij,ij->ij", array, array)
-    assert result.chunks == array.chunks
-    assert not any("rechunk" in name for name in result.dask.layers)
 
 
 @pytest.mark.parametrize("given", [{"order": "C"}, {"memory_limit": "1MB"}, {"out": np.ones(2)}, {"device": "cpu"}])
@@ -402,11 +379,11 @@ def test_a_product_of_sums_pairs_no_chunks():
 
 
 def test_small_chunks_of_a_contracted_label_are_taken_several_to_a_task():
-    x, y = da.ones((800, 800), chunks=100), da.ones((800, 800), chunks=100) * 2
+    x, y = da.ones((80, 80), chunks=10), da.ones((80, 80), chunks=10) * 2
     result = einsumx.einsum("ij,jk->ik", x, y)
-    assert result.chunks == ((100,) * 8,) * 2
+    assert result.chunks == ((10,) * 8,) * 2
     assert added_tasks(result, x, y) <= 64 + 16
-    assert result[:2, :2].compute(scheduler="sync").tolist() == [[1600.0] * 2] * 2
+    assert result[:2, :2].compute(scheduler="sync").tolist() == [[160.0] * 2] * 2
 
 
 def test_large_chunks_are_taken_one_by_one_and_their_products_added_as_they_come():
@@ -449,13 +426,11 @@ def test_of_chunks_that_do_not_align_the_smaller_operand_is_rechunked():
 @pytest.mark.parametrize(
     ("equation", "shapes", "chunks"),
     [
-        ("ij,jk->ik", [(60, 40), (40, 50)], [20, 20]),
         ("ij,jk->ik", [(60, 40), (40, 50)], [(7, 9), (13, 11)]),
         ("ij,jk,kl->il", [(60, 40), (40, 50), (50, 30)], [(20, 15), (20, 20), 30]),
         ("ij,jk->k", [(60, 40), (40, 50)], [20, 20]),
         ("bij,bjk->bik", [(9, 4, 5), (9, 5, 6)], [(3, 4, 5), (2, 5, 6)]),
         ("iij,j->i", [(12, 12, 4), (4,)], [(3, 4, 2), 4]),
-        ("i,j->ij", [(50,), (40,)], [10, 20]),
         ("ij->", [(60, 40)], [7]),
     ],
 )
@@ -538,11 +513,6 @@ def test_a_plan_of_a_sum_over_nothing_has_no_step():
     assert (plan.steps, plan.tasks, plan.shape) == ((), 0, (2, 3))
 
 
-def test_a_plan_takes_no_memory_limit():
-    with pytest.raises(einsumx.BackendError, match="memory_limit= is not for Dask arrays"):
-        einsumx.plan("ij->ji", X, memory_limit="1 MB")
-
-
 def test_einsum_path_finds_a_path_that_einsum_accepts():
     z = np.ones((3000, 2))
     path, text = einsumx.einsum_path("ij,jk,kl->il", X, Y, z)
@@ -551,15 +521,13 @@ def test_einsum_path_finds_a_path_that_einsum_accepts():
     assert einsumx.einsum("ij,jk,kl->il", X, Y, z, optimize=path).shape == (4000, 2)
 
 
-@pytest.mark.parametrize("constant", ["dask", "numpy"])
-@pytest.mark.parametrize("operand", ["dask", "numpy"])
+@pytest.mark.parametrize(("constant", "operand"), [("dask", "numpy"), ("numpy", "dask"), ("numpy", "numpy")])
 def test_an_expression_takes_dask_arrays_as_constants_and_as_operands(constant, operand):
     (held, lazy), (values, array) = in_chunks((6, 4), 2), in_chunks((5, 6), 3)
     expression = einsumx.expression("ij,jk->ik", (5, 6), {"dask": lazy, "numpy": held}[constant])
     for _ in range(2):
         result = expression({"dask": array, "numpy": values}[operand])
-        is_lazy = "dask" in (constant, operand)
-        assert isinstance(result, da.Array) is is_lazy
+        assert isinstance(result, da.Array) is ("dask" in (constant, operand))
         assert np.array_equal(np.asarray(result), values @ held)
 
 
@@ -621,19 +589,22 @@ def test_what_patch_leaves_to_dask_is_logged(call, reason, caplog):
 SEMIRINGS = ("max-plus", "min-plus", "max-times", "log", einsumx.Semiring("widest", "maximum", "minimum"), "boolean")
 
 
-@pytest.mark.parametrize("semiring", SEMIRINGS, ids=str)
 @pytest.mark.parametrize(
-    ("equation", "shapes"),
-    {
-        "ij,jk->ik": ((7, 9), (9, 5)),
-        "ij,jk,kl->il": ((7, 9), (9, 5), (5, 4)),
-        "ij->": ((7, 9),),
-        "ij->ji": ((7, 9),),
-        "ii,ij->j": ((7, 7), (7, 3)),
-        "ij,kj->ik": ((7, 1), (5, 9)),
-        "i,i->": ((90,), (90,)),
-        "ij,jl->il": ((3, 0), (0, 4)),
-    }.items(),
+    ("equation", "shapes", "semiring"),
+    [
+        ("ij,jk->ik", ((7, 9), (9, 5)), "max-plus"),
+        ("ij,jk->ik", ((7, 9), (9, 5)), "boolean"),
+        ("ij,jk,kl->il", ((7, 9), (9, 5), (5, 4)), "log"),
+        ("ij,jk,kl->il", ((7, 9), (9, 5), (5, 4)), "min-plus"),
+        ("ij->", ((7, 9),), "log"),
+        ("ij->ji", ((7, 9),), "max-times"),
+        ("ii,ij->j", ((7, 7), (7, 3)), "max-plus"),
+        ("ij,kj->ik", ((7, 1), (5, 9)), "log"),
+        ("i,i->", ((90,), (90,)), SEMIRINGS[4]),
+        ("ij,jl->il", ((3, 0), (0, 4)), "min-plus"),
+        ("ij,jl->il", ((3, 0), (0, 4)), "boolean"),
+    ],
+    ids=str,
 )
 def test_a_contraction_in_a_semiring_is_that_of_whole_arrays(equation, shapes, semiring):
     rng = np.random.default_rng(0)
@@ -641,18 +612,15 @@ def test_a_contraction_in_a_semiring_is_that_of_whole_arrays(equation, shapes, s
     if semiring == "boolean":
         hosts = [host > 0.9 for host in hosts]
     expected = einsumx.einsum(equation, *hosts, semiring=semiring)
-    for length in (2, 4):
-        arrays = [da.from_array(host, chunks=length) for host in hosts]
-        result = einsumx.einsum(equation, *arrays, semiring=semiring)
-        planned = einsumx.plan(equation, *arrays, semiring=semiring)
-        assert result.dtype == expected.dtype
-        assert result.name == einsumx.einsum(equation, *arrays, semiring=semiring).name
-        for lazy in (result, planned(*arrays)):
-            found = lazy.compute(scheduler="sync")
-            assert found.dtype == expected.dtype
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    arrays = [da.from_array(host, chunks=4) for host in hosts]
+    result = einsumx.einsum(equation, *arrays, semiring=semiring)
+    assert result.name == einsumx.einsum(equation, *arrays, semiring=semiring).name
     function = einsumx.expression(equation, *shapes, semiring=semiring)
-    np.testing.assert_allclose(function(*arrays).compute(scheduler="sync"), expected, rtol=1e-6)
+    for lazy in (result, einsumx.plan(equation, *arrays, semiring=semiring)(*arrays), function(*arrays)):
+        assert lazy.dtype == expected.dtype
+        found = lazy.compute(scheduler="sync")
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_semiring_has_tasks_of_its_own_and_is_in_the_plan():
@@ -665,8 +633,13 @@ def test_a_semiring_has_tasks_of_its_own_and_is_in_the_plan():
 
 def test_half_precision_is_exact_for_maxima_and_wide_for_sums_of_exponentials():
     x = da.ones((4, 4), chunks=2, dtype="float16")
-    assert einsumx.plan("ij,jk->ik", x, x, semiring="max-plus").compute_dtype == "float16"
-    assert einsumx.plan("ij,jk->ik", x, x, semiring="log").compute_dtype == "float32"
+    kinds = [einsumx.plan("ij,jk->ik", x, x, semiring=each).compute_dtype for each in ("max-plus", "log")]
+    assert kinds == ["float16", "float32"]
+
+
+def test_a_plan_takes_no_memory_limit():
+    with pytest.raises(einsumx.BackendError, match="memory_limit= is not for Dask arrays"):
+        einsumx.plan("ij->ji", X, memory_limit="1 MB")
 
 
 def test_what_a_semiring_refuses_it_refuses_for_lazy_arrays():
@@ -677,13 +650,6 @@ def test_what_a_semiring_refuses_it_refuses_for_lazy_arrays():
         einsumx.einsum("ij,jk->ik", x * 1.0, x * 1.0, semiring="max-plus", alpha=2)
 
 
-def test_the_command_explains_chunks_in_a_semiring(capsys):
-    arguments = ["explain", "ij,jk->ik", "4,4", "4,4", "--backend", "dask", "--chunks", "2,2", "2,2"]
-    assert main([*arguments, "--semiring", "log"]) == 0
-    assert "float32 on dask in log (logaddexp, add)" in capsys.readouterr().out
-    assert main([*arguments, "--semiring", "max-plus", "--dtype", "int64"]) != 0
-
-
 def test_the_command_explains_chunks(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ["explain", "ij,jk->k", "4000,4000", "4000,3000", "--dtype", "float64", "--backend", "dask"]
@@ -692,6 +658,8 @@ def test_the_command_explains_chunks(capsys, monkeypatch):
     assert main([*arguments, "--json", "--chunks", "500,500", "400,750"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["tasks"], printed["chunks"]) == (142, [[750] * 4])
+    assert main([*arguments, "--semiring", "log"]) == 0
+    assert "float64 on dask in log (logaddexp, add)" in capsys.readouterr().out
     assert main([*arguments]) == 0
     assert "1 chunk of (4000,4000)" in capsys.readouterr().out
 
@@ -735,7 +703,7 @@ def standin(monkeypatch):
     registry.forget()
 
 
-@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk->k", "ij,ij->j", "ij,ij->", "ii->i", "ij->"])
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,ij->", "ii->i", "ij->"])
 def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
     values = np.arange(36.0).reshape(6, 6)
     count = equation.count(",") + 1
@@ -748,7 +716,3 @@ def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
         assert type(computed) is standin.StandinArray
         part = tuple(slice(2 * number, 2 * number + 2) for number in place)
         assert np.array_equal(standin.asnumpy(computed), expected[part])
-
-
-def test_chunks_are_refined_where_any_of_them_ends():
-    assert chunkings.refined([(2, 4), (3, 3), (6,)]) == (2, 1, 3)

@@ -75,11 +75,7 @@ class Acting(Stored):
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"),
-    [
-        *((case, "float32") for case in CASES),
-        *(("ij,ij->", dtype) for dtype in ("float16", "bool")),
-    ],
+    ("case", "dtype"), [("iij->ji", "bool"), ("ij,ij->", "float16"), ("ij,jk->ik (empty)", "float32")]
 )
 def test_several_devices_give_the_plain_sum(case: str, dtype: str) -> None:
     equation, arrays = operands(case, dtype)
@@ -88,8 +84,7 @@ def test_several_devices_give_the_plain_sum(case: str, dtype: str) -> None:
     assert JAX.device(found) == "cpu:0"
 
 
-@pytest.mark.parametrize("place", ["", "cpu:0", "cpu:1"])
-@pytest.mark.parametrize("case", ["ij,jk->ik", "ij,ij->"])
+@pytest.mark.parametrize(("case", "place"), [("ij,jk->ik", ""), ("ij,ij->", "cpu:1")])
 def test_operands_of_the_framework_are_brought_to_each_device(case: str, place: str) -> None:
     equation, arrays = operands(case)
     given = [JAX.from_numpy(array, place) for array in arrays]
@@ -106,8 +101,9 @@ def test_operands_whose_dtype_numpy_lacks_are_brought_to_each_device() -> None:
     check(np.asarray(found).astype("float32"), equation, *arrays, dtype="bfloat16")
 
 
-@pytest.mark.parametrize("keyword", [{"device": "cpu:1"}, {"devices": ["cpu:1"]}])
-@pytest.mark.parametrize("place", [None, "", "cpu:0"])
+@pytest.mark.parametrize(
+    ("keyword", "place"), [({"device": "cpu:1"}, None), ({"device": "cpu:1"}, ""), ({"devices": ["cpu:1"]}, "cpu:0")]
+)
 def test_one_device_is_where_it_is_computed(
     keyword: dict[str, Any], place: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,16 +118,9 @@ def test_one_device_is_where_it_is_computed(
     check(out.array, equation, *arrays)
 
 
-def test_the_result_goes_into_a_file(tmp_path: Path) -> None:
-    equation, arrays = operands("ij,jk->ik")
-    out = np.memmap(tmp_path / "out", "float32", "w+", shape=(40, 50))
-    assert einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES, out=out) is out
-    check(np.fromfile(tmp_path / "out", "float32").reshape(40, 50), equation, *arrays)
-
-
 def test_the_same_call_gives_the_same_bits_whichever_device_comes_first() -> None:
     arrays = [np.random.default_rng(5).normal(size=size).astype("float32") for size in [(3, 4000), (4000, 2)]]
-    calls = [einsum("ij,jk->ik", *arrays, backend="jax", memory_limit="30kB", devices=DEVICES) for _ in range(5)]
+    calls = [einsum("ij,jk->ik", *arrays, backend="jax", memory_limit="30kB", devices=DEVICES) for _ in range(3)]
     assert len({np.asarray(found).tobytes() for found in calls}) == 1
 
 
@@ -211,15 +200,14 @@ def test_blocks_are_read_while_others_are_computed(keyword: dict[str, Any], monk
         wait(array)
 
     monkeypatch.setattr(JAX, "synchronize", synchronize)
-    rows, columns = Acting(np.ones((20000, 60), "float32"), act), np.ones((60, 50), "float32")
-    out = np.zeros((20000, 50), "float32")
+    rows, columns = Acting(np.ones((6000, 60), "float32"), act), np.ones((60, 50), "float32")
+    out = np.zeros((6000, 50), "float32")
     einsum("ij,jk->ik", rows, columns, backend="jax", memory_limit="1MB", out=out, **keyword)
     assert all(was_read)
     check(out, "ij,jk->ik", rows.array, columns)
 
 
-@pytest.mark.parametrize("has_out", [False, True])
-@pytest.mark.parametrize("case", ["ij,jk->ik", "ab,bc,cd->ad", "ij,ij->"])
+@pytest.mark.parametrize(("case", "has_out"), [("ij,jk->ik", True), ("ab,bc,cd->ad", False)])
 def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     equation, arrays = operands(case)
     expected = expect(equation, *arrays).values
@@ -228,15 +216,17 @@ def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatc
     lock = threading.Lock()
     wait = JAX.synchronize
 
+    def alive(device: str) -> int:
+        return sum(array.nbytes for array in jax.live_arrays() if JAX.device(array) == device)
+
     def measure(array: Any) -> None:
         wait(array)
         with lock:
             for device in DEVICES:
-                there = [live.nbytes for live in jax.live_arrays() if JAX.device(live) == device]
-                peaks[device] = max(peaks[device], sum(there))
+                peaks[device] = max(peaks[device], alive(device))
 
     limit = 3 * expected.size * 4 + 6000
-    before = {device: sum(live.nbytes for live in jax.live_arrays() if JAX.device(live) == device) for device in peaks}
+    before = {device: alive(device) for device in DEVICES}
     monkeypatch.setattr(JAX, "synchronize", measure)
     einsum(equation, *arrays, backend="jax", memory_limit=limit, devices=DEVICES, out=out)
     assert any(peaks.values())
@@ -250,13 +240,13 @@ def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatc
     ("keywords", "error", "says"),
     [
         ({"devices": ["cpu:0", "cpu:7"]}, BackendError, "jax finds no device 'cpu:7'; there are cpu:0, cpu:1, cpu:2"),
-        ({"devices": ["cpu:0", "nix"]}, BackendError, "jax finds no device 'nix'"),
         ({"device": "cpu:7"}, BackendError, "jax finds no device 'cpu:7'"),
         ({"devices": ["cpu", "cpu:1", "cpu:0"]}, ValueError, "has 'cpu' and 'cpu:0', which are one device of jax"),
         ({"devices": "cpu:0"}, TypeError, r"devices= is a list of device names.*not 'cpu:0'"),
         ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of device names"),
         ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of device names"),
         ({"devices": ["cpu:0", "cpu:1"], "device": "cpu:0"}, ValueError, "cannot be combined with device="),
+        ({"devices": DEVICES, "executor": ThreadPoolExecutor(1)}, ValueError, "cannot be combined with executor="),
         ({"devices": ["cuda:0", "cuda:1"], "backend": "numpy"}, BackendError, "numpy finds no device 'cuda:0'"),
         ({"devices": ["cpu:0", "cpu:1"], "memory_limit": None}, ValueError, "needs a memory_limit="),
     ],
@@ -267,18 +257,6 @@ def test_devices_that_make_no_sense_are_errors_that_say_why(
     equation, arrays = operands("ij,jk->ik")
     with pytest.raises(error, match=says):
         einsum(equation, *arrays, **{"backend": "jax", "memory_limit": "20kB", **keywords})
-
-
-def test_devices_and_an_executor_are_an_error() -> None:
-    equation, arrays = operands("ij,jk->ik")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be combined with executor="):
-        einsum(equation, *arrays, backend="jax", memory_limit="20kB", devices=DEVICES, executor=pool)
-
-
-def test_dask_arrays_take_no_devices() -> None:
-    dask = pytest.importorskip("dask.array")
-    with pytest.raises(BackendError, match="devices= is not for Dask arrays"):
-        einsum("ij->ji", dask.ones((3, 4)), devices=["cpu:0", "cpu:1"])
 
 
 def test_an_error_of_reading_says_which_block_it_was_for() -> None:

@@ -11,10 +11,13 @@ PACKAGES = ("einsumx", "einsumx.backends", "einsumx.conformance")
 
 
 def modules():
+    """The modules that have examples."""
     names = set()
     for package in PACKAGES:
         folder = Path(import_module(package).__file__).parent
         for path in folder.rglob("*.py"):
+            if ">>>" not in path.read_text("utf-8"):
+                continue
             parts = path.relative_to(folder).with_suffix("").parts
             names.add(".".join((package, *parts)).removesuffix(".__init__"))
     return sorted(name for name in names if not name.endswith(".__main__"))

@@ -19,14 +19,6 @@ def test_operands_of_stride_0_are_read_right(equation):
     np.testing.assert_allclose(dpnp.asnumpy(einsumx.einsum(equation, *arrays)), np.einsum(equation, *hosts))
 
 
-def test_results_stay_on_the_device_of_the_operands():
-    array = dpnp.ones((2, 2))
-    result = einsumx.einsum("ij,jk->ik", array, array)
-    assert isinstance(result, dpnp.ndarray)
-    assert result.sycl_device == array.sycl_device
-    assert einsumx.plan("ij,jk->ik", array, array).device == array.sycl_device.filter_string
-
-
 def test_an_out_that_repeats_elements_is_refused():
     out = dpnp.broadcast_to(dpnp.zeros(2), (2, 2))
     with pytest.raises(einsumx.BackendError, match=r"read-only dpnp array.* leave out= away"):

@@ -24,9 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 BLOCKED = [
     ("ij,jk->ik", [(900, 800), (800, 900)], "9 MB", True),
     ("ij,jk->ik", [(90, 80), (80, 90)], "900 MB", False),
-    ("ij,jk,kl->il", [(900, 800), (800, 900), (900, 800)], "9 MB", True),
     ("pi,qj,rk,sl,ijkl->pqrs", [(30, 30)] * 4 + [(30,) * 4], "9 MB", True),
-    ("ijk->k", [(100, 100, 100)], "1 MB", True),
     ("ij->ji", [(1000, 1000)], "9 MB", True),
 ]
 
@@ -47,24 +45,9 @@ def network(count, seed):
     return equation, [(2,) * len(term) for term in terms]
 
 
-def networks():
-    for count in (2, 3, 5, 8, 13, 21, 34, 60):
-        equation, shapes = network(count, count)
-        yield plan(equation, *shapes, optimize="greedy")
-
-
 def blocked(case):
     equation, shapes, limit, stored = case
     return plan(equation, *shapes, memory_limit=limit, stored=stored)
-
-
-def within(equation, shapes, limit):
-    """The contraction in blocks under a limit, or under the smallest that there is."""
-    try:
-        return plan(equation, *shapes, memory_limit=limit, stored=True)
-    except einsumx.MemoryLimitError as error:
-        smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error))[1])
-        return plan(equation, *shapes, memory_limit=smallest, stored=True)
 
 
 def every_plan():
@@ -72,11 +55,12 @@ def every_plan():
     yield plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="array_api")
     yield plan("iij,jk,lk->il", (3, 3, 4), (4, 5), (6, 5), dtypes="int64", backend="torch")
     yield plan("ij->ij", (3, 4))
-    yield plan("i,i->", (3,), (3,))
     yield plan("ij,jk->ik", (3, 0), (0, 4))
     yield plan("...i,...i->...", (1, 5), (7, 1))
     yield plan("我你,你他->我他", (3, 4), (4, 5))
-    yield from networks()
+    for count in (3, 13, 60):
+        equation, shapes = network(count, count)
+        yield plan(equation, *shapes, optimize="greedy")
     yield from map(blocked, BLOCKED)
 
 
@@ -116,48 +100,22 @@ def test_a_picture_is_one_svg_element_that_says_what_it_is(made):
 
 
 @every
-def test_no_two_texts_meet_and_none_is_cut_off(made):
+def test_no_two_texts_meet_none_is_cut_off_and_none_lies_on_the_tree_or_on_the_bars(made):
     found = lay_out(made.draw().timeline)
     boxes = sorted(found.texts, key=lambda box: box.y)
     for place, box in enumerate(boxes):
-        assert box.x >= 0
-        assert box.y >= 0
-        assert box.x + box.width <= found.width
-        assert box.y + box.height <= found.height
+        assert 0 <= box.x <= found.width - box.width
+        assert 0 <= box.y <= found.height - box.height
         for other in boxes[place + 1 :]:
             if other.y >= box.y + box.height:
                 break
             assert not meets(box, other), (box, other)
-
-
-@every
-def test_no_text_lies_on_the_tree_or_on_the_bars(made):
-    found = lay_out(made.draw().timeline)
     tree = max(placed.x for placed in found.rows) + 7
     for box in (box for placed in found.rows for box in placed.boxes):
         assert box.x > tree
         assert box.x + box.width <= found.bars or box.x >= found.bars + 232
-
-
-@every
-def test_rows_follow_each_other_without_gaps(made):
-    found = lay_out(made.draw().timeline)
-    assert found.rows[0].top == found.top
     for above, below in zip(found.rows, found.rows[1:]):
         assert above.bottom == below.top
-
-
-def test_boxes_that_meet_are_noticed():
-    found = lay_out(EVERY[0].draw().timeline)
-    first, second, *_ = found.texts
-    assert meets(first, replace(second, x=first.x + 1, y=first.y + 1))
-    assert not meets(first, second)
-
-
-def test_the_room_of_wide_letters_is_that_of_two():
-    boxes = {box.text: box.width for box in lay_out(plan("我你->你我", (3, 4)).draw().timeline).texts}
-    assert boxes["我你->你我"] == pytest.approx(boxes["我=3 你=4"] / 9 * 10 * 14 / 12)  # letters of 14 and of 12
-    assert boxes["我=3 你=4"] == pytest.approx(boxes["result %1"])  # nine letters, and seven of which two are wide
 
 
 @pytest.mark.parametrize("made", EVERY[: -len(BLOCKED)], ids=map(named, EVERY))
@@ -169,37 +127,15 @@ def test_each_operand_and_each_op_appears_once(made):
     assert heads == calls
 
 
-@pytest.mark.parametrize("made", EVERY[-len(BLOCKED) :], ids=map(named, EVERY[-len(BLOCKED) :]))
-def test_each_operand_of_blocks_appears_once_with_how_often_it_is_read(made):
-    rows = {row.number: row for row in made.draw().timeline.rows}
-    assert len(rows) == len(made.draw().timeline.rows)
-    reads = [rows[number] for number in range(len(made.operands))]
-    assert {row.kind for row in reads} == {"operand"}
-    # Blocks differ in size by one at most, and the largest are shown.
-    for number, row in enumerate(reads):
-        block = 8
-        for _, size in row.axes:
-            block *= size
-        whole = 8 * made.reads[number]
-        for size in made.operands[number].shape:
-            whole *= size
-        assert whole <= block * row.times <= 1.3 * whole
-
-
 @every
-def test_lines_lead_to_what_takes_a_value_from_where_it_is_made(made):
+def test_lines_lead_to_what_takes_a_value_from_where_it_is_made_and_through_no_other_node(made):
     seen = set()
+    rows = lay_out(made.draw().timeline).rows
+    places = {row.number: placed for placed in rows for row in placed.rows}
     for row in made.draw().timeline.rows:
         assert set(row.sources) <= seen
         seen.add(row.number)
-    taken = {source for row in made.draw().timeline.rows for source in row.sources}
-    assert taken == seen - {-1}
-
-
-@every
-def test_no_line_runs_down_through_the_node_of_another_value(made):
-    rows = lay_out(made.draw().timeline).rows
-    places = {row.number: placed for placed in rows for row in placed.rows}
+    assert {source for row in made.draw().timeline.rows for source in row.sources} == seen - {-1}
     for placed in rows:
         for source in placed.row.sources:
             start = places[source]
@@ -215,36 +151,17 @@ def test_the_most_memory_of_a_picture_is_the_peak_of_the_plan(made):
     assert max(found.base + row.held for row in found.rows) * made_layout.scale <= 232.001
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_so_it_is_for_random_contractions_whole_and_in_blocks(seed):
-    chance = random.Random(seed)
-    for _ in range(10):
-        labels = "abcdefg"[: chance.randint(1, 7)]
-        sizes = {label: chance.choice([1, 2, 7, 30]) for label in labels}
-        terms = ["".join(chance.choices(labels, k=chance.randint(1, 4))) for _ in range(chance.randint(1, 4))]
-        used = sorted(set("".join(terms)))
-        equation = f"{','.join(terms)}->{''.join(chance.sample(used, chance.randint(0, len(used))))}"
-        shapes = [tuple(sizes[label] for label in term) for term in terms]
-        whole = plan(equation, *shapes, backend=chance.choice(["numpy", "torch", "jax", "array_api"]))
-        for made in (whole, within(equation, shapes, int(whole.peak_bytes * chance.uniform(0.3, 1.2)))):
-            assert made.draw().timeline.peak_bytes == made.peak_bytes
-
-
-def test_memory_is_what_is_alive_while_each_op_runs():
-    found = (
-        plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="array_api").draw().timeline
-    )
+def test_memory_is_what_is_alive_while_each_op_runs_and_is_said_where_it_changes():
+    made = plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32", backend="array_api")
+    found = made.draw().timeline
     first, second, result = 4 * 4 * 10 * 8 * 16, 4 * 4 * 5 * 8 * 16, 4 * 4 * 8 * 10 * 5
     assert found.base == first + second
     held = {row.call.split()[0]: row.held for row in found.rows}
-    assert held == {
-        "%0": 0,
-        "%2": first,
-        "%1": first,
-        "%3": first + second,
-        "%4": first + second + result,
-        "result": result,
-    }
+    both = first + second
+    assert held == {"%0": 0, "%2": first, "%1": first, "%3": both, "%4": both + result, "result": result}
+    drawn = lay_out(EVERY[0].draw().timeline)
+    said = [[box.text for box in placed.boxes if box.x > drawn.bars] for placed in drawn.rows]
+    assert said == [["30.7 kB"], [], [], [], ["37.1 kB"], []]
 
 
 def test_copies_have_a_symbol_and_their_reason_in_words():
@@ -258,9 +175,6 @@ def test_copies_have_a_symbol_and_their_reason_in_words():
         assert [path.get("class") for path in group.iter(f"{SVG}path")] == ["copy"]
         assert "its axes in the order of the matmul" in group[0].text
     assert "copy, with its reason" in texts(svg)
-
-
-def test_a_plan_without_copies_has_none_in_its_legend():
     assert "copy, with its reason" not in texts(plan("ij,jk->ik", (3, 4), (4, 5)).draw().svg)
 
 
@@ -279,14 +193,6 @@ def test_the_limit_is_drawn_where_it_is_near_and_said_where_it_is_far():
     assert any("limit 900 MB" in text for text in texts(far))
 
 
-def test_a_picture_has_colours_for_light_and_for_dark():
-    svg = EVERY[0].draw().svg
-    assert "color-scheme:light dark" in svg
-    light, dark = svg.partition("</style>")[0].split("@media (prefers-color-scheme:dark)")
-    rules = [re.findall(r"\.einsumx \.(\w+)\{fill:#", part) for part in (light, dark)]
-    assert rules[0] == rules[1] != []
-
-
 def luminance(colour):
     """As the Web Content Accessibility Guidelines have it."""
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
@@ -299,45 +205,19 @@ def contrast(one, other):
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_contrast_is_that_of_the_guidelines():
-    assert contrast("#ffffff", "#000000") == pytest.approx(21)
-    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
-
-
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("ground", ["ground", "band"])
-def test_texts_and_signs_have_the_contrast_that_the_guidelines_ask_for(theme, ground):
+def test_texts_and_signs_have_the_contrast_that_the_guidelines_ask_for_in_each_theme(theme):
     """4.5 for texts, 3 for what must be seen to understand; of memory that is there all the time, its outline."""
     colours = {name: pair[theme] for name, pair in _COLOURS.items()}
-    for name in ("text", "quiet", "copy", "native"):
-        assert contrast(colours[name], colours[ground]) >= 4.5
-    for name in ("line", "work", "made", "limit"):
-        assert contrast(colours[name], colours[ground]) >= 3
-
-
-def test_a_picture_of_many_operands_is_set_closer_with_views_beside_what_they_look_at():
-    equation, shapes = network(50, 50)
-    made = plan(equation, *shapes, optimize="greedy")
-    found = lay_out(made.draw().timeline)
-    assert [row for placed in found.rows for row in placed.rows] == list(made.draw().timeline.rows)
-    assert {row.kind for placed in found.rows for row in placed.rows[1:]} == {"view"}
-    assert found.height < 3000
-    assert len(made.draw().svg) < 100_000
-    assert all(len(placed.rows) == 1 for placed in lay_out(EVERY[0].draw().timeline).rows)
-
-
-def test_memory_is_said_where_it_changes():
-    found = lay_out(plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().timeline)
-    said = [[box.text for box in placed.boxes if box.x > found.bars] for placed in found.rows]
-    assert said == [["30.7 kB"], [], [], [], ["37.1 kB"], []]
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_a_notebook_has_the_colours_of_its_own_theme(theme):
+    for ground in (colours["ground"], colours["band"]):
+        assert min(contrast(colours[name], ground) for name in ("text", "quiet", "copy", "native")) >= 4.5
+        assert min(contrast(colours[name], ground) for name in ("line", "work", "made", "limit")) >= 3
     shown = EVERY[0]._repr_html_()
+    plain = shown.split("@media (prefers-color-scheme:dark)")[theme]
+    assert f".einsumx .ground{{fill:{colours['ground']}}}" in plain
     told = ["true", "false"][theme]
     rule = rf"body\[data-jp-theme-light={told}\][^{{}}]* \.einsumx \.ground\{{fill:(#\w+)\}}"
-    assert re.findall(rule, shown) == [_COLOURS["ground"][theme]]
+    assert re.findall(rule, shown) == [colours["ground"]]
 
 
 # -- hostile plans ----------------------------------------------------------------------------------------------
@@ -387,16 +267,10 @@ def test_texts_of_a_plan_never_become_elements(hostile):
         page.encode()
 
 
-@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ijk,k->i", "no equation", "->"])
+@pytest.mark.parametrize("equation", ["ij,jk,kl->il", "ijk,k->i", "no equation"])
 def test_an_equation_that_does_not_fit_the_operands_leaves_sizes_without_labels(equation):
     found = replace(plan("ij,jk->ik", (3, 4), (4, 5)), equation=equation)
     assert {"3 4", "4 5", "3 5"} <= set(texts(found.draw().svg))
-
-
-def test_where_axes_of_size_0_hide_which_labels_an_op_has_operands_have_theirs():
-    found = texts(plan("ij,jk->ik", (3, 0), (0, 4)).draw().svg)
-    assert "i=3 j=0" in found
-    assert "j=0 k=4" in found
 
 
 # -- what is saved and shown ------------------------------------------------------------------------------------
@@ -411,7 +285,7 @@ def test_a_picture_is_saved_as_its_name_ends(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["plan.png", "plan", ".svg", "svg"])
+@pytest.mark.parametrize("name", ["plan.png", ".svg"])
 def test_other_endings_are_refused(tmp_path, name):
     with pytest.raises(einsumx.EinsumxError, match=r"\.svg or \.html"):
         EVERY[0].draw().save(tmp_path / name)
@@ -428,7 +302,7 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypat
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("plan.svg", "old")]
 
 
-@pytest.mark.parametrize("made", [EVERY[1], EVERY[-3]], ids=["plan", "blocks"])
+@pytest.mark.parametrize("made", [EVERY[1], EVERY[-2]], ids=["plan", "blocks"])
 def test_a_page_has_the_picture_the_text_and_a_row_for_each_thing(made):
     drawing = made.draw()
     page = drawing.html
@@ -438,18 +312,8 @@ def test_a_page_has_the_picture_the_text_and_a_row_for_each_thing(made):
     assert tags.found["tr"] == len(drawing.timeline.rows) + 1
     assert tags.found["th"] == len(drawing.timeline.rows) + page.count('scope="col"')
     assert not re.search(r"(?:src|href)=", page)
-    first = str(made).split("\n")[1].strip()
-    assert first in page
-
-
-@pytest.mark.parametrize("made", [EVERY[0], EVERY[-1]], ids=["plan", "blocks"])
-def test_notebooks_show_a_plan_as_its_picture(made):
-    assert made.draw()._repr_svg_() in made._repr_html_()
-    assert made._repr_html_() == made.draw()._repr_html_()
-
-
-def test_a_picture_is_the_same_every_time():
-    assert EVERY[0].draw().svg == plan("bind,bjnd->bnij", (4, 10, 8, 16), (4, 5, 8, 16), dtypes="float32").draw().svg
+    assert str(made).split("\n")[1].strip() in page
+    assert drawing._repr_svg_() in made._repr_html_()
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -469,29 +333,24 @@ def test_explain_writes_pictures_beside_what_it_prints(tmp_path, capsys, more):
     assert html.read_text(encoding="utf-8") == drawing.html
 
 
-@pytest.mark.parametrize(("option", "name"), [("--svg", "a.html"), ("--html", "a.svg"), ("--svg", "a"), ("--svg", "")])
-def test_explain_refuses_names_that_end_otherwise(tmp_path, capsys, option, name):
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", "ij->ij", "2,3", option, str(tmp_path / name)])
-    assert ended.value.code == 2
-    assert "does not end in" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_explain_says_where_it_cannot_write(tmp_path, capsys):
+def test_explain_refuses_names_that_end_otherwise_and_says_where_it_cannot_write(tmp_path, capsys):
+    for option, name in (("--svg", "a.html"), ("--html", "a.svg"), ("--svg", "")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["explain", "ij->ij", "2,3", option, str(tmp_path / name)])
+        assert "does not end in" in capsys.readouterr().err
     path = tmp_path / "no folder" / "a.svg"
     assert main(["explain", "ij->ij", "2,3", "--svg", str(path)]) == 2
     assert f"{path} cannot be written: No such file or directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- many ops ---------------------------------------------------------------------------------------------------
 
 
-def a_chain(count, path):
-    """The product of so many matrices, from left to right or in pairs."""
+def a_chain(count):
+    """The product of so many matrices, from left to right."""
     terms = ",".join(symbol(number) + symbol(number + 1) for number in range(count))
-    steps = [(0, max(count - 1 - step, 1)) if path == "left to right" else (0, 1) for step in range(count - 1)]
-    steps[0] = (0, 1)
+    steps = [(0, 1), *((0, count - 1 - step) for step in range(1, count - 1))]
     return plan(f"{terms}->{symbol(0)}{symbol(count)}", *[(3, 3)] * count, optimize=steps)
 
 
@@ -511,28 +370,18 @@ def steps_of(work):
     return found
 
 
-@pytest.mark.parametrize("path", ["left to right", "in pairs"])
-@pytest.mark.parametrize(
-    "shown",
-    [
-        lambda made: made.draw().svg,
-        lambda made: made.draw().html,
-        str,
-        lambda made: made.peak_bytes,
-        lambda made: made.source(),
-        lambda made: made.from_json(made.to_json()),
-    ],
-    ids=["svg", "html", "text", "peak_bytes", "source", "json"],
-)
-def test_a_plan_of_twice_the_ops_takes_twice_the_steps_to_show(shown, path):
-    small, large = a_chain(250, path), a_chain(500, path)
+SHOWN = {
+    "html": lambda made: made.draw().html,
+    "text": str,
+    "peak_bytes": lambda made: made.peak_bytes,
+    "source": lambda made: made.source(),
+    "json": lambda made: made.from_json(made.to_json()),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_a_plan_of_twice_the_ops_takes_twice_the_steps_to_show(shown):
+    small, large = a_chain(100), a_chain(200)
     for made in (small, large):
         shown(made)
     assert steps_of(lambda: shown(large)) < 2.2 * steps_of(lambda: shown(small))
-
-
-def test_steps_that_grow_by_the_square_are_noticed():
-    def work(count):
-        return [max(range(count)) for _ in range(count) for _ in range(count)]
-
-    assert steps_of(lambda: work(40)) > 3 * steps_of(lambda: work(20))

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from threads import in_threads
 
 import einsumx
 from einsumx.runtime import effort as module
@@ -62,19 +63,16 @@ def test_a_block_comes_before_the_process_and_the_inner_before_the_outer():
     assert as_effort() == "measure"
 
 
-def test_a_block_ends_with_an_error_too():
+def test_a_block_ends_with_an_error_too_and_can_decorate_a_function():
     with pytest.raises(KeyError), einsumx.effort("measure"):
         raise KeyError
     assert as_effort() == "estimate"
     assert not module.is_set
-
-
-def test_a_block_can_decorate_a_function():
     assert einsumx.effort("measure")(einsumx.get_effort)() == "measure"
     assert einsumx.get_effort() == "estimate"
 
 
-@pytest.mark.parametrize("value", ["", "mesure", "MEASURE", b"measure", True, 1, ["measure"]])
+@pytest.mark.parametrize("value", ["", "MEASURE", b"measure", True, ["measure"]])
 def test_another_value_is_an_error_that_names_both_efforts(value):
     message = 'is "estimate" or "measure", not '
     with pytest.raises(ValueError, match=f"^effort= {message}"):
@@ -90,10 +88,13 @@ def test_another_value_is_an_error_that_names_both_efforts(value):
 
 
 def test_the_quick_check_is_true_while_the_process_or_any_block_measures():
+    """Calls ask it before anything else, so a wrong answer would ignore an effort."""
     einsumx.set_effort("measure")
     assert module.is_set
     einsumx.set_effort("estimate")
     assert not module.is_set
+    with einsumx.effort("estimate"):
+        assert not module.is_set
     with einsumx.effort("measure"):
         with einsumx.effort("measure"):
             assert module.is_set
@@ -101,51 +102,35 @@ def test_the_quick_check_is_true_while_the_process_or_any_block_measures():
     assert not module.is_set
 
 
-def test_a_block_of_estimates_leaves_the_quick_check_as_it_is():
-    with einsumx.effort("estimate"):
-        assert not module.is_set
-
-
 def test_many_threads_that_enter_and_leave_blocks_lose_no_count():
     def work():
-        for _ in range(500):
+        for _ in range(200):
             with einsumx.effort("measure"):
-                seen.append(module.is_set and as_effort() == "measure")
+                assert module.is_set
+                assert as_effort() == "measure"
 
-    seen = []
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == [True] * 2000
+    in_threads(work)
     assert not module.is_set
 
 
 # -- threads and tasks ----------------------------------------------------------------------------------------------
 
 
-def test_a_block_does_not_reach_other_threads():
+def test_a_setting_of_the_process_reaches_other_threads_and_a_block_does_not():
     seen = []
-    with einsumx.effort("measure"):
-        thread = threading.Thread(target=lambda: seen.append(einsumx.get_effort()), **no_context())
+    # Since Python 3.14 a thread may start with the context of its parent.
+    context = {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
+
+    def look():
+        thread = threading.Thread(target=lambda: seen.append(einsumx.get_effort()), **context)
         thread.start()
         thread.join()
-    assert seen == ["estimate"]
 
-
-def no_context():
-    """Since Python 3.14 a thread may start with the context of its parent."""
-    return {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
-
-
-def test_a_setting_of_the_process_reaches_all_threads():
+    with einsumx.effort("measure"):
+        look()
     einsumx.set_effort("measure")
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(einsumx.get_effort()))
-    thread.start()
-    thread.join()
-    assert seen == ["measure"]
+    look()
+    assert seen == ["estimate", "measure"]
 
 
 def test_tasks_that_interleave_have_efforts_of_their_own():
@@ -163,18 +148,6 @@ def test_tasks_that_interleave_have_efforts_of_their_own():
         return await asyncio.gather(measuring(), estimating())
 
     assert asyncio.run(both()) == ["measure", ("estimate", "estimate")]
-
-
-def test_a_task_that_starts_in_a_block_has_its_effort():
-    async def start():
-        with einsumx.effort("measure"):
-            task = asyncio.create_task(inside())
-        return await task
-
-    async def inside():
-        return einsumx.get_effort()
-
-    assert asyncio.run(start()) == "measure"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -197,7 +170,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_the_variable_sets_the_effort_of_a_process():
     code = "print(effort.is_set, einsumx.get_effort())"
     assert fresh(code, EINSUMX_EFFORT="measure") == "True measure"
-    assert fresh(code, EINSUMX_EFFORT="estimate") == fresh(code, EINSUMX_EFFORT="") == "False estimate"
+    assert fresh(code, EINSUMX_EFFORT="") == "False estimate"
     code = f"einsumx.set_effort('estimate'); {code}"
     assert fresh(code, EINSUMX_EFFORT="measure") == "False estimate"
 
@@ -222,15 +195,7 @@ def test_the_module_that_every_first_call_needs_loads_nothing_heavy():
 # -- frozen ---------------------------------------------------------------------------------------------------------
 
 
-def test_choices_are_frozen_and_free_again():
-    assert not is_frozen()
-    einsumx.freeze()
-    assert is_frozen()
-    einsumx.freeze(on=False)
-    assert not is_frozen()
-
-
-@pytest.mark.parametrize(("text", "frozen"), [("1", True), ("0", False), ("", False)])
+@pytest.mark.parametrize(("text", "frozen"), [("1", True), ("0", False)])
 def test_the_variable_freezes_a_process_until_somebody_sets_it(text, frozen, monkeypatch):
     monkeypatch.setenv("EINSUMX_FREEZE", text)
     assert is_frozen() is frozen

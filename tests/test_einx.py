@@ -13,7 +13,6 @@ import einsumx
 FRAMEWORKS = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}
 
 CALLS = {
-    "b s [c], [c] o -> b s o": [(2, 3, 4), (4, 5)],
     "b (s [c]), [c] o -> (b s) o": [(2, 12), (4, 5)],
     "b... [c], [c] o -> b... o": [(2, 3, 4), (4, 5)],
     "b [s...], [s...] -> b": [(2, 3, 4), (3, 4)],

@@ -13,20 +13,14 @@ from einsumx.ir.ops import Zeros
 
 EQUATIONS = {
     "i->": [(0,)],
-    "i->i": [(0,)],
     "ab->b": [(4, 0)],
     "ab->a": [(4, 0)],
     "ab->ba": [(4, 0)],
     "aab->b": [(0, 0, 3)],
-    "i,i->": [(0,), (0,)],
     "i,i->i": [(0,), (1,)],
     "i,j->j": [(0,), (4,)],
-    "i,j->ij": [(0,), (4,)],
     "ij,jk->ik": [(2, 0), (0, 3)],
-    "ij,jk->k": [(0, 2), (2, 3)],
     "bij,bjk->bik": [(0, 2, 3), (1, 3, 4)],
-    "bind,bjnd->bnij": [(2, 4, 0, 3), (2, 5, 0, 3)],
-    "ij,jk,kl->il": [(2, 3), (3, 0), (0, 2)],
     "i,j,k->": [(0,), (4,), (5,)],
 }
 
@@ -39,16 +33,16 @@ def result_shape(equation, shapes):
     return tuple(sizes[label] for label in output)
 
 
-@pytest.mark.parametrize("backend", BUILTIN)
 @pytest.mark.parametrize("equation", EQUATIONS)
-def test_no_op_of_a_plan_reads_arrays_without_elements(backend, equation):
-    (op,) = einsumx.plan(equation, *EQUATIONS[equation], dtypes="float32", backend=backend).ops
-    assert isinstance(op, Zeros)
+def test_no_op_of_a_plan_reads_arrays_without_elements(equation):
+    for backend in BUILTIN:
+        (op,) = einsumx.plan(equation, *EQUATIONS[equation], dtypes="float32", backend=backend).ops
+        assert isinstance(op, Zeros)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "longdouble", "clongdouble", "float16", "int8", "bool", "object", ">f8"])
+@pytest.mark.parametrize("dtype", ["longdouble", "clongdouble", "object", ">f8"])
 @pytest.mark.parametrize("equation", EQUATIONS)
-def test_every_dtype_of_numpy_gives_zeros_of_itself(dtype, equation):
+def test_every_dtype_that_numpy_alone_has_gives_zeros_of_itself(dtype, equation):
     shapes = EQUATIONS[equation]
     arrays = [np.ones((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2] for shape in shapes]
     result = np.asarray(einsumx.einsum(equation, *arrays))
@@ -58,31 +52,16 @@ def test_every_dtype_of_numpy_gives_zeros_of_itself(dtype, equation):
 
 
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
-@pytest.mark.parametrize("limit", [None, 64])
-def test_infinities_beside_a_sum_over_nothing_are_not_seen(backend, limit):
-    if limit and backend.adapter.no_limit:
-        pytest.skip(backend.adapter.no_limit)
-    many = backend.array(np.full(50, np.inf), "float32")
-    nothing = backend.array(np.ones(0), "float32")
-    assert backend.values(einsumx.einsum("i,j,k->", nothing, many, many, memory_limit=limit)) == 0
-
-
-@pytest.mark.parametrize("backend", INSTALLED, ids=str)
-def test_an_expression_with_a_constant_gives_zeros(backend):
-    constant = backend.array(np.ones((0, 3)), "float32")
-    expression = einsumx.expression("ij,jk->k", constant, (3, 2))
-    assert backend.values(expression(backend.array(np.ones((3, 2)), "float32"))).tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("backend", INSTALLED, ids=str)
-def test_the_source_and_the_stored_form_of_a_plan_give_zeros(backend):
-    arrays = [backend.array(np.ones(shape), "float32") for shape in ((0, 3), (3, 2))]
-    plan = einsumx.plan("ij,jk->k", *arrays)
+def test_a_limit_an_expression_a_source_and_a_stored_plan_give_zeros_beside_infinities(backend):
+    nothing, many = (backend.array(np.full(shape, np.inf), "float32") for shape in ((0, 3), (3, 2)))
+    plan, names = einsumx.plan("ij,jk->k", nothing, many), {}
     assert einsumx.Plan.from_json(plan.to_json()) == plan
-    names = {}
     exec(plan.source(), names)
-    for run in (plan, names["contraction"]):
-        assert backend.values(run(*arrays)).tolist() == [0, 0]
+    results = [plan(nothing, many), names["contraction"](nothing, many)]
+    results.append(einsumx.expression("ij,jk->k", nothing, (3, 2))(many))
+    if not backend.adapter.no_limit:
+        results.append(einsumx.einsum("ij,jk->k", nothing, many, memory_limit=64))
+    assert [backend.values(result).tolist() for result in results] == [[0, 0]] * len(results)
 
 
 @pytest.mark.parametrize("equation", ["i,j->ij", "i,j->i", "i,j->", "i,j,jk->ik", "i,j,j->ij"])
@@ -101,12 +80,6 @@ def test_a_result_without_elements_takes_no_memory(equation):
     assert einsumx.einsum(equation, *arrays, memory_limit=1).size == 0
 
 
-def test_out_is_filled_with_zeros():
-    out = np.ones(3)
-    einsumx.einsum("ij->j", np.ones((0, 3)), out=out)
-    assert out.tolist() == [0, 0, 0]
-
-
 @pytest.mark.parametrize("order", ["C", "F", "A"])
 def test_a_result_without_elements_takes_any_order(order):
     assert einsumx.einsum("ij,jk->ik", np.ones((0, 3)), np.ones((3, 2)), order=order).shape == (0, 2)
@@ -116,7 +89,7 @@ HEAP = """
 import einsumx, numpy as np
 array = np.ones((8, 1), "clongdouble")[::2, :0]
 for equation in ("ab->b", "ab->", "ab->a", "ab,ab->b"):
-    for _ in range(2000):
+    for _ in range(500):
         einsumx.einsum(equation, *[array] * len(equation.split(",")))
     [np.ones(size, "clongdouble") for size in range(1, 300)]
 """
@@ -130,17 +103,17 @@ def test_the_memory_beside_a_result_without_elements_is_not_written_to():
 # -- what frameworks record -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("equation", [name for name in EQUATIONS if "," in name])
 @pytest.mark.parametrize("limit", [None, "1MB"])
-def test_torch_has_gradients_of_zeros(equation, limit):
+def test_torch_has_gradients_of_zeros(limit):
     torch = pytest.importorskip("torch")
-    arrays = [torch.full(shape, torch.inf, requires_grad=True) for shape in EQUATIONS[equation]]
-    result = einsumx.einsum(equation, *arrays, memory_limit=limit)
-    assert result.requires_grad
-    result.sum().backward()
-    for array in arrays:
-        assert array.grad.shape == array.shape
-        assert not array.grad.any()
+    for equation in ("i,j->j", "ij,jk->ik", "bij,bjk->bik", "i,j,k->"):
+        arrays = [torch.full(shape, torch.inf, requires_grad=True) for shape in EQUATIONS[equation]]
+        result = einsumx.einsum(equation, *arrays, memory_limit=limit)
+        assert result.requires_grad
+        result.sum().backward()
+        for array in arrays:
+            assert array.grad.shape == array.shape
+            assert not array.grad.any()
 
 
 def test_torch_has_second_derivatives_of_zeros():
@@ -153,7 +126,7 @@ def test_torch_has_second_derivatives_of_zeros():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # which torch itself calls
-def test_torch_maps_and_differentiates_sums_over_nothing():
+def test_torch_maps_sums_over_nothing_and_has_directional_derivatives():
     torch = pytest.importorskip("torch")
     nothing, vectors = torch.ones(0), torch.ones(4, 3)
 
@@ -161,17 +134,7 @@ def test_torch_maps_and_differentiates_sums_over_nothing():
         return einsumx.einsum("i,j->j", nothing, vector)
 
     assert torch.func.vmap(call)(vectors).tolist() == [[0] * 3] * 4
-    assert torch.func.grad(lambda vector: call(vector).sum())(vectors[0]).tolist() == [0] * 3
     assert torch.func.jvp(call, (vectors[0],), (vectors[0],))[1].tolist() == [0] * 3
-
-
-def test_torch_compile_takes_sums_over_nothing():
-    torch = pytest.importorskip("torch")
-    compiled = torch.compile(lambda *arrays: einsumx.einsum("i,j->j", *arrays), fullgraph=True, backend="aot_eager")
-    vector = torch.ones(3, requires_grad=True)
-    result = compiled(torch.ones(0), vector)
-    result.sum().backward()
-    assert (result.tolist(), vector.grad.tolist()) == ([0] * 3, [0] * 3)
 
 
 def test_jax_traces_sums_over_nothing():

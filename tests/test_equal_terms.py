@@ -16,7 +16,7 @@ def repeated(value, *shape, dtype=None):
     return np.broadcast_to(np.asarray(value, dtype), shape)
 
 
-NUMBERS = ["float32", "float64", "longdouble", "complex64", "complex128", "clongdouble", ">f4", "int64", "uint64"]
+NUMBERS = ["float32", "longdouble", "complex64", "clongdouble", ">f4", "uint64"]
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -26,7 +26,7 @@ def test_a_repeated_number_is_summed_at_once(dtype):
     assert result.dtype == np.dtype(dtype).newbyteorder("=")
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "uint64"])
 @pytest.mark.parametrize("count", [255, 256, 10**12 + 7, 2**40])
 def test_sums_of_integers_wrap(dtype, count):
     value = int(np.iinfo(dtype).max) - 2
@@ -59,15 +59,15 @@ def test_half_precision_counts_beyond_its_largest_number(value, total):
     np.testing.assert_allclose(float(result), total, rtol=1e-3)
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e300, 5e-324])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 0.0, 1e300, 5e-324])
 def test_special_floats_are_as_in_the_sum(value):
     result = einsumx.einsum("ij->j", repeated([value, 1.0], 1000, 2))
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(result, [value * 1000, 1000], rtol=1e-12)
 
 
-@pytest.mark.parametrize("value", [complex(np.inf, 0), complex(1, -np.inf), complex(0, np.nan), complex(-np.inf, 2)])
-@pytest.mark.parametrize("dtype", ["complex64", "complex128", "clongdouble"])
+@pytest.mark.parametrize("value", [complex(np.inf, 0), complex(1, -np.inf), complex(0, np.nan)])
+@pytest.mark.parametrize("dtype", ["complex64", "clongdouble"])
 def test_the_parts_of_complex_numbers_stay_apart(value, dtype):
     """A product of an infinity with a complex count would be nan in the other part."""
     result = einsumx.einsum("i->", repeated(value, MANY, dtype=dtype))
@@ -82,27 +82,19 @@ def test_an_or_of_equal_terms_is_the_term():
 
 
 @pytest.mark.parametrize(
-    ("equation", "axes"),
+    ("equation", "axes", "dtype"),
     [
-        ("i->", "i"),
-        ("ij->j", "i"),
-        ("ij->i", "j"),
-        ("ij->", "ij"),
-        ("ij->", "i"),
-        ("ii->", "i"),
-        ("i,i->", "i"),
-        ("i,ij->j", "i"),
-        ("i,j->", "i"),
-        ("i,j->j", "i"),
-        ("ij,jk->ik", "j"),
-        ("ij,jk->ik", "ijk"),
-        ("ij,ik,il->jkl", "i"),
-        ("ij,jk,kl->il", "jk"),
-        ("bij,bjk->ik", "b"),
-        ("bij,bjk->bik", "bj"),
+        ("ij->", "i", "object"),
+        ("ii->", "i", "float16"),
+        ("i,j->j", "i", "object"),
+        ("ij,jk->ik", "j", "object"),
+        ("ij,jk->ik", "ijk", "complex64"),
+        ("ij,ik,il->jkl", "i", "float16"),
+        ("ij,jk,kl->il", "jk", "int8"),
+        ("bij,bjk->ik", "b", "bool"),
+        ("bij,bjk->bik", "bj", "float32"),
     ],
 )
-@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "object", "complex128", "float16"])
 def test_labels_without_data_of_their_own_in_any_role(equation, axes, dtype):
     rng = np.random.default_rng(1)
     sizes = dict(zip("bijkl", (30, 40, 20, 3, 2)))
@@ -114,11 +106,6 @@ def test_labels_without_data_of_their_own_in_any_role(equation, axes, dtype):
     verdict = judge(result, expect(equation, *arrays))
     assert verdict, verdict.wrong
     assert not any(np.shares_memory(result, array) for array in arrays)
-
-
-def test_a_label_is_summed_over_the_data_that_another_operand_has():
-    result = einsumx.einsum("i,i->", repeated(2.0, 5), np.arange(5.0))
-    assert result == 20
 
 
 def test_intermediate_products_do_not_overflow_by_the_count():
@@ -133,12 +120,6 @@ def test_another_dtype_counts_in_that():
     assert einsumx.einsum("i,i->", repeated(100, MANY, dtype="int8"), repeated(0.5, MANY)) == 5e13
 
 
-def test_out_is_written():
-    out = np.zeros(2)
-    einsumx.einsum("ij->j", repeated([1.0, 2.0], MANY, 2), out=out)
-    assert out.tolist() == [1e12, 2e12]
-
-
 @pytest.mark.parametrize("equation", ["i,ij->j", "i,j->j", "i,jk->k"])
 def test_a_memory_limit_cuts_nothing_that_repeats_itself(equation):
     first, *others = equation.split("->")[0].split(",")[1]
@@ -149,7 +130,7 @@ def test_a_memory_limit_cuts_nothing_that_repeats_itself(equation):
     assert result.tolist() == [times * value for value in row]
 
 
-@pytest.mark.parametrize("value", [Fraction(1, 3), 7, 10**30, Fraction(-2, 7)], ids=str)
+@pytest.mark.parametrize("value", [Fraction(-2, 7), 10**30], ids=str)
 def test_objects_are_summed_as_their_own_addition_has_it(value):
     numbers = np.empty((), object)
     numbers[()] = value
@@ -178,17 +159,10 @@ def test_objects_need_no_product_with_a_count():
     assert [found.value for found in result] == [10, 4]
 
 
-def test_no_warning_comes_of_the_count():
-    with np.errstate(all="raise"):
-        assert einsumx.einsum("i->", repeated(1e300, MANY)) == np.inf
-        assert einsumx.einsum("i->", repeated(np.inf, MANY)) == np.inf
-        assert einsumx.einsum("i->", repeated(100, MANY, dtype="int8")) == 100 * MANY % 256
-        assert einsumx.einsum("i->", repeated(1, MANY, dtype="float16")) == np.inf
-
-
-def test_an_expression_counts():
-    expression = einsumx.expression("i,ij->j", repeated(2.0, MANY), (MANY, 2))
-    assert expression(repeated([1.0, 3.0], MANY, 2)).tolist() == [2e12, 6e12]
+def test_an_expression_counts_and_writes_out():
+    expression, out = einsumx.expression("i,ij->j", repeated(2.0, MANY), (MANY, 2)), np.zeros(2)
+    assert expression(repeated([1.0, 3.0], MANY, 2), out=out) is out
+    assert out.tolist() == [2e12, 6e12]
 
 
 def test_the_source_and_the_stored_form_of_a_plan_count():
@@ -204,18 +178,12 @@ def test_the_source_and_the_stored_form_of_a_plan_count():
             assert found.tolist() == einsumx.einsum("ij->j", np.array(array)).tolist()
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128", "clongdouble", ">c16"])
+@pytest.mark.parametrize("dtype", ["complex64", "clongdouble", ">c16"])
 def test_the_source_keeps_the_parts_of_complex_numbers_apart(dtype):
     array = repeated([complex(np.inf, 1), complex(2, -np.inf)], 1000, 2, dtype=dtype)
     names = {}
     exec(einsumx.plan("ij->j", array).source(), names)
-    found = names["contraction"](array)
-    assert found.tolist() == [complex(np.inf, 1000), complex(2000, -np.inf)]
-
-
-def test_a_plan_for_repeated_operands_is_right_for_others():
-    plan = einsumx.plan("ij->j", repeated([3, 1], 300, 2, dtype="int64"))
-    assert plan(np.arange(600).reshape(300, 2)).tolist() == np.arange(600).reshape(300, 2).sum(0).tolist()
+    assert names["contraction"](array).tolist() == [complex(np.inf, 1000), complex(2000, -np.inf)]
 
 
 # -- PyTorch --------------------------------------------------------------------------------------------------------
@@ -226,12 +194,12 @@ def torch():
     return pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "uint8", "int64", "bool", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int64", "bool", "complex64"])
 def test_expanded_tensors_are_summed_at_once(torch, dtype):
     kind = getattr(torch, dtype)
     result = einsumx.einsum("i->", torch.ones((), dtype=kind).expand(MANY))
     assert result.dtype == kind
-    if dtype in ("int8", "uint8"):
+    if dtype == "int8":
         assert int(result) % 256 == MANY % 256
     else:
         assert complex(result) == pytest.approx(1 if dtype == "bool" else MANY, rel=1e-2)
@@ -248,14 +216,10 @@ def test_the_parts_of_expanded_complex_tensors_stay_apart(torch):
     ]
 
 
-def test_gradients_go_through_what_is_counted(torch):
+def test_gradients_go_through_what_is_counted_and_that_by_an_expanded_tensor_is_that_of_each_element(torch):
     vector = torch.ones(3, requires_grad=True)
-    result = einsumx.einsum("i,j->j", torch.full((), 2.0).expand(MANY), vector)
-    result.sum().backward()
+    einsumx.einsum("i,j->j", torch.full((), 2.0).expand(MANY), vector).sum().backward()
     assert vector.grad.tolist() == pytest.approx([2e12] * 3)
-
-
-def test_the_gradient_by_an_expanded_tensor_is_that_of_each_element(torch):
     base = torch.ones(1, requires_grad=True)
     expanded = base.expand(5)
     weights = torch.arange(5.0)

@@ -27,22 +27,18 @@ def chain(x, first, second):
     return result
 
 
-def test_expression_gives_the_contraction(rng):
-    x, first, second = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
-    run = einsumx.expression("ij,jk,kl->il", (3, 4), (4, 5), (5, 2))
-    np.testing.assert_allclose(run(x, first, second), chain(x, first, second), rtol=1e-12)
-
-
 def test_constants_are_given_once_and_in_any_place(rng):
     x, first, second = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
     expected = chain(x, first, second)
+    run = einsumx.expression("ij,jk,kl->il", (3, 4), (4, 5), (5, 2))
+    np.testing.assert_allclose(run(x, first, second), expected, rtol=1e-12)
     np.testing.assert_allclose(einsumx.expression("ij,jk,kl->il", (3, 4), first, second)(x), expected, rtol=1e-12)
     np.testing.assert_allclose(einsumx.expression("ij,jk,kl->il", x, (4, 5), second)(first), expected, rtol=1e-12)
     np.testing.assert_allclose(einsumx.expression("ij,jk,kl->il", x, first, (5, 2))(second), expected, rtol=1e-12)
 
 
 def test_what_depends_on_constants_alone_is_computed_once(rng, monkeypatch):
-    """With the two constants contracted first, a call makes one matrix product instead of two."""
+    """A call makes one matrix product instead of two, and does not see a constant that was changed since."""
     x, first, second = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
     calls = []
     kernel = ADAPTER.kernel
@@ -56,12 +52,6 @@ def test_what_depends_on_constants_alone_is_computed_once(rng, monkeypatch):
     for _ in range(5):
         np.testing.assert_allclose(run(x), chain(x, first, second), rtol=1e-12)
     assert len(calls) == 1 + 5
-
-
-def test_a_changed_constant_is_not_seen_where_it_was_folded(rng):
-    first, second = rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
-    x = rng.normal(size=(3, 4))
-    run = einsumx.expression("ij,jk,kl->il", (3, 4), first, second, optimize=[(1, 2), (0, 1)])
     before = run(x)
     first *= 2
     np.testing.assert_array_equal(run(x), before)
@@ -100,27 +90,13 @@ def test_a_call_that_does_not_fit_is_an_error(operands, error, message):
         run(*operands)
 
 
-def test_equation_and_path_are_checked_when_the_expression_is_made():
-    with pytest.raises(einsumx.SizeError):
-        einsumx.expression("ij,jk->ik", (3, 4), (5, 2))
-    with pytest.raises(einsumx.EquationError):
-        einsumx.expression("ij,jk->iz", (3, 4), (4, 2))
-    with pytest.raises(einsumx.PathError):
-        einsumx.expression("ij,jk->ik", (3, 4), (4, 2), optimize="no such optimizer")
-
-
-def test_nothing_but_constants_is_an_error():
-    with pytest.raises(einsumx.EquationError, match="nothing is left to call with"):
-        einsumx.expression("ij->i", np.ones((2, 3)))
-
-
 def test_one_expression_serves_several_threads(rng):
     a, b = rng.normal(size=(30, 40)), rng.normal(size=(40, 20))
     run = einsumx.expression("ij,jk->ik", (30, 40), (40, 20))
     expected = (a[:, :, None] * b[None]).sum(1)
 
     def work():
-        for _ in range(50):
+        for _ in range(10):
             np.testing.assert_allclose(run(a, b), expected, rtol=1e-12)
 
     in_threads(work)
@@ -134,7 +110,7 @@ def test_a_memory_limit_is_refused_and_the_call_that_keeps_one_is_named():
 # -- pickling, copying, comparing ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
 def test_an_unpickled_expression_gives_the_same_result_with_the_same_path(rng, protocol):
     x, first, second = rng.normal(size=(3, 4)), rng.normal(size=(4, 5)), rng.normal(size=(5, 2))
     run = einsumx.expression("ij,jk,kl->il", (3, 4), first, (5, 2), optimize=[(1, 2), (0, 1)])
@@ -153,16 +129,13 @@ def test_a_pickle_has_the_constants_and_nothing_that_was_compiled(rng):
     assert len(before) < 200 * 100 * 8 + 2000
 
 
-def test_unpickling_looks_for_no_path(monkeypatch):
-    text = pickle.dumps(einsumx.expression("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)))
-    monkeypatch.setattr("einsumx.expressions.find_path", lambda *_: pytest.fail("looked for a path"))
-    pickle.loads(text)
-
-
-def test_sublists_and_options_survive_a_pickle(rng):
-    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
+def test_unpickling_looks_for_no_path_and_keeps_options(rng, monkeypatch):
+    """An optimizer may take minutes."""
     run = einsumx.expression((3, 4), [0, 1], (4, 2), [1, 2], [2, 0], dtype="float32", casting="same_kind")
-    result = pickle.loads(pickle.dumps(run))(a, b)
+    text = pickle.dumps(run)
+    monkeypatch.setattr("einsumx.expressions.find_path", lambda *_: pytest.fail("looked for a path"))
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
+    result = pickle.loads(text)(a, b)
     assert result.dtype == "float32"
     np.testing.assert_array_equal(result, run(a, b))
 
@@ -190,7 +163,6 @@ def test_constants_whose_dtype_numpy_lacks_are_compared():
 
 def test_a_pickle_of_a_named_framework_names_it():
     run = pickle.loads(pickle.dumps(einsumx.expression("ij,jk->ik", (3, 4), (4, 2), backend="numpy")))
-    np.testing.assert_array_equal(run(np.ones((3, 4)), np.ones((4, 2))), np.full((3, 2), 4))
     with pytest.raises(einsumx.BackendError, match="backend='numpy' was asked for"):
         run(*map(pytest.importorskip("torch").ones, [(3, 4), (4, 2)]))
 
@@ -205,6 +177,7 @@ def test_a_copy_is_the_expression_itself_and_a_deep_copy_has_its_own_constants(r
     assert deep == run
     weights[...] = 0
     assert deep != run
+    assert hash(deep) == hash(run)
     np.testing.assert_allclose(deep(x), expected, rtol=1e-12)
 
 
@@ -225,22 +198,13 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("first", SAME)
-def test_expressions_are_equal_that_were_made_by_the_same_call(first):
+def test_expressions_are_equal_that_were_made_by_the_same_call():
     made = {name: einsumx.expression(*operands, **options) for name, (operands, options) in SAME.items()}
-    operands, options = SAME[first]
-    again = einsumx.expression(*copy.deepcopy(operands), **options)
-    assert [name for name, run in made.items() if run == again] == [first]
-    assert hash(again) == hash(made[first]) == hash(pickle.loads(pickle.dumps(again)))
-    assert again != "ij,jk->ik"
-
-
-def test_the_values_of_constants_do_not_change_the_hash():
-    weights = np.ones((4, 2))
-    run = einsumx.expression("ij,jk->ik", (3, 4), weights)
-    found = {run: "found"}
-    weights[...] = 0
-    assert found[run] == "found"
+    for first, (operands, options) in SAME.items():
+        again = einsumx.expression(*copy.deepcopy(operands), **options)
+        assert [name for name, run in made.items() if run == again] == [first]
+        assert hash(again) == hash(made[first]) == hash(pickle.loads(pickle.dumps(again)))
+        assert again != "ij,jk->ik"
 
 
 def test_a_dtype_is_compared_by_its_name():

@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax")
 if not (hasattr(jax.sharding, "AxisType") and hasattr(jax, "set_mesh")):
     pytest.skip("this JAX has no explicit axes", allow_module_level=True)
 
-from sharded_contractions import BACKWARD, FORWARD  # noqa: E402
+from sharded_contractions import BACKWARD, CHECKS, FORWARD  # noqa: E402
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {
@@ -35,20 +35,24 @@ CASES = [
     for layout in layouts
 ]
 
-
-def run_with_8_devices(*arguments):
-    """What a Python process with 8 devices prints."""
-    done = subprocess.run(
-        [sys.executable, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=HERE.parent
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+STILL = {
+    ("bind,bjnd->bnij", "..x.|..x."): 2,
+    ("bhqk,bkhd->bqhd", "xy..|x.y."): 8,
+    ("abcd,dc->ab", "xy..|.."): 8,
+    ("abcd,ce->aebd", "xy..|.."): 8,
+    ("ab,b->ab", "xy|."): 8,
+    ("ab,cd->acbd", "x.|y."): 8,
+}
+"""Contractions that move no data between devices, and the number of shards of their results."""
 
 
 @pytest.fixture(scope="module")
 def outcomes():
-    lines = run_with_8_devices(str(HERE / "sharded_contractions.py")).splitlines()
-    return {tuple(key): outcome for key, outcome in map(json.loads, lines)}
+    """What a process with 8 devices finds, which runs once."""
+    command = [sys.executable, str(HERE / "sharded_contractions.py")]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=HERE.parent)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {tuple(key): outcome for key, outcome in map(json.loads, done.stdout.splitlines())}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join([*case[:3], "gradients" * case[3]]))
@@ -65,10 +69,22 @@ def test_no_more_bytes_move_than_in_jnp_einsum_and_results_are_no_less_sharded(c
         assert all(own >= their for own, their in zip(ours["shards"], theirs["shards"]))
 
 
+@pytest.mark.parametrize("mode", ["Auto", "Explicit"])
+def test_products_whose_shards_fit_move_no_data_between_devices(mode, outcomes):
+    found = {(equation, layout): outcomes[mode, equation, layout, False]["ours"] for equation, layout in STILL}
+    assert {case: each["bytes"] for case, each in found.items()} == dict.fromkeys(STILL, 0)
+    assert {case: each["shards"] for case, each in found.items()} == {case: [each] for case, each in STILL.items()}
+
+
 def test_the_cases_move_data_and_some_move_less_than_in_jnp_einsum(outcomes):
-    moved = [(each["ours"].get("bytes"), each["theirs"].get("bytes")) for each in outcomes.values()]
+    moved = [(outcomes[case]["ours"].get("bytes"), outcomes[case]["theirs"].get("bytes")) for case in CASES]
     assert sum(bool(own) for own, _ in moved) > 20
     assert any(own is not None and their is None for own, their in moved)  # explicit axes: diagonals
+
+
+@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+def test_with_8_devices(name, outcomes):
+    assert not outcomes[name,], outcomes[name,]
 
 
 def test_bytes_of_collectives_are_those_of_their_results():
@@ -80,81 +96,3 @@ def test_bytes_of_collectives_are_those_of_their_results():
     """
     assert collective_bytes(program) == 16 * 8 * 4 + 2 * 4 + 9 * 2 + 5
     assert collective_bytes("%dot = f32[8,8]{1,0} dot(%lhs, %rhs)") == 0
-
-
-KEYWORDS = """
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-import einsumx
-
-EQUATIONS = ["ij,jk->ik", "ij,jk->ki", "ij,jk,kl->li", "ij,ij->ij", "ij->i", "ij->ji", "ii,ij->ij"]
-for kind in (AxisType.Auto, AxisType.Explicit):
-    mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(kind, kind))
-    array = jax.device_put(jnp.arange(256.0).reshape(16, 16) / 99, NamedSharding(mesh, P("x", "y")))
-    with jax.set_mesh(mesh):
-        for equation in EQUATIONS:
-            count = equation.count(",") + 1
-            operands = [array] * count
-            expected = np.einsum(equation, *map(np.asarray, operands))
-            for spec in (P("y"), NamedSharding(mesh, P(("x", "y"))), P()):
-                wanted = spec if isinstance(spec, NamedSharding) else NamedSharding(mesh, spec)
-                call = lambda *operands: einsumx.einsum(equation, *operands, out_sharding=spec)
-                with einsumx.patch("jax"):
-                    patched = jnp.einsum(equation, *operands, out_sharding=spec)
-                for result in (call(*operands), jax.jit(call)(*operands), patched):
-                    assert result.sharding.is_equivalent_to(wanted, result.ndim), (kind, equation, spec)
-                    np.testing.assert_allclose(result, expected, rtol=1e-4)
-        if kind is AxisType.Explicit:
-            spec = P(unreduced={"y"})
-            rows = jax.device_put(array, NamedSharding(mesh, P(None, "y")))
-            columns = jax.device_put(array, NamedSharding(mesh, P("y")))
-            partial = einsumx.einsum("ij,jk->ik", rows, columns, out_sharding=spec)
-            assert partial.sharding.spec.unreduced == {"y"}
-            # shardings that conflict in a product of einsumx's, and not in jnp.einsum
-            left, right = (each.astype("bfloat16") for each in (rows, columns))
-            for wanted in (None, "float32"):
-                product = einsumx.einsum("ij,ij->ij", left, right, preferred_element_type=wanted)
-                assert product.dtype == (wanted or "bfloat16"), product.dtype
-                np.testing.assert_allclose(product.astype("float32"), np.square(array), rtol=3e-2)
-    # without a mesh in context
-    whole = NamedSharding(mesh, P("y", "x"))
-    assert einsumx.einsum("ij,kj,kl->il", *[array] * 3, out_sharding=whole).sharding.is_equivalent_to(whole, 2)
-
-# transformations
-mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
-array = jax.device_put(jnp.arange(256.0).reshape(16, 16) / 99, NamedSharding(mesh, P("x", "y")))
-rows = jax.shard_map(
-    lambda part: einsumx.einsum("ij,kj->ik", part, part), mesh=mesh, in_specs=P("x", None), out_specs=P("x", None)
-)(array)
-halves = np.split(np.asarray(array), 2)
-np.testing.assert_allclose(rows, np.concatenate([half @ half.T for half in halves]), rtol=1e-4)
-stacked = jax.vmap(lambda row: einsumx.einsum("j,jk->k", row, array))(array)
-np.testing.assert_allclose(stacked, np.asarray(array) @ np.asarray(array), rtol=1e-4)
-gradient = jax.grad(lambda a: einsumx.einsum("ij,jk->ik", a, a, out_sharding=P("x")).sum())
-with jax.set_mesh(mesh):
-    np.testing.assert_allclose(gradient(array), jax.grad(lambda a: (a @ a).sum())(array), rtol=1e-4)
-
-# two meshes of one set of devices share plans; meshes of other devices are an error
-other = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
-again = jax.device_put(array, NamedSharding(other, P("x", "y")))
-for operand in (array, again, array):
-    np.testing.assert_allclose(einsumx.einsum("ij,kj->ik", operand, operand), np.asarray(array) @ np.asarray(array).T,
-                               rtol=1e-4)
-few = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("x",))
-try:
-    einsumx.einsum("ij,kj->ik", array, jax.device_put(array, NamedSharding(few, P("x"))))
-except einsumx.BackendError as error:
-    assert "on two devices" in str(error)
-else:
-    raise AssertionError("arrays on other devices were accepted")
-try:
-    einsumx.einsum("ij,jk->ik", array, array, memory_limit="1 GB")
-except einsumx.BackendError as error:
-    assert "one device" in str(error)
-else:
-    raise AssertionError("a memory limit was accepted for a sharded array")
-"""
-
-
-def test_a_result_has_the_sharding_of_out_sharding_in_any_context():
-    run_with_8_devices("-c", KEYWORDS)

@@ -1,7 +1,7 @@
 """What keywords may be given: None for each, NumPy's scalars as Python's; operands that are stored, without a limit."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 from inspect import Parameter, signature
 
 import numpy as np
@@ -25,9 +25,14 @@ KEYWORDS = (
 
 
 @pytest.mark.parametrize("name", KEYWORDS)
-def test_none_is_the_default_of_each_keyword(name):
+def test_none_is_the_default_of_each_keyword_also_behind_numpys_name(name):
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{name: None}), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{"memory_limit": "1 MB", name: None}), a @ b)
+    out = np.empty((2, 4))
+    with einsumx.patch("numpy"):
+        np.testing.assert_array_equal(np.einsum(EQUATION, a, b, **{name: None}), a @ b)
+        assert np.einsum(EQUATION, a, b, **{name: None, "out": out}) is out
+    np.testing.assert_array_equal(out, a @ b)
 
 
 @pytest.mark.parametrize("name", ["precision", "preferred_element_type", "out_sharding"])
@@ -40,62 +45,26 @@ def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
         einsum(EQUATION, a, b, memory_limit="1 MB", **{name: value})
 
 
-def test_none_is_the_default_of_all_keywords_at_once():
-    np.testing.assert_array_equal(einsum(EQUATION, a, b, **dict.fromkeys(KEYWORDS)), a @ b)
-    others = {**dict.fromkeys(KEYWORDS), "memory_limit": "1 MB"}
-    np.testing.assert_array_equal(einsum(EQUATION, a, b, **others), a @ b)
+OF_EXPRESSION = ("dtype", "casting", "optimize", "backend", "memory_limit", "accumulate", "semiring", "strip_exponent")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "backend",
-        "device",
-        "dtypes",
-        "dtype",
-        "casting",
-        "optimize",
-        "memory_limit",
-        "out",
-        "accumulate",
-        "semiring",
-        "strip_exponent",
-    ],
-)
-def test_none_is_the_default_of_each_keyword_of_plan(name):
+@pytest.mark.parametrize("name", [*OF_EXPRESSION, "device", "dtypes", "out"])
+def test_none_is_the_default_of_each_keyword_of_plan_and_expression(name):
     shapes = (2, 3), (3, 4)
     assert plan(EQUATION, *shapes, **{name: None}) == plan(EQUATION, *shapes)
     if name != "memory_limit":
         found = plan(EQUATION, *shapes, **{"memory_limit": "1 MB", name: None})
         assert found == plan(EQUATION, *shapes, memory_limit="1 MB")
+    if name == "optimize":
+        assert einsum_path(EQUATION, a, b, optimize=None) == einsum_path(EQUATION, a, b)
+    if name in OF_EXPRESSION:
+        found = expression(EQUATION, (2, 3), b, **{name: None})
+        np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)
 
 
-@pytest.mark.parametrize(
-    "name", ["dtype", "casting", "optimize", "backend", "memory_limit", "accumulate", "semiring", "strip_exponent"]
-)
-def test_none_is_the_default_of_each_keyword_of_expression(name):
-    found = expression(EQUATION, (2, 3), b, **{name: None})
-    np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)
-
-
-def test_none_is_the_default_of_optimize_in_einsum_path():
-    assert einsum_path(EQUATION, a, b, optimize=None) == einsum_path(EQUATION, a, b)
-
-
-@pytest.mark.parametrize("name", KEYWORDS)
-def test_none_is_the_default_behind_numpys_name(name):
-    with einsumx.patch("numpy"):
-        np.testing.assert_array_equal(np.einsum(EQUATION, a, b, **{name: None}), a @ b)
-    out = np.empty((2, 4))
-    with einsumx.patch("numpy"):
-        assert np.einsum(EQUATION, a, b, **{"out": out, **({} if name == "out" else {name: None})}) is out
-    np.testing.assert_array_equal(out, a @ b)
-
-
-@pytest.mark.parametrize("name", KEYWORDS)
-def test_none_is_the_default_for_dask_arrays(name):
+def test_none_is_the_default_for_dask_arrays():
     da = pytest.importorskip("dask.array")
-    found = einsum(EQUATION, da.from_array(a, chunks=2), da.from_array(b, chunks=2), **{name: None})
+    found = einsum(EQUATION, da.from_array(a, chunks=2), da.from_array(b, chunks=2), **dict.fromkeys(KEYWORDS))
     np.testing.assert_array_equal(found.compute(), a @ b)
 
 
@@ -106,29 +75,22 @@ def test_none_is_the_default_for_dask_arrays(name):
     "options",
     [
         {"memory_limit": np.int64(10**6)},
-        {"memory_limit": np.uint8(200)},
         {"memory_limit": np.float32(0.5)},
         {"memory_limit": np.str_("1 MB")},
-        {"memory_limit": float("inf")},
         {"memory_limit": np.float64("inf")},
         {"memory_limit": 10**30},
-        {"memory_limit": 1e6},
         {"memory_limit": "1 MB", "progress": np.False_},
         {"memory_limit": "1 MB", "devices": np.array(["cpu"])},
         {"memory_limit": "1 MB", "device": np.str_("cpu")},
         {"optimize": np.True_},
-        {"optimize": np.False_},
         {"optimize": np.str_("greedy")},
         {"optimize": (np.str_("greedy"), np.int64(1000))},
-        {"optimize": [np.array([0, 1])]},
         {"optimize": np.array([[0, 1]]).tolist()},
         {"order": np.str_("c")},
         {"casting": np.str_("safe")},
-        {"dtype": np.str_("float64")},
         {"backend": np.str_("numpy")},
         {"progress": np.False_},
         {"devices": []},
-        {"devices": ()},
         {"device": ""},
     ],
     ids=str,
@@ -155,12 +117,20 @@ def test_a_value_that_is_equal_to_another_gets_no_result_of_its():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("device", "cuda"), ("devices", ["cuda"]), ("progress", print), ("progress", True), ("resume", "file"),
-     ("executor", ThreadPoolExecutor(1))],
-)  # fmt: skip
+    [
+        ("device", "cpu"),
+        ("devices", ["cuda"]),
+        ("progress", print),
+        ("progress", True),
+        ("resume", "file"),
+        ("executor", ThreadPoolExecutor(1)),
+    ],
+)
 def test_what_is_for_limits_is_refused_without_one(name, value):
-    with pytest.raises(ValueError, match=f"{name}=.* needs a memory_limit="):
+    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
         einsum(EQUATION, a, b, **{name: value})
+    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
+        einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -197,19 +167,16 @@ def test_casting_no_refuses_another_order_of_bytes_as_numpy_does(options):
             np.testing.assert_array_equal(einsum(equation, *arrays, casting=casting, **options), expected)
 
 
-def test_casting_no_refuses_an_out_of_another_order_of_bytes():
+def test_casting_no_refuses_an_out_of_another_order_of_bytes_and_lets_a_view_be_one():
     out = np.empty((2, 4), SWAPPED.dtype)
     with pytest.raises(BackendError, match="casting='no' does not allow into an out= of >f8"):
         einsum(EQUATION, a, b, out=out, casting="no")
     with pytest.raises(TypeError):
         np.einsum(EQUATION, a, b, out=out, casting="no")
     np.testing.assert_array_equal(einsum(EQUATION, a, b, out=out, casting="equiv"), a @ b)
-
-
-def test_casting_no_lets_a_view_be_one():
-    found = einsum("ij->ji", SWAPPED, casting="no")
-    assert np.shares_memory(found, SWAPPED)
-    assert found.dtype == np.einsum("ij->ji", SWAPPED, casting="no").dtype
+    view = einsum("ij->ji", SWAPPED, casting="no")
+    assert np.shares_memory(view, SWAPPED)
+    assert view.dtype == np.einsum("ij->ji", SWAPPED, casting="no").dtype
 
 
 # -- what is stored, without a limit ----------------------------------------------------------------------------------
@@ -231,12 +198,10 @@ def test_stored_operands_are_read_once_beside_arrays_lists_and_one_another():
     first, second = Dataset(a), Dataset(b)
     np.testing.assert_array_equal(einsum(EQUATION, first, b), a @ b)
     assert first.read == a.size
-    np.testing.assert_array_equal(einsum(EQUATION, a, second), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, first, second), a @ b)
-    np.testing.assert_array_equal(einsum(EQUATION, first, b.tolist()), a @ b)
+    np.testing.assert_array_equal(einsum(EQUATION, a.tolist(), second), a @ b)
     np.testing.assert_array_equal(einsum(first, [0, 1], second, [1, 2], [0, 2]), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, first, second, backend="numpy", dtype="float64"), a @ b)
-    np.testing.assert_array_equal(einsum("ij->ji", Dataset(a)), a.T)
     assert einsum("->", Dataset(np.float64(3.0).reshape(()))) == 3
     np.testing.assert_array_equal(einsum("ij->i", Dataset(SWAPPED)), a.sum(1))
     np.testing.assert_array_equal(expression(EQUATION, (2, 3), second)(first), a @ b)
@@ -298,29 +263,22 @@ def test_what_is_stored_is_not_brought_to_another_framework_unasked():
     np.testing.assert_array_equal(found.numpy(), a @ np.ones((3, 4)))
 
 
-def test_what_is_stored_is_told_how_it_becomes_a_dask_array():
+def test_what_is_stored_is_told_how_it_becomes_a_dask_array_or_takes_a_result():
+    with pytest.raises(BackendError, match=r"out= is a Dataset, .*; pass memory_limit= to have the result written"):
+        einsum(EQUATION, a, b, out=Dataset(np.empty((2, 4))))
     da = pytest.importorskip("dask.array")
     with pytest.raises(BackendError, match=r"operand 0 is stored; dask.array.from_array makes a Dask array of it"):
         einsum(EQUATION, Dataset(a), da.ones((3, 4)))
 
 
-def test_a_stored_out_is_told_that_it_takes_a_limit():
-    out = Dataset(np.empty((2, 4)))
-    with pytest.raises(BackendError, match=r"out= is a Dataset, .*; pass memory_limit= to have the result written"):
-        einsum(EQUATION, a, b, out=out)
-
-
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("backend", "device"), [("numpy", "cuda:0"), ("numpy", "gpu"), ("cupy", "cpu"), ("mxnet", "cuda:0")]
-)
+@pytest.mark.parametrize(("backend", "device"), [("numpy", "cuda:0"), ("cupy", "cpu"), ("mxnet", "cuda:0")])
 def test_no_plan_is_made_for_a_device_that_the_framework_cannot_have(backend, device):
-    with pytest.raises(BackendError, match=f"{backend} has no device '{device}'"):
-        plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device)
-    with pytest.raises(BackendError, match=f"{backend} has no device '{device}'"):
-        plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device, memory_limit="1 MB")
+    for limit in (None, "1 MB"):
+        with pytest.raises(BackendError, match=f"{backend} has no device '{device}'"):
+            plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device, memory_limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -330,45 +288,8 @@ def test_plans_are_made_for_devices_that_are_not_there(backend, device):
     assert plan(EQUATION, (2, 3), (3, 4), backend=backend, device=device).device == device
 
 
-# -- a request ----------------------------------------------------------------------------------------------------
-
-
 def test_a_request_has_every_keyword_with_its_default():
     keywords = [each for each in signature(einsum).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
     expected = {each.name: each.default for each in keywords}
     assert {field.name: field.default for field in fields(Request)[2:]} == expected
     assert sorted(expected) == sorted(KEYWORDS)
-
-
-def test_a_request_tells_what_was_asked_for():
-    nothing = Request(EQUATION, [a, b], **dict.fromkeys(KEYWORDS))
-    assert nothing.keywords() == {}
-    asked = {"order": "F", "casting": "unsafe", "memory_limit": 0.5, "devices": ("cpu:0",), "progress": True}
-    assert Request(EQUATION, [a, b], **asked, device="", optimize="auto").keywords() == asked
-
-
-def test_a_request_is_not_changed():
-    request = Request(EQUATION, [a, b])
-    with pytest.raises(FrozenInstanceError):
-        request.order = "F"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error"),
-    [("order", "Q", ValueError), ("progress", 3, TypeError), ("device", 3, TypeError), ("devices", "cpu", TypeError),
-     ("resume", "", TypeError)],
-)  # fmt: skip
-def test_a_request_is_refused_where_a_keyword_is_wrong(name, value, error):
-    with pytest.raises(error, match=name):
-        Request(EQUATION, [a, b], **{name: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("device", "cpu"), ("devices", ["cpu"]), ("executor", ThreadPoolExecutor(1)), ("progress", True), ("resume", "x")],
-)
-def test_what_goes_with_a_limit_is_refused_without_one(name, value):
-    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
-        einsum(EQUATION, a, b, **{name: value})
-    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
-        einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})

@@ -54,21 +54,21 @@ def test_the_tightest_of_nested_groups_counts(system: Any, outer: object, inner:
     assert system({**MACHINE, "proc/self/cgroup": "0::/user/job/step\n", **groups}) == left
 
 
-def test_groups_without_limits_do_not_count(system: Any) -> None:
-    assert system({**MACHINE, "proc/self/cgroup": "0::/job\n", **second("job", "max", 2000)}) == AVAILABLE
-
-
-def test_a_group_of_other_processes_does_not_count(system: Any) -> None:
-    groups = {**second("mine", 9000, 1000), **second("theirs", 10, 5)}
-    assert system({**MACHINE, "proc/self/cgroup": "0::/mine\n", **groups}) == 8000
-
-
-def test_the_root_of_a_container_counts_where_its_path_is_that_of_the_host(system: Any) -> None:
-    assert system({**MACHINE, "proc/self/cgroup": "0::/docker/0123\n", **second("", 7000, 1000)}) == 6000
-
-
-def test_a_path_above_the_root_of_a_container_is_no_error(system: Any) -> None:
-    assert system({**MACHINE, "proc/self/cgroup": "0::/../other\n", **second("", 7000, 1000)}) == 6000
+@pytest.mark.parametrize(
+    ("group", "groups", "left"),
+    [
+        ("/job", second("job", "max", 2000), AVAILABLE),
+        ("/mine", {**second("mine", 9000, 1000), **second("theirs", 10, 5)}, 8000),
+        ("/docker/0123", second("", 7000, 1000), 6000),
+        ("/../other", second("", 7000, 1000), 6000),
+        ("/job", second("job", 5000, 6000), 0),
+    ],
+    ids=["no limit", "another process's", "the root of a container", "above that root", "over its limit"],
+)
+def test_what_the_groups_of_this_process_leave_counts(
+    system: Any, group: str, groups: dict[str, str], left: int
+) -> None:
+    assert system({**MACHINE, "proc/self/cgroup": f"0::{group}\n", **groups}) == left
 
 
 def test_pages_of_files_in_a_group_are_free(system: Any) -> None:
@@ -81,10 +81,6 @@ def test_groups_of_the_first_kind_are_those_of_the_memory_controller(system: Any
     stat = {f"{V1}/job/memory.stat": "inactive_file 7\ntotal_active_file 200\ntotal_inactive_file 300\n"}
     lines = "12:cpu,cpuacct:/cpus\n4:memory:/job\n1:name=systemd:/cpus\n0::/job\n"
     assert system({**MACHINE, "proc/self/cgroup": lines, **groups, **stat}) == 3500
-
-
-def test_a_group_that_is_over_its_limit_leaves_nothing(system: Any) -> None:
-    assert system({**MACHINE, "proc/self/cgroup": "0::/job\n", **second("job", 5000, 6000)}) == 0
 
 
 def test_what_is_left_of_the_address_space_counts(system: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,6 @@ MISTAKES = [
     ('einsum("ij;jk->ik", a, b)', EquationError, "';' is no label: .*commas separate subscripts"),
     ('einsum("ij*jk->ik", a, b)', EquationError, r"'\*' is no label: .*commas separate subscripts"),
     ('einsum("ij,jk=ik", a, b)', EquationError, "'=' is no label: .*'->' stands before the output"),
-    ('einsum("ij,jk=>ik", a, b)', EquationError, "'>' that is not part of '->'"),
-    ('einsum("ij,jk>ik", a, b)', EquationError, "'>' that is not part of '->'"),
-    ('einsum("ij,jk- >ik", a, b)', EquationError, "'-' that is not part of '->'"),
-    ('einsum("ij,jk--ik", a, b)', EquationError, "'-' that is not part of '->'"),
     ('einsum("ij,jk→ik", a, b)', SizeError, "operand 1 .*has 5 labels; '→' is a label.*write '->'"),
     ('einsum("ij×jk->ik", a, b)', EquationError, "1 subscript but 2 .*'×' is a label.*write ','"),
     ('einsum("ij，jk->ik", a, b)', EquationError, "1 subscript but 2 .*'，' is a label.*write ','"),
@@ -65,13 +61,7 @@ MISTAKES = [
     ),
     ('einsum("batch dim, dim out", a, b)', SizeError, "8 labels; .*each letter is a label: .*after.*'batch dim,"),
     ('einsum("ij,jk->ik", a)', EquationError, "2 subscripts but 1 operand was given; each array is an operand"),
-    ('einsum("ij,jk->ik", a, b, b)', EquationError, "2 subscripts but 3 operands were given"),
     ('einsum("ij,jk->ik")', EquationError, "2 subscripts but 0 operands were given"),
-    ('einsum("ij,jk->iik", a, b)', EquationError, "'i' stands twice in the output"),
-    ('einsum("ij,jk->iz", a, b)', EquationError, "'z' of the output stands in no operand"),
-    ('einsum("ij,jk->ik,jk", a, b)', EquationError, "the output has a comma"),
-    ('einsum("ij,jk->ik->ki", a, b)', EquationError, "a second '->'"),
-    ('einsum("ij..,jk->ik", a, b)', EquationError, "'.' that is not part of '...'"),
     ('einsum(b"ij,jk->ik", a, b)', EquationError, "the equation is a text .*not the bytes b'ij,jk->ik'"),
     ("einsum(None, a, b)", EquationError, "the equation is a text .*not None"),
     ("einsum()", EquationError, "needs an equation and operands"),
@@ -81,10 +71,6 @@ MISTAKES = [
     ('einsum(a, b, "ij,jk")', SublistError, "the sublist of operand 0 .*an equation as text comes first"),
     ('einsum(a, "ij", b, "jk")', SublistError, "the sublist of operand 0 must be a list or tuple of labels, not 'ij'"),
     ("einsum(a, [0, 1], b)", SublistError, r"the sublist of the output .*not an array of shape \(3, 4\)"),
-    ("einsum(a, 0, b, 1)", SublistError, "the sublist of operand 0 must be a list or tuple of labels, not 0"),
-    ("einsum(a, [[0], [1]])", SublistError, r"label \[0\] in the sublist of operand 0 is not hashable"),
-    ("einsum(a, [0, float('nan')])", SublistError, "label nan in the sublist of operand 0 is not equal to itself"),
-    ("einsum(a, [0, 1], b, [1, 2], [0, 3])", EquationError, "label 3 of the output sublist"),
     (
         'einsum("ij", "jk", a, b)',
         BackendError,
@@ -100,29 +86,17 @@ MISTAKES = [
     ('einsum("ij,jk->ik", a, {0: b})', BackendError, "operand 1: .*builtins.dict; convert them"),
     ('einsum("ij,jk->ik", a, Sparse())', BackendError, r"operand 1: .*Sparse; it is sparse: x\.toarray\(\)"),
     ('einsum("ij,jk->ik", a, Sparse(), memory_limit="1 MB")', BackendError, r"operand 1: .*sparse.*x\.toarray\(\)"),
-    ('einsum("ij->j", np.array([["1", "2"]]))', BackendError, "operand 0: .*needs numbers, not dtype <U1"),
     ('einsum("ij,ij->", a, np.ma.ones((2, 3)))', BackendError, r"operand 1: .*masks.*x\.filled\(0\)"),
-    ('einsum("ij,jk->ik", a, a)', SizeError, r"'j' has size 3 in operand 0 \(axis 1\) but size 2 in operand 1"),
-    ('einsum("ijk,jk->ik", a, b)', SizeError, r"operand 0 has 2 axes, shape \(2, 3\), but its subscript has 3 labels"),
-    ('einsum("ii->i", a)', SizeError, "a diagonal needs equal sizes"),
     # out= and order=
-    ('einsum("ij,jk->ik", a, b, out=np.ones((2, 3)))', SizeError, r"out= has shape \(2, 3\) but .* \(2, 4\)"),
     ('einsum("ij,jk->ik", a, b, out=(2, 4))', BackendError, "out= is a tuple"),
-    ('einsum("ij,jk->ik", a, b, out="c")', BackendError, "out= is a str"),
     ('einsum("ij,jk->ik", a, b, out=np.float64)', BackendError, "out= is a type, .*arrays of numpy$"),
     ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), int))', BackendError, "float64, .*out= of int64; pass a looser"),
-    ('einsum("ij,jk->ik", a, b, order="Z")', ValueError, "order must be one of 'K', 'C', 'F', 'A', not 'Z'"),
-    ('einsum("ij,jk->ik", a, b, order=b"C")', ValueError, "order must be one of 'K', 'C', 'F', 'A', not b'C'"),
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "numpy has no dtype 'flot32'"),
     ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is no dtype .*dtype='float32'"),
-    ('einsum("ij,jk->ik", a, b, dtype=[])', BackendError, r"dtype=\[\] is no dtype .*dtype='float32'"),
     ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is another .*dtype='float32'"),
     ('einsum("ij,jk->ik", a, b, dtype=np.float32)', BackendError, "operand 0 has dtype float64, .*pass a looser"),
-    ('einsum("ij,jk->ik", a, b, casting="never")', ValueError, "casting must be one of .*not 'never'"),
-    ('einsum("ij,jk->ik", a, b, casting=["safe"])', ValueError, r"casting must be one of .*not \['safe'\]"),
     # optimize=
-    ('einsum("ij,jk->ik", a, b, optimize="fastest")', PathError, "no optimizer is called 'fastest'; try 'auto'"),
     ('einsum("ij,jk->ik", a, b, optimize=1)', PathError, "optimize= takes an optimizer or its name.*not 1"),
     ('einsum("ij,jk->ik", a, b, optimize=[(0, 1), (0, 1)])', PathError, "step 1 .*1 is left"),
     ('einsum("ij,jk->ik", a, b, optimize=[0, 1])', PathError, r"a step .* is a tuple of positions such as \(0, 1\)"),
@@ -136,15 +110,11 @@ MISTAKES = [
         BackendError,
         "named by strings, such as 'numpy', not by <module 'numpy'",
     ),
-    ('einsum("ij,jk->ik", a, b, backend=[])', BackendError, r"named by strings, such as 'numpy', not by \[\]"),
     ('einsum("ij,jk->ik", a, b, optimise=True)', TypeError, "unexpected keyword argument 'optimise'"),
-    ('einsum("ij,jk->ik", a, b, device="cuda")', ValueError, "device='cuda' needs a memory_limit="),
     ('einsum("ij,jk->ik", a, b, device=0)', TypeError, "device= is the name of a device, such as 'cuda:0', not 0"),
     ('einsum("ij,jk->ik", a, b, devices="cpu")', TypeError, "devices= is a list of device names.*not 'cpu'"),
-    ('einsum("ij,jk->ik", a, b, devices=2)', TypeError, "devices= is a list of device names.*not 2"),
     ('einsum("ij,jk->ik", a, b, progress="yes")', TypeError, "progress= is True, or a function .*not 'yes'"),
     ('einsum("ij,jk->ik", a, b, resume=3)', TypeError, "resume= is the name of a file, not 3"),
-    ('einsum("ij,jk->ik", a, b, memory_limit="1 MB", resume="")', TypeError, "resume= is the name of a file, not ''"),
     ('einsum("ij,jk->ik", a, b, memory_limit="1 G")', ValueError, "'1 G' is no amount of memory; write '8GiB'"),
     (
         'einsum("ij,jk->ik", a, b, memory_limit=2.5)',
@@ -152,11 +122,9 @@ MISTAKES = [
         "2.5 is neither a whole number of bytes nor",
     ),
     ('einsum("ij,jk->ik", a, b, memory_limit=0)', ValueError, "memory_limit=0 must be positive"),
-    ('einsum("ij,jk->ik", a, b, memory_limit="0.5")', ValueError, "'0.5' is no amount of memory"),
     ('einsum("ij,jk->ik", a, b, memory_limit="9" * 400)', ValueError, r"99 \[\.\.\.\] 99.* is no amount of memory"),
     ('einsum("ij,jk->ik", a, b, memory_limit=float("nan"))', ValueError, "memory_limit=nan must be positive"),
     ('einsum("ij,jk->ik", a, b, memory_limit=True)', TypeError, "a number of bytes.*not True"),
-    ('einsum("ij,jk->ik", a, b, memory_limit=b"1 MB")', TypeError, "a number of bytes.*not b'1 MB'"),
     ('einsum("ij,jk->ik", a, b, memory_limit="1 MB", executor=4)', TypeError, "executor= is an Executor.*not 4"),
     # shapes
     ('plan("ij,jk->ik", 2, 3)', SizeError, r"operand 0 is 2, where a shape .*tuple of sizes, such as \(2, 3\)"),
@@ -165,15 +133,9 @@ MISTAKES = [
     ('plan("ij,jk->ik", (2, "n"), (3, 4))', SizeError, r"integers, or None for one that is not known: \(2, 'n'\)"),
     ('plan("ij,jk->ik", (2, -1), (3, 4))', SizeError, r"no negative sizes: \(2, -1\)"),
     ('plan("ij,jk->ik", (2, 3), "3,4")', BackendError, "operand 1: .*a string is not an array"),
-    ('plan("ij,jk->ik", (2, 3), (3, 4), dtypes=float)', BackendError, "dtypes= has <class 'float'>; .*'float32'"),
     ('plan("ij,jk->ik", (2, 3), (3, 4), dtypes="flot")', BackendError, "dtypes= has 'flot'; .*'float32'"),
-    ('plan("ij,jk->ik", (2, 3), (3, 4), device="cuda:0")', BackendError, "numpy has no device 'cuda:0', .* cpu alone"),
     ('plan("ij,jk->ik", (2, 3), (3, 4), device="gpu", backend="cupy")', BackendError, "cupy has no device 'gpu'"),
-    ('plan("ij,jk->ik", (2, 3), (3, 4))(a, None)', BackendError, "operand 1: .*None is not an array"),
-    ('expression("ij,jk->ik", 2, 3)', SizeError, "operand 0 is 2, where a shape .*tuple of sizes"),
     ('expression("ij,jk->ik", a, b)', EquationError, "every operand is constant.*shapes, which are tuples"),
-    ('expression("ij,jk->ik", (2, 3), b, casting="bad")', ValueError, "casting must be one of .*not 'bad'"),
-    ('expression("ij,jk->ik", (2, 3), b)(a, b)', SizeError, "takes 1 operands, not 2"),
     ('expression("ij,jk->ik", a, (3, 4))(None)', BackendError, "operand 1: .*None is not an array"),
     ("einsumx.patch(np)", BackendError, "named by strings, such as 'numpy', not by <module 'numpy'"),
 ]
@@ -195,6 +157,14 @@ def test_a_mistake_is_told_by_what_is_wrong_where_and_what_to_do(call, kind, say
     assert re.search(says, message, re.DOTALL), message
     assert isinstance(raised.value, EinsumxError) or type(raised.value) in (ValueError, TypeError)
     assert len(message) < 700
+
+
+def test_errors_are_the_builtin_errors_that_users_catch():
+    assert issubclass(EquationError, ValueError)
+    assert issubclass(SizeError, ValueError)
+    assert issubclass(PathError, ValueError)
+    assert issubclass(BackendError, TypeError)
+    assert issubclass(einsumx.MemoryLimitError, MemoryError)
 
 
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
@@ -237,14 +207,14 @@ def test_two_frameworks_are_told_by_their_operands():
 
 
 def test_a_limit_that_is_too_small_names_one_that_does_in_a_unit_as_well():
-    rows, columns = np.ones((3000, 5)), np.ones((5, 4000))
+    rows, columns = np.ones((601, 5)), np.ones((5, 503))
     with pytest.raises(einsumx.MemoryLimitError) as raised:
-        einsum("ij,jk->ik", rows, columns, memory_limit="1 MB")
+        einsum("ij,jk->ik", rows, columns, memory_limit="100 kB")
     said = re.search(
-        r"within 1 MB; the smallest memory_limit= is (\d+) bytes \((\d+\.?\d* MB)\), of which 96 MB hold the result",
+        r"within 100 kB; the smallest memory_limit= is (\d+) bytes \((\d+\.\d+ MB)\), of which 2.42 MB hold the result",
         str(raised.value),
     )
     for limit in (int(said[1]), said[2]):
         plan("ij,jk->ik", rows, columns, memory_limit=limit)
-    out = np.empty((3000, 4000))
-    assert einsum("ij,jk->ik", rows, columns, memory_limit="1 MB", out=out) is out
+    out = np.empty((601, 503))
+    assert einsum("ij,jk->ik", rows, columns, memory_limit="100 kB", out=out) is out

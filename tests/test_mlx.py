@@ -1,6 +1,6 @@
 """MLX's adapter: lazy results, products as the BLAS of its wheel is fast, integers, threads, transformations."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ mx = pytest.importorskip("mlx.core")
 import einsumx  # noqa: E402
 from einsumx.backends.mlx import ADAPTER  # noqa: E402
 from einsumx.backends.mlx.choices import product_form  # noqa: E402
-from einsumx.backends.mlx.kernels import integer_product, product, reshape  # noqa: E402
+from einsumx.backends.mlx.kernels import integer_product, product  # noqa: E402
 from einsumx.conformance.oracle import expect, judge  # noqa: E402
 
 
@@ -67,7 +67,7 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
 @pytest.mark.parametrize("shapes", PRODUCTS, ids=str)
 def test_every_form_of_a_product_is_the_product_with_its_gradients(rng, shapes, dtype):
     operands = [mx.array(rng.normal(size=shape), dtype=getattr(mx, dtype)) for shape in shapes]
@@ -86,7 +86,7 @@ def test_each_form_is_among_the_tested_products():
     assert {product_form(*shapes, "float32") for shapes in PRODUCTS} == {"plain", "sum", "turned", "packed"}
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])
 @pytest.mark.parametrize(
     "shapes", [((7, 50), (50, 6)), ((7, 50), (50,)), ((50,), (50,)), ((2, 3, 9), (1, 9, 4))], ids=str
 )
@@ -103,33 +103,14 @@ def test_products_of_integers_wrap(rng, shapes, dtype, monkeypatch):
 
 # -- transformations --------------------------------------------------------------------------------------------------
 
-RESHAPES = [
-    ((2, 3, 4), (6, 4)),
-    ((2, 3, 4), (2, 12)),
-    ((1, 3), (3,)),
-    ((3,), (1, 3, 1)),
-    ((6, 4), (2, 3, 4)),
-    ((2, 3), (6,)),
-]
-
-
-@pytest.mark.parametrize(("shape", "target"), RESHAPES, ids=str)
-def test_a_reshape_keeps_the_elements_in_order(shape, target):
-    array = mx.arange(np.prod(shape).item()).reshape(shape)
-    assert mx.array_equal(reshape(shape, target)(array), array.reshape(target))
-
 
 @pytest.mark.parametrize(
     ("equation", "shapes", "others"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 4)], [(5, 3), (3, 6)]),
-        ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)], [(3, 3, 2, 5), (3, 3, 7, 5)]),
         ("bind,bjnd->bnij", [(2, 4, 3, 5), (2, 6, 3, 5)], [(3, 2, 3, 5), (3, 7, 3, 5)]),
         ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)], [(4, 2), (2, 6), (6, 3)]),
         ("ij,kl->ikjl", [(2, 3), (3, 4)], [(5, 3), (3, 6)]),
-        ("i,j->ij", [(2,), (3,)], [(5,), (4,)]),
         ("ij->j", [(2, 3)], [(4, 5)]),
-        ("ij->ji", [(2, 3)], [(4, 5)]),
     ],
 )
 def test_a_graph_without_shapes_serves_other_sizes(rng, equation, shapes, others):
@@ -149,8 +130,8 @@ def test_a_graph_without_shapes_that_splits_an_axis_is_an_error_of_mlx(rng):
 # -- scalars, dtypes and other arrays ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [True, 2, 2.5, 1j, 300, -1], ids=str)
-@pytest.mark.parametrize("dtype", ["bool_", "int8", "uint8", "int64", "float16", "float32", "complex64"])
+@pytest.mark.parametrize("number", [True, 2.5, 1j, 300, -1], ids=str)
+@pytest.mark.parametrize("dtype", ["bool_", "int8", "uint8", "float16"])
 def test_a_python_number_has_the_dtype_that_mlx_gives_it(dtype, number):
     array = mx.array([1, 0, 1]).astype(getattr(mx, dtype))
     try:
@@ -211,24 +192,16 @@ def test_a_memory_limit_holds_for_what_mlx_allocates(rng):
 def test_einsum_runs_in_other_threads(rng):
     operands = arrays(rng, (40, 50), (50, 60))
     mx.eval(operands)  # a thread of MLX computes only what it has recorded itself
-    results, errors = [], []
 
     def work():
-        try:
-            result = einsumx.einsum("ij,jk->ik", *operands)
-            limited = einsumx.einsum("ij,jk->ik", *operands, memory_limit="30 kB")
-            mx.eval(result)
-            results.extend([result, limited])
-        except Exception as error:  # noqa: BLE001  raised in the other thread
-            errors.append(error)
+        result = einsumx.einsum("ij,jk->ik", *operands)
+        mx.eval(result)
+        return result, einsumx.einsum("ij,jk->ik", *operands, memory_limit="30 kB")
 
     for _ in range(2):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert not errors
-    for result in results:
-        check(result, "ij,jk->ik", *operands)
+        with ThreadPoolExecutor(1) as pool:
+            for result in pool.submit(work).result():
+                check(result, "ij,jk->ik", *operands)
 
 
 # -- einsumx behind MLX's own name ---------------------------------------------------------------------------------

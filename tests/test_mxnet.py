@@ -1,7 +1,6 @@
-"""MXNet's adapter: plans, primitives, dtypes, gradients, hybridized blocks, threads, out=, errors before any work."""
+"""MXNet's adapter: its plans and primitives, writing into out= while autograd records, and gradients that add up."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -11,6 +10,7 @@ import pytest
 import einsumx
 import einsumx.mxnet
 from einsumx.backends.mxnet import ADAPTER
+from einsumx.conformance.oracle import expect_gradient, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
 from einsumx.ir.verify import replay
 
@@ -39,133 +39,93 @@ def array(values, dtype=None):
     return ADAPTER.from_numpy(np.asarray(values, dtype))
 
 
+def planned(equation, *shapes):
+    """A plan in single precision."""
+    return einsumx.plan(equation, *shapes, backend="mxnet", dtypes="float32")
+
+
 def ops(plan, *kinds):
     """The ops of a plan that do something: by default all that compute or copy."""
     return [op for op in plan.ops if isinstance(op, kinds or (Transpose, Copy, Cast, Sum, Multiply, Matmul, Native))]
-
-
-def plain_sum(terms, output, arrays):
-    """The sum over every index, one index at a time."""
-    sizes = {}
-    for term, values in zip(terms, arrays):
-        for label, size in zip(term, values.shape):
-            sizes[label] = max(sizes.get(label, 1), size) if size else 0
-    result = np.zeros([sizes[label] for label in output])
-    for index in itertools.product(*map(range, sizes.values())):
-        at = dict(zip(sizes, index))
-        result[tuple(at[label] for label in output)] += np.prod(
-            [
-                values[tuple(at[label] if size > 1 else 0 for label, size in zip(term, values.shape))]
-                for term, values in zip(terms, arrays)
-            ]
-        )
-    return result
 
 
 # -- plans ------------------------------------------------------------------------------------------------------
 
 
 def test_heads_before_positions_are_one_batch_dot_without_a_copy():
-    plan = einsumx.plan(
-        "bnid,bnjd->bnij",
-        (64, HEADS, ROWS, UNITS),
-        (64, HEADS, COLS, UNITS),
-        backend="mxnet",
-        dtypes="float32",
-    )
+    plan = planned("bnid,bnjd->bnij", (64, HEADS, ROWS, UNITS), (64, HEADS, COLS, UNITS))
     assert ops(plan) == [Matmul(4, 2, 3, transpose_rhs=True)]
 
 
 def test_positions_before_heads_swap_two_axes_of_each_operand_and_none_of_a_large_result():
-    plan = einsumx.plan(
-        "bind,bjnd->bnij",
-        (8, 512, HEADS, 16),
-        (8, 512, HEADS, 16),
-        backend="mxnet",
-        dtypes="float32",
-    )
-    swaps, (product,) = ops(plan)[:2], ops(plan)[2:]
+    *swaps, product = ops(planned("bind,bjnd->bnij", (8, 512, HEADS, 16), (8, 512, HEADS, 16)))
     assert [(op.src, op.axes) for op in swaps] == [(0, (0, 2, 1, 3)), (1, (0, 2, 1, 3))]
     assert isinstance(product, Matmul)
     assert (product.transpose_lhs, product.transpose_rhs) == (False, True)
 
 
 def test_mxnet_1_reads_positions_before_heads_where_they_lie_and_swaps_two_axes_of_a_small_result():
-    plan = einsumx.plan(
-        "bind,bjnd->bnij",
-        (64, ROWS, HEADS, UNITS),
-        (64, COLS, HEADS, UNITS),
-        backend="mxnet",
-        dtypes="float32",
-    )
+    plan = planned("bind,bjnd->bnij", (64, ROWS, HEADS, UNITS), (64, COLS, HEADS, UNITS))
     assert ([type(op) for op in ops(plan)] == [Matmul, Transpose]) == FIRST
     assert [op.inner_batch for op in ops(plan, Matmul)] == [FIRST]
 
 
 def test_a_shared_key_is_contracted_with_all_batches_at_once():
-    plan = einsumx.plan(
-        "bind,jnd->bnij",
-        (64, ROWS, HEADS, UNITS),
-        (COLS, HEADS, UNITS),
-        backend="mxnet",
-        dtypes="float32",
-    )
+    plan = planned("bind,jnd->bnij", (64, ROWS, HEADS, UNITS), (COLS, HEADS, UNITS))
     *swaps, product, last = ops(plan)
     assert [op.axes for op in (*swaps, last)] == [(1, 0, 2)] * 3
     assert isinstance(product, Matmul)
-    assert replay(plan.ops, [operand.shape for operand in plan.operands])[product.out] == (
-        HEADS,
-        64 * ROWS,
-        COLS,
-    )
+    shapes = replay(plan.ops, [operand.shape for operand in plan.operands])
+    assert shapes[product.out] == (HEADS, 64 * ROWS, COLS)
 
 
-@pytest.mark.parametrize("equation", ["bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij"])
-def test_what_einsum_runs_on_arrays_is_the_plan_of_their_shapes(equation):
-    sizes = {"b": 4, "n": 3, "i": 20, "j": 10, "d": 32}
-    shapes = [tuple(sizes[label] for label in term) for term in equation.partition("->")[0].split(",")]
-    arrays = [array(np.ones(shape), "float32") for shape in shapes]
-    assert einsumx.plan(equation, *arrays).ops == einsumx.plan(equation, *shapes, backend="mxnet", dtypes="float32").ops
-    assert not ops(einsumx.plan(equation, *arrays), Native)
+def test_what_einsum_runs_on_arrays_is_the_plan_of_their_shapes():
+    shapes = [(4, 20, 3, 32), (10, 3, 32)]
+    plan = einsumx.plan("bind,jnd->bnij", *(array(np.ones(shape), "float32") for shape in shapes))
+    assert plan.ops == planned("bind,jnd->bnij", *shapes).ops
+    assert not ops(plan, Native)
 
 
-def test_a_tiny_product_is_one_call_of_the_native_kernel_and_a_larger_one_is_not():
-    tiny = einsumx.plan("ij,jk->ik", (4, 4), (4, 4), backend="mxnet", dtypes="float32")
-    large = einsumx.plan("ij,jk->ik", (40, 40), (40, 40), backend="mxnet", dtypes="float32")
-    assert ops(tiny) == [Native(2, (0, 1), "ab,bc->ac")]
-    assert [type(op) for op in ops(large)] == [Matmul]
+@pytest.mark.parametrize(
+    ("equation", "shapes", "kind"),
+    [
+        ("ij,jk->ik", [(4, 4), (4, 4)], Native),  # tiny
+        ("ij,jk->ik", [(40, 40), (40, 40)], Matmul),
+        ("bij,bjk->bik", [(8, 8, 8), (8, 8, 8)], Matmul),  # one call anyway
+        ("ij->ji", [(2, 3)], Transpose),
+        ("i,j->ij", [(300,), (400,)], Matmul),
+        ("ij,i->ij", [(300, 400), (300,)], Multiply),
+    ],
+)
+def test_one_call_is_that_of_the_native_kernel_only_for_tiny_work_that_takes_more_calls_otherwise(
+    equation, shapes, kind
+):
+    assert [type(op) for op in ops(planned(equation, *shapes))] == [kind]
 
 
-def test_work_that_is_one_call_anyway_does_not_go_to_the_native_kernel():
-    product = einsumx.plan("bij,bjk->bik", (8, 8, 8), (8, 8, 8), backend="mxnet", dtypes="float32")
-    transposed = einsumx.plan("ij->ji", (2, 3), backend="mxnet", dtypes="float32")
-    assert [type(op) for op in product.ops] == [Matmul]
-    assert [type(op) for op in transposed.ops] == [Transpose]
+def test_a_diagonal_or_a_transpose_is_not_copied_again_for_the_result():
+    for equation in ("ii->i", "ij->ji"):
+        assert len(planned(equation, (300, 300)).ops) == 1
 
 
-@pytest.mark.parametrize("equation", ["ii->i", "ij,ij->i", "ij,jk->ik", "->", ",->"])
-def test_what_the_native_kernel_differentiates_wrongly_never_goes_there(equation):
-    shapes = {
-        "ii->i": [(2, 2)],
-        "ij,ij->i": [(1, 2), (2, 2)],
-        "ij,jk->ik": [(2, 0), (0, 2)],
-        "->": [()],
-        ",->": [(), ()],
-    }
-    assert not ops(einsumx.plan(equation, *shapes[equation], backend="mxnet", dtypes="float32"), Native)
-
-
-def test_an_outer_product_is_a_matmul_and_a_scaling_of_rows_is_not():
-    outer = einsumx.plan("i,j->ij", (300,), (400,), backend="mxnet", dtypes="float32")
-    scaled = einsumx.plan("ij,i->ij", (300, 400), (300,), backend="mxnet", dtypes="float32")
-    assert [type(op) for op in ops(outer)] == [Matmul]
-    assert [type(op) for op in ops(scaled)] == [Multiply]
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ii->i", [(2, 2)]),
+        ("ij,ij->i", [(1, 2), (2, 2)]),
+        ("ij,jk->ik", [(2, 0), (0, 2)]),
+        ("->", [()]),
+        (",->", [(), ()]),
+    ],
+)
+def test_what_the_native_kernel_differentiates_wrongly_never_goes_there(equation, shapes):
+    assert not ops(planned(equation, *shapes), Native)
 
 
 def test_no_op_transposes_more_than_six_axes_and_none_sums_more_than_five():
     labels = "abcdefghijkl"
-    turned = einsumx.plan(f"{labels}->{labels[::-1]}", (2,) * 12, backend="mxnet", dtypes="float32")
-    summed = einsumx.plan(f"{labels}->{labels[::2]}", (2,) * 12, backend="mxnet", dtypes="float32")
+    turned = planned(f"{labels}->{labels[::-1]}", (2,) * 12)
+    summed = planned(f"{labels}->{labels[::2]}", (2,) * 12)
     assert all(len(op.axes) <= 6 for op in ops(turned, Transpose))
     assert ops(turned, Transpose)
     ranks = replay(summed.ops, [(2,) * 12])
@@ -173,34 +133,13 @@ def test_no_op_transposes_more_than_six_axes_and_none_sums_more_than_five():
     assert all(len(ranks[op.src]) <= 5 for op in ops(summed, Sum))
 
 
-def test_a_diagonal_or_a_transpose_is_not_copied_again_for_the_result():
-    for equation in ("ii->i", "ij->ji"):
-        assert len(einsumx.plan(equation, (300, 300), backend="mxnet", dtypes="float32").ops) == 1
-
-
 # -- values -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("equation", ["bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_attention_products_are_right(equation, dtype, random):
-    sizes = {"b": 3, "n": 4, "i": 10, "j": 5, "d": 16}
-    first, second = (
-        random.standard_normal([sizes[label] for label in term]).astype(dtype)
-        for term in equation.partition("->")[0].split(",")
-    )
-    heads = first if equation.startswith("bn") else first.transpose(0, 2, 1, 3)
-    keys = {"bnjd": second, "bjnd": np.moveaxis(second, -2, -3), "jnd": np.moveaxis(second, -2, -3)}
-    expected = heads @ np.swapaxes(keys[equation[5:].partition("-")[0]], -1, -2)
-    result = einsumx.einsum(equation, array(first), array(second))
-    assert result.dtype == dtype
-    np.testing.assert_allclose(result.asnumpy(), expected, rtol=0, atol=1e-4 if dtype == "float32" else 1e-13)
 
 
 def test_permutations_of_many_axes_are_staged_right(random):
     labels = "abcdefghijklmno"
     values = random.standard_normal([3, *[1, 2] * 7])
-    for _ in range(10):
+    for _ in range(3):
         axes = random.permutation(15)
         equation = f"{labels}->{''.join(labels[axis] for axis in axes)}"
         np.testing.assert_array_equal(einsumx.einsum(equation, array(values)).asnumpy(), values.transpose(axes))
@@ -212,91 +151,9 @@ def test_sums_of_many_scattered_axes_are_staged_right(random):
     np.testing.assert_array_equal(result.asnumpy(), values.sum((0, 2, 4, 6, 8, 10)))
 
 
-@pytest.mark.parametrize(
-    ("equation", "shapes", "expected"),
-    [
-        ("ij,jk->ik", [(3, 0), (0, 2)], (3, 2)),
-        ("ij,jk->ik", [(0, 3), (3, 2)], (0, 2)),
-        ("bij,bjk->bik", [(0, 3, 2), (0, 2, 4)], (0, 3, 4)),
-        ("ij->i", [(0, 3)], (0,)),
-        ("ij->j", [(0, 3)], (3,)),
-        ("i,j->ij", [(0,), (3,)], (0, 3)),
-        ("ij,i->ij", [(3, 0), (3,)], (3, 0)),
-        ("ii->i", [(0, 0)], (0,)),
-        ("ijk->kij", [(2, 0, 3)], (3, 2, 0)),
-        ("i,i->", [(0,), (0,)], ()),
-    ],
-)
-@pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "bool"])
-def test_sizes_of_zero_give_zeros_or_nothing(equation, shapes, expected, dtype):
-    result = einsumx.einsum(equation, *(array(np.ones(shape), dtype) for shape in shapes))
-    assert result.shape == expected
-    assert not result.asnumpy().any()
-
-
-# -- dtypes -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [3, 40])
-def test_every_dtype_is_kept_and_integers_wrap(dtype, size, random):
-    low = 0 if dtype in ("bool", "uint8") else -9
-    first, second = (random.integers(low, 10, (size, size)).astype(dtype) for _ in range(2))
-    exact = first.astype("int64") @ second.astype("int64")
-    expected = exact != 0 if dtype == "bool" else exact.astype(dtype)
-    result = einsumx.einsum("ij,jk->ki", array(first), array(second))
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(result.asnumpy(), expected.T)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_diagonals_sums_and_transposes_keep_every_dtype(dtype, random):
-    values = random.integers(0, 2, (5, 6, 6, 7)).astype(dtype)
-    taken = values.diagonal(0, 1, 2)
-    expected = taken.any(0) if dtype == "bool" else taken.sum(0, dtype=dtype)
-    result = einsumx.einsum("aiib->ib", array(values))
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(result.asnumpy(), expected.T)
-
-
-def test_sums_of_int8_wrap_and_stay_int8():
-    result = einsumx.einsum("ij->j", array(np.full((3, 2), 100), "int8"))
-    assert result.dtype == "int8"
-    assert result.asnumpy().tolist() == [44, 44]
-
-
-def test_float16_accumulates_in_float32():
-    ones = array(np.ones((5000, 3)), "float16")
-    result = einsumx.einsum("ij,ik->jk", ones, ones)
-    assert result.dtype == "float16"
-    assert (result.asnumpy() == 5000).all()  # 2048 is where float16 stops counting by ones
-
-
-@pytest.mark.parametrize(("first", "second"), [*itertools.product(DTYPES, DTYPES)])
-def test_dtypes_promote_as_in_multiply(first, second):
-    if {first, second} == {"int8", "uint8"}:
-        with pytest.raises(einsumx.BackendError, match="both int8 and uint8"):
-            ADAPTER.promote([first, second])
-        return
-    product = mx.np.multiply(array(np.ones(2), first), array(np.ones(2), second))
-    assert ADAPTER.promote([first, second]) == product.dtype
-    assert einsumx.einsum("i,i->i", array(np.ones(2), first), array(np.ones(2), second)).dtype == product.dtype
-
-
-def test_a_dtype_asked_for_is_computed_in():
-    small = array(np.full((3, 3), 100), "int8")
-    result = einsumx.einsum("ij,jk->ik", small, small, dtype="int32")
-    assert result.dtype == "int32"
-    assert (result.asnumpy() == 30000).all()
-
-
-def test_python_scalars_and_lists_follow_the_arrays():
-    half, whole = array(np.ones((2, 3)), "float16"), array(np.ones((2, 3)), "int8")
-    assert einsumx.einsum(",ij->ij", 2.5, half).dtype == "float16"
-    assert einsumx.einsum(",ij->ij", 3, whole).dtype == "int8"
-    assert einsumx.einsum(",ij->ij", 2.5, whole).dtype == "float32"
-    assert einsumx.einsum("ij,j->i", half, [1, 2, 3]).asnumpy().tolist() == [6, 6]
-    assert einsumx.einsum("i,i->", [1, 2], [3, 4], backend="mxnet").item() == 11
+def test_signed_and_unsigned_bytes_have_no_dtype_in_common():
+    with pytest.raises(einsumx.BackendError, match="both int8 and uint8"):
+        einsumx.einsum("i,i->i", array(np.ones(2), "int8"), array(np.ones(2), "uint8"))
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(300, "int8"), (-1, "uint8"), (2j, "float32")])
@@ -308,8 +165,7 @@ def test_a_python_scalar_that_does_not_fit_is_an_error(value, dtype):
 # -- primitives -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rank", [2, 3, 4, 5])
-@pytest.mark.parametrize("dtype", ["bool", "float32"])
+@pytest.mark.parametrize(("rank", "dtype"), [(3, "bool"), (4, "float32"), (5, "float32")])
 def test_the_transpose_primitive_is_right_for_every_permutation(rank, dtype, random):
     values = random.integers(0, 2, range(2, rank + 2)).astype(dtype)
     ours = array(values)
@@ -330,34 +186,18 @@ def test_reshapes_in_a_plan_read_slices_where_they_lie():
     np.testing.assert_array_equal(result.asnumpy(), whole[1:3])
 
 
-@pytest.mark.parametrize("flags", [*itertools.product([False, True], repeat=2)])
-def test_the_matmul_primitive_reads_operands_transposed(flags, random):
-    lhs, rhs = random.standard_normal((2, 3, 4)), random.standard_normal((2, 4, 5))
-    given = [np.swapaxes(values, 1, 2) if flag else values for values, flag in zip((lhs, rhs), flags)]
-    result = ADAPTER.matmul(*map(array, given), *flags)
-    np.testing.assert_allclose(result.asnumpy(), lhs @ rhs, rtol=1e-13)
-
-
-@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(3, 4, 5), (40, 50, 60), (30000, 3, 2)])
-def test_the_sum_primitive_is_right_for_small_and_large_arrays(axes, shape, random):
+def test_the_sum_primitive_is_right_for_small_and_large_arrays(shape, random):
     values = random.integers(-9, 9, shape).astype("float32")
-    result = ADAPTER.sum(array(values), axes)
-    np.testing.assert_array_equal(result.asnumpy(), values.sum(axes))
+    ours = array(values)
+    for axes in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]:
+        np.testing.assert_array_equal(ADAPTER.sum(ours, axes).asnumpy(), values.sum(axes))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_cast_to_bool_asks_for_what_is_not_zero(dtype):
     values = np.array([0, 1, 2, 0]).astype(dtype)
     assert ADAPTER.cast(array(values), "bool").asnumpy().tolist() == [False, True, True, False]
-
-
-def test_a_pure_rearrangement_does_not_alias_its_operand():
-    operand = array(np.zeros((2, 3)), "float32")
-    for equation in ("ij->ij", "ij->ji", "ij,->ij"):
-        result = einsumx.einsum(equation, operand, *([1.0] if "," in equation else []))
-        result[:] = 5
-        assert not operand.asnumpy().any()
 
 
 def test_the_native_kernel_is_reached_whatever_mx_np_einsum_stands_for(monkeypatch):
@@ -380,19 +220,9 @@ def test_what_mxnet_refuses_of_a_primitive_is_its_own_error():
 # -- out= -------------------------------------------------------------------------------------------------------
 
 
-def test_out_is_written_cast_and_returned(random):
-    values = random.integers(-3, 4, (20, 20)).astype("float32")
-    out = array(np.full((20, 20), 9), "float64")
-    assert einsumx.einsum("ij,jk->ki", array(values), array(values), out=out) is out
-    np.testing.assert_array_equal(out.asnumpy(), (values @ values).T)
-
-
-def test_out_may_be_an_operand_or_a_slice():
-    square = array([[1, 2], [3, 4]], "float32")
-    einsumx.einsum("ij,jk->ki", square, square, out=square)
-    assert square.asnumpy().tolist() == [[7, 15], [10, 22]]
+def test_out_may_be_a_slice():
     whole = array(np.zeros((3, 2)), "float32")
-    einsumx.einsum("ij->j", square, out=whole[1])
+    einsumx.einsum("ij->j", array([[7, 15], [10, 22]], "float32"), out=whole[1])
     assert whole.asnumpy().tolist() == [[0, 0], [17, 37], [0, 0]]
 
 
@@ -402,21 +232,6 @@ def test_out_without_axes_or_elements_is_written(shape):
     with mx.util.np_array(False), mx.util.np_shape(False):
         einsumx.einsum("...,->...", array(np.ones(shape), "float32"), 2.0, out=out)
     np.testing.assert_array_equal(out.asnumpy(), np.full(shape, 2.0))
-
-
-@pytest.mark.parametrize(
-    ("out", "error"),
-    [
-        (np.zeros((3, 3), "float32"), einsumx.SizeError),
-        (np.zeros((2, 2), "int32"), einsumx.BackendError),
-        (np.zeros((2, 2, 1), "float32"), einsumx.SizeError),
-    ],
-)
-def test_an_out_that_does_not_fit_is_refused_and_untouched(out, error):
-    ours, square = array(out), array(np.ones((2, 2)), "float32")
-    with pytest.raises(error, match="out="):
-        einsumx.einsum("ij,jk->ik", square, square, out=ours)
-    assert not ours.asnumpy().any()
 
 
 def test_writing_into_out_is_recorded(random):
@@ -435,8 +250,7 @@ def test_writing_into_out_is_recorded(random):
     np.testing.assert_array_equal(rhs.grad.asnumpy(), 1 + 2 * lhs.asnumpy().T @ product)
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (5, 1, 4)])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "shape"), [("float32", ()), ("bool", (0, 3)), ("int8", (5, 1, 4))])
 def test_what_autograd_does_not_know_is_written_into_while_it_records(dtype, shape):
     out, operand = array(np.zeros(shape), dtype), array(np.ones(shape), dtype)
     with mx.autograd.record():
@@ -462,7 +276,7 @@ def test_an_out_that_autograd_could_not_differentiate_through_is_refused_and_unt
     np.testing.assert_array_equal(out.asnumpy(), before)
 
 
-# -- errors before any work -------------------------------------------------------------------------------------
+# -- what is refused ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["first", "second", "out"])
@@ -478,27 +292,6 @@ def test_sparse_arrays_are_refused():
         einsumx.einsum("ij->ji", mx.nd.ones((2, 2)).tostype("csr"))
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda a: einsumx.einsum("ij,jk->ik", a, a), einsumx.SizeError),
-        (lambda a: einsumx.einsum("ijk->i", a), einsumx.SizeError),
-        (lambda a: einsumx.einsum("ij->ik", a), einsumx.EquationError),
-        (lambda a: einsumx.einsum("ij->ji", a, dtype="complex64"), einsumx.BackendError),
-        (lambda a: einsumx.einsum("ij->ji", a, dtype="int16"), einsumx.BackendError),
-        (lambda a: einsumx.einsum("ij->ji", a, order="F"), einsumx.BackendError),
-        (lambda a: einsumx.einsum("ij,ij->", a, np.ones((2, 3))), einsumx.BackendError),
-        (lambda a: einsumx.einsum("ij,ij->", a, a, optimize=[(0, 2)]), einsumx.PathError),
-    ],
-)
-def test_what_is_invalid_never_reaches_the_engine(call, error, monkeypatch):
-    operand = array(np.ones((2, 3)), "float32")
-    for name in ("transpose", "reshape", "multiply", "matmul", "sum", "native", "cast", "copy", "diagonal"):
-        monkeypatch.setattr(ADAPTER, name, pytest.fail, raising=True)
-    with pytest.raises(error):
-        call(operand)
-
-
 def test_a_constant_that_asks_for_a_gradient_is_refused():
     weights = array(np.ones((2, 3)), "float32")
     weights.attach_grad()
@@ -509,27 +302,16 @@ def test_a_constant_that_asks_for_a_gradient_is_refused():
 # -- gradients --------------------------------------------------------------------------------------------------
 
 DIFFERENTIATED = {
-    "ij,jk->ik": [(2, 3), (3, 4)],
     "bnid,bnjd->bnij": [(2, 2, 3, 4), (2, 2, 2, 4)],
-    "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
     "bnij,bjnd->bind": [(2, 2, 3, 2), (2, 2, 2, 4)],
     "bind,jnd->bnij": [(2, 3, 2, 2), (2, 2, 2)],
     "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
     "ijk,ikl->jl": [(2, 3, 2), (2, 2, 3)],
-    "ii->i": [(3, 3)],
-    "ii->": [(3, 3)],
-    "iij,j->i": [(3, 3, 2), (2,)],
     "ij->": [(2, 3)],
     "ij->ij": [(2, 3)],
-    "ij,ij->i": [(1, 4), (2, 4)],
     "ij,ij->ij": [(1, 4), (2, 1)],
     "i,j->ij": [(2,), (3,)],
     "ij,i->ij": [(2, 3), (2,)],
-    "ij,jk->ki": [(2, 0), (0, 3)],
-    "ij,jk->k": [(0, 2), (2, 3)],
-    "i,j->j": [(0,), (3,)],
-    "ij,i->ji": [(3, 0), (3,)],
-    ",->": [(), ()],
     "abc,d->d": [(2, 3, 2), (3,)],
 }
 
@@ -545,48 +327,35 @@ def recorded(equation, values, request_):
     return operands, result
 
 
-@pytest.mark.parametrize("request_", ["write", "add"])
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
-@pytest.mark.parametrize("equation", [*DIFFERENTIATED])
-@pytest.mark.parametrize("lowered", [False, True], ids=["tiny", "lowered"])
-def test_gradients_are_those_of_the_plain_sum(equation, dtype, request_, lowered, random, monkeypatch):
-    if lowered:  # what is too small to be worth it otherwise
-        monkeypatch.setattr(ADAPTER, "cpu", replace(ADAPTER.cpu, rates=replace(ADAPTER.cpu.rates, native=0.0)))
-        einsumx.cache_clear()
-    terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
+@pytest.mark.parametrize(("dtype", "request_"), [("float64", "write"), ("float64", "add"), ("int32", "add")])
+@pytest.mark.parametrize("equation", DIFFERENTIATED)
+def test_gradients_of_what_is_not_left_to_the_native_kernel_are_right(equation, dtype, request_, random, monkeypatch):
+    """Problems that are too small for that otherwise; the native kernel's gradients are those of the suite."""
+    monkeypatch.setattr(ADAPTER, "cpu", replace(ADAPTER.cpu, rates=replace(ADAPTER.cpu.rates, native=0.0)))
+    einsumx.cache_clear()
     values = [random.integers(1, 4, shape).astype(dtype) for shape in DIFFERENTIATED[equation]]
     operands, result = recorded(equation, values, request_)
+    einsumx.cache_clear()
     head = random.integers(1, 4, result.shape).astype(dtype)
     result.backward(array(head))
-    # The contraction is linear in each operand, so its derivative by an element is the result for a unit there.
+    exact = [each.astype("float64") for each in values]
     for place, operand in enumerate(operands):
-        expected = np.zeros(operand.shape)
-        for index in np.ndindex(operand.shape):
-            unit = np.zeros(operand.shape)
-            unit[index] = 1
-            units = [unit if place == other else value.astype("float64") for other, value in enumerate(values)]
-            expected[index] = (plain_sum(terms, output, units) * head).sum()
-        np.testing.assert_array_equal(operand.grad.asnumpy(), expected + (7 if request_ == "add" else 0))
-    if lowered:
-        einsumx.cache_clear()
+        found = operand.grad.asnumpy() - (7 if request_ == "add" else 0)
+        verdict = judge(found.astype("float64"), expect_gradient(place, head.astype("float64"), equation, *exact))
+        assert verdict, (place, verdict.wrong)
 
 
 @pytest.mark.parametrize("request_", ["write", "add"])
 @pytest.mark.parametrize("equation", ["ij,kj->ik", "ij,jk->ik", "ji,kj->ik", "ji,jk->ik", "ij,kj->ki", "j,kj->k"])
 def test_a_large_single_product_and_its_gradients_are_right(equation, request_, random):
     sizes = {"i": 260, "j": 40 if "i" in equation else 2048, "k": 270 if "i" in equation else 1024}
-    terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
-    values = [random.integers(-3, 4, [sizes[label] for label in term]).astype("float32") for term in terms]
-    operands, result = recorded(equation, values, request_)
+    (first, second), output = equation.partition("->")[0].split(","), equation.partition("->")[2]
+    lhs, rhs = (random.integers(-3, 4, [sizes[label] for label in term]).astype("float32") for term in (first, second))
+    operands, result = recorded(equation, (lhs, rhs), request_)
     head = random.integers(-3, 4, result.shape).astype("float32")
     result.backward(array(head))
-    lhs = values[0] if terms[0] != "ji" else values[0].T
-    rhs = values[1] if terms[1] == "jk" else values[1].T
-    product, inner = lhs @ rhs, head.T if output == "ki" else head
-    np.testing.assert_array_equal(result.asnumpy(), product.T if output == "ki" else product)
-    first = inner @ rhs.T
-    second = np.outer(lhs, inner) if lhs.ndim == 1 else lhs.T @ inner
-    gradients = [first.T if terms[0] == "ji" else first, second if terms[1] == "jk" else second.T]
+    np.testing.assert_array_equal(result.asnumpy(), np.einsum(equation, lhs, rhs))
+    gradients = np.einsum(f"{output},{second}->{first}", head, rhs), np.einsum(f"{output},{first}->{second}", head, lhs)
     for operand, gradient in zip(operands, gradients):
         np.testing.assert_array_equal(operand.grad.asnumpy(), gradient + (7 if request_ == "add" else 0))
 
@@ -612,75 +381,7 @@ def test_a_loss_differentiates_with_np_shape_off():
         assert first.grad.asnumpy().tolist() == [4, 5, 6]
 
 
-# -- hybridized blocks --------------------------------------------------------------------------------------------
-
-
-class Contraction(mx.gluon.HybridBlock):
-    """A block whose forward is one einsum."""
-
-    def __init__(self, equation):
-        super().__init__()
-        self.equation = equation
-
-    def forward(self, *operands):
-        return einsumx.einsum(self.equation, *operands)
-
-
-@pytest.mark.skipif(FIRST, reason="MXNet 1 hybridizes hybrid_forward and not forward")
-@pytest.mark.parametrize(
-    ("equation", "shapes", "dtype"),
-    [
-        ("bind,bjnd->bnij", [(3, 5, 2, 4), (3, 6, 2, 4)], "float32"),
-        ("bind,bjnd->bnij", [(9, 50, 2, 4), (9, 6, 2, 4)], "float32"),
-        ("ij->j", [(300, 400)], "float32"),
-        ("ij->ij", [(5, 6)], "float32"),
-        ("ij,jk->ik", [(50, 60), (60, 70)], "float16"),
-        ("iij,j->i", [(3, 3, 2), (2,)], "float64"),
-        ("ij,ij->i", [(1, 4), (2, 4)], "float64"),
-        ("ij,jk->ik", [(5, 0), (0, 4)], "float64"),
-    ],
-)
-def test_hybridized_blocks_trace_it_with_its_gradients(equation, shapes, dtype, random):
-    block = Contraction(equation)
-    block.hybridize()
-    for _ in range(2):  # the trace, and what was traced
-        values = [random.integers(-2, 3, shape).astype(dtype) for shape in shapes]
-        grads = []
-        for call in (block, lambda *operands: einsumx.einsum(equation, *operands)):
-            operands = list(map(array, values))
-            for operand in operands:
-                operand.attach_grad()
-            with mx.autograd.record():
-                result = call(*operands)
-            result.backward()
-            grads.append([result.asnumpy(), *(operand.grad.asnumpy() for operand in operands)])
-        terms, output = equation.partition("->")[0].split(","), equation.partition("->")[2]
-        if max(map(np.size, values)) < 1000:
-            np.testing.assert_array_equal(grads[0][0], plain_sum(terms, output, values))
-        for traced, eager in zip(*grads):
-            np.testing.assert_array_equal(traced, eager)
-
-
-def test_a_block_that_is_not_hybridized_runs_it():
-    result = Contraction("ij,jk->ik")(array(np.ones((2, 3)), "float32"), array(np.ones((3, 4)), "float32"))
-    assert (result.asnumpy() == 3).all()
-
-
-# -- threads ------------------------------------------------------------------------------------------------------
-
-
-def test_threads_get_right_results_for_every_shape():
-    """np-shape semantics are a switch of the thread, off in new ones: zero sizes and no axes must not depend on it."""
-
-    def work(size):
-        values = np.arange(size * 3.0).reshape(size, 3)
-        ours = array(values)
-        total = einsumx.einsum("ij->", ours)
-        product = einsumx.einsum("ij,ik->jk", ours, ours)
-        return total.shape == () and total.item() == values.sum() and (product.asnumpy() == values.T @ values).all()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(work, [*range(20)] * 3))
+# -- arrays and threads ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("active", [False, True])
@@ -690,36 +391,7 @@ def test_the_threads_np_shape_switch_is_left_as_it_was(active):
         assert mx.util.is_np_shape() is active
 
 
-def test_threads_that_share_prepared_calls_do_not_see_each_others_arrays():
-    """Eight threads run the same plans at once, each on a matrix of its own number."""
-    equations = {"ij,jk->ik": 2, "ij->ji": 1, "ij,ij->ij": 2, "ii->i": 1, "ij->i": 1, "ij,jk,kl->li": 3}
-    values = [np.full((3, 3), number + 1.0) for number in range(8)]
-    expected = [
-        {
-            equation: plain_sum(
-                equation.partition("->")[0].split(","), equation[equation.index(">") + 1 :], [own] * many
-            )
-            for equation, many in equations.items()
-        }
-        for own in values
-    ]
-
-    def work(number):
-        own = array(values[number])
-        for _ in range(100):
-            for equation, many in equations.items():
-                result = einsumx.einsum(equation, *[own] * many).asnumpy()
-                np.testing.assert_array_equal(result, expected[number][equation])
-
-    with ThreadPoolExecutor(8) as pool:
-        assert [*pool.map(work, range(8))] == [None] * 8
-
-
-# -- arrays to and from the host ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float32"), ((0, 3), "bool"), ((2, 3), "int64")])
 def test_arrays_survive_the_way_to_mxnet_and_back(shape, dtype):
     values = np.ones(shape, dtype)
     with mx.util.np_array(False), mx.util.np_shape(False):

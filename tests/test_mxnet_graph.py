@@ -55,7 +55,7 @@ class Contraction(mx.gluon.HybridBlock):
             return self.contract(*operands)
 
 
-def is_right(block, values, request_="add"):
+def is_right(block, values):
     """Assert that the block gives the sum and its gradients, added to what is there."""
     values = list(values)
     operands = [mx.np.array(value, dtype=value.dtype) for value in values]
@@ -65,7 +65,7 @@ def is_right(block, values, request_="add"):
         assert verdict, verdict.wrong
         return
     for operand in operands:
-        operand.attach_grad(request_)
+        operand.attach_grad("add")
         operand.grad[()] = 1
     with mx.autograd.record():
         result = block(*operands)
@@ -74,7 +74,7 @@ def is_right(block, values, request_="add"):
     verdict = judge(result.asnumpy(), expect(block.equation, *values, dtype=dtype))
     assert verdict, verdict.wrong
     for place, operand in enumerate(operands):
-        found = operand.grad.asnumpy() - (request_ == "add")
+        found = operand.grad.asnumpy() - 1
         verdict = judge(found.astype(dtype), expect_gradient(place, cotangent, block.equation, *values))
         assert verdict, (place, verdict.wrong)
 
@@ -85,31 +85,18 @@ def drawn(shapes, dtype="float64", seed=0):
 
 
 # By label, the sizes of four calls of one block: what is traced first has sizes of its own, of 1 and of 0 among them.
-SIZES = (
-    {},
-    {"b": 1, "i": 1},
-    {"b": 5, "i": 4, "j": 1},
-    {"b": 2, "i": 0},
-)
+SIZES = ({}, {"b": 1, "i": 1}, {"b": 5, "i": 4, "j": 1}, {"b": 2, "i": 0})
 EQUATIONS = (
     "bind,bjnd->bnij",
-    "bnid,bnjd->bnij",
-    "bind,jnd->bnij",
-    "ibnd,jbnd->bnij",
     "bnij,jbnd->ibnd",
     "bind,jnd->ijbn",
-    "bij,bjk->bik",
     "ij,jk,kl->li",
     "iij,j->i",
-    "ij->",
     "ij->j",
-    "ij->ij",
     "ijk->kji",
     "i,i->",
-    "i,j->ij",
     "i,->i",
     "ijkl,klmn->mnij",
-    "ijklm,mkl->ij",
     "ai,bi,ci->abc",
     "ijxy,jkyz,kizx->xyz",
 )
@@ -122,22 +109,26 @@ def test_what_was_traced_is_right_for_other_sizes(equation, start):
     for number, sizes in enumerate((*SIZES[start:], *SIZES[:start])):
         default = dict(zip("abcdijklmnxyz", (3, 2, 4, 3, 5, 2, 3, 4, 2, 3, 2, 3, 4)))
         shapes = [[{**default, **sizes}[label] for label in term] for term in equation.partition("->")[0].split(",")]
-        if 0 in sizes.values() and equation in (("ij->", "ij->j", "i,->i") if FIRST else ("i,->i",)):
+        if 0 in sizes.values() and equation in (("ij->j", "i,->i") if FIRST else ("i,->i",)):
             continue  # MXNet leaves the gradient of what multiplies nothing unwritten; MXNet 1 fails to sum nothing
         is_right(block, drawn(shapes, seed=number))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int8", "bool"])
 @pytest.mark.parametrize(
-    ("equation", "shapes"),
+    ("equation", "shapes", "dtype"),
     [
-        ("bij,bjk->bik", lambda batch: [(batch, 5, 2), (batch, 2, 4)]),
-        ("...ij,...jk->...ik", lambda batch: [(batch, 5, 2), (batch, 2, 4)]),
-        ("...i,...i->...", lambda batch: [(batch, 5, 4), (1, 5, 4)]),
-        ("ij,ij->i", lambda batch: [(1, 4), (batch, 4)]),
-        ("...->...", lambda batch: [(batch, 3)]),
-        ("i...->...", lambda batch: [(batch, 3)]),
-        ("iij->j", lambda batch: [(batch, batch, 3)]),
+        ("bij,bjk->bik", lambda batch: [(batch, 5, 2), (batch, 2, 4)], "float16"),
+        ("bij,bjk->bik", lambda batch: [(batch, 5, 2), (batch, 2, 4)], "int8"),
+        ("bij,bjk->bik", lambda batch: [(batch, 5, 2), (batch, 2, 4)], "bool"),
+        ("...ij,...jk->...ik", lambda batch: [(batch, 5, 2), (batch, 2, 4)], "float32"),
+        ("...i,...i->...", lambda batch: [(batch, 5, 4), (1, 5, 4)], "float64"),
+        ("...i,...i->...", lambda batch: [(batch, 5, 4), (1, 5, 4)], "int32"),
+        ("ij,ij->i", lambda batch: [(1, 4), (batch, 4)], "float16"),
+        ("...->...", lambda batch: [(batch, 3)], "float32"),
+        ("i...->...", lambda batch: [(batch, 3)], "float16"),
+        ("i...->...", lambda batch: [(batch, 3)], "bool"),
+        ("iij->j", lambda batch: [(batch, batch, 3)], "bool"),
+        ("iij->j", lambda batch: [(batch, batch, 3)], "float64"),
     ],
 )
 def test_what_is_known_of_the_inputs_serves_every_dtype_ellipses_and_sizes_of_1(equation, shapes, dtype, known_inputs):
@@ -208,15 +199,10 @@ def test_symbols_take_sublists_and_many_labels():
     assert shapes == [(1, 3, 5, 2, 4, 6)]
 
 
-def test_a_label_of_a_list_is_no_axis_of_an_ellipsis():
+def test_a_declared_shape_is_used_and_a_label_of_a_list_is_no_axis_of_an_ellipsis():
     label = (..., 1)
     graph = einsumx.einsum(symbol("a", shape=(2, 3, 4)), [label, ...], symbol("b"), [label, 5], [..., 5])
     assert graph.infer_shape(b=(2, 7))[1] == [(3, 4, 7)]
-
-
-def test_a_declared_shape_is_used():
-    graph = einsumx.einsum("...i,i->...", symbol("a", shape=(2, 3, 4)), symbol("b"))
-    assert graph.infer_shape(b=(4,))[1] == [(2, 3)]
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,10 @@ from einsumx.backends.mxnet import ADAPTER
 mx = einsumx.mxnet.load()
 
 EQUATIONS = {
-    "six axes": ("abc,def->fadbec", [(2, 3, 2), (2, 1, 3)]),
-    "six axes of one operand": ("abcdef->fedcba", [(2, 1, 3, 2, 2, 2)]),
     "six axes from a sum": ("abcg,gdef->adbecf", [(2, 2, 2, 3), (3, 2, 2, 2)]),
     "seven axes": ("abcd,efg->gafbecd", [(2, 2, 2, 2), (2, 3, 2)]),
     "seven axes and a batch": ("zabc,zdef->zfaebdc", [(2, 2, 2, 2), (2, 2, 2, 2)]),
-    "eight axes": ("abcd,efgh->haebfcgd", [(2, 2, 2, 1), (2, 2, 2, 2)]),
-    "eight axes in their order": ("abcd,efgh->abcdefgh", [(2, 2, 2, 2), (2, 2, 2, 2)]),
+    "eight axes": ("abcd,efgh->abcdefgh", [(2, 2, 2, 2), (2, 2, 2, 2)]),
     "seven axes that are summed": ("abcdefg,abcdefg->", [(2, 2, 1, 2, 2, 2, 2)] * 2),
     "six axes and a diagonal": ("aabcde,e->cabd", [(2, 2, 2, 2, 2, 2), (2,)]),
     "broadcast": ("abcdef,ghabcd->hgfedc", [(1, 2, 2, 1, 2, 2), (2, 2, 2, 1, 2, 2)]),
@@ -53,8 +50,8 @@ def smallest(call):
 @pytest.mark.parametrize(
     ("case", "dtype", "has_out"),
     [
-        *((case, "float32", has_out) for case in EQUATIONS for has_out in (False, True)),
-        *((case, dtype, True) for case in ("seven axes", "broadcast") for dtype in ("float16", "int32", "bool")),
+        *((case, "float32", number % 2 == 0) for number, case in enumerate(EQUATIONS)),
+        *(("broadcast", dtype, True) for dtype in ("float16", "int32", "bool")),
     ],
 )
 def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
@@ -75,8 +72,8 @@ def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
 
 
 @pytest.mark.parametrize(("equation", "shapes"), EQUATIONS.values(), ids=EQUATIONS)
-@pytest.mark.parametrize(("request_", "dtype"), [("write", "float32"), ("add", "float64")])
-def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, shapes, request_, dtype):
+@pytest.mark.parametrize("request_", ["write", "add"])
+def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, shapes, request_):
     hosts = numbers(shapes, "float32")
     operands = [array(host) for host in hosts]
     with mx.util.np_shape(True):
@@ -89,7 +86,7 @@ def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, sha
             return einsum(equation, *operands, memory_limit=limit)
 
     result = call(smallest(call))
-    (cotangent,) = numbers([result.shape], dtype)
+    (cotangent,) = numbers([result.shape], "float32")
     with mx.util.np_shape(True):
         result.backward(array(cotangent))
     for number, operand in enumerate(operands):
@@ -98,11 +95,10 @@ def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, sha
         assert verdict, verdict.wrong
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool"])
-@pytest.mark.parametrize("rank", [1, 2, 4, 5, 6, 7, 9, 12])
+@pytest.mark.parametrize(("rank", "dtype"), [(1, "float64"), (4, "float16"), (6, "int8"), (7, "bool"), (12, "int64")])
 def test_a_part_of_an_array_of_any_rank_is_read_and_written(rank, dtype):
     draw = random.Random(f"{rank} {dtype}")
-    for _ in range(6):
+    for _ in range(4):
         shape = tuple(draw.choice([1, 2, 2, 3] if rank < 8 else [1, 2, 2]) for _ in range(rank))
         ends = [sorted(draw.sample(range(size + 1), 2)) if draw.random() < 0.7 else (0, size) for size in shape]
         box = tuple(slice(*each) for each in ends)
@@ -116,7 +112,7 @@ def test_a_part_of_an_array_of_any_rank_is_read_and_written(rank, dtype):
         np.testing.assert_array_equal(ADAPTER.to_numpy(whole), written)
 
 
-@pytest.mark.parametrize("box", [(slice(0, 0), slice(0, 3)), (slice(1, 2), slice(3, 3)), (slice(0, 2), slice(0, 0))])
+@pytest.mark.parametrize("box", [(slice(0, 0), slice(0, 3)), (slice(1, 2), slice(3, 3))])
 def test_a_part_without_elements_is_read_and_written(box):
     whole = array(np.ones((2, 3), "float32"))
     part = ADAPTER.part(whole, box)
@@ -124,7 +120,7 @@ def test_a_part_without_elements_is_read_and_written(box):
     np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.put(whole, box, part)), np.ones((2, 3)))
 
 
-@pytest.mark.parametrize("rank", [1, 2, 4, 5, 6, 8])
+@pytest.mark.parametrize("rank", [1, 2, 5, 8])
 def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
     (host,) = numbers([(2,) * (rank - 1) + (3,)], "float32")
     host[..., 1] = np.nan
@@ -132,13 +128,3 @@ def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
     for place in range(3):
         expected[..., place, place] = host[..., place]
     np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.embed_diagonal(array(host))), expected)
-
-
-def test_the_limit_that_is_named_is_also_in_the_error_of_mxnets_own_name():
-    from einsumx.backends.mxnet.errors import as_mxnet_error
-
-    error = MemoryLimitError("too small")
-    error.smallest = 7
-    found = as_mxnet_error(error)
-    assert isinstance(found, mx.base.MXNetError)
-    assert found.smallest == 7

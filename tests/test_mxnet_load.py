@@ -31,52 +31,63 @@ def run(code):
 
 
 NAMES = """
+import os, sys
 import numpy as np
-import einsumx.mxnet
+import einsumx, einsumx.mxnet
 from einsumx.backends.mxnet.importing import _ALIASES, _CONSTANTS, _FUNCTIONS
 def old_names(): return {name for name in (*_ALIASES, *_CONSTANTS, *_FUNCTIONS) if name in vars(np)}
 before = old_names()
 """
+LOADED = """
+from pathlib import Path
+from threadpoolctl import threadpool_info
+mx = einsumx.mxnet.load()
+import mxnet
+print(mx is mxnet is einsumx.mxnet.load(), old_names() == before)
+brought = [info for info in threadpool_info() if Path(info["filepath"]).parent == Path(mx.__file__).parent]
+own = [info["architecture"] for info in brought if "architecture" in info]
+print(*own, os.environ.get("OPENBLAS_CORETYPE"))
+"""
 
 
 @needs_mxnet
-def test_mxnet_is_imported_and_numpy_has_the_names_that_it_had():
-    code = NAMES + "mx = einsumx.mxnet.load()\nprint(mx.__name__, old_names() == before)"
-    assert run(code) == ["mxnet", "True"]
+def test_whoever_imports_mxnet_afterwards_gets_the_same_module_and_numpy_and_the_environment_are_as_they_were(
+    monkeypatch,
+):
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    same_module, same_names, *kernels, variable = run(NAMES + LOADED)
+    assert (same_module, same_names, variable) == ("True", "True", "None")
+    if not version("mxnet").startswith("1."):
+        assert kernels == []  # MXNet 2 brings no OpenBLAS
+    elif {"avx2", "fma"} <= importing._processor_features():
+        assert kernels[0] not in ("Prescott", "Core2", "Nehalem", "Sandybridge")
 
 
 @needs_mxnet
-def test_whoever_imports_it_afterwards_gets_the_same_module():
-    code = "import einsumx.mxnet\nmx = einsumx.mxnet.load()\nimport mxnet\nprint(mx is mxnet is einsumx.mxnet.load())"
-    assert run(code) == ["True"]
-
-
-@needs_mxnet
-def test_naming_the_backend_imports_it_so_too():
-    code = "import einsumx\nprint(einsumx.einsum('i,i->', [1.0, 2.0], [3.0, 4.0], backend='mxnet'))"
-    assert run(code) == ["11.0"]
+def test_naming_the_backend_imports_it_so_too_and_kernels_that_the_user_chose_stay_chosen(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    call = "print(einsumx.einsum('i,i->', [1.0, 2.0], [3.0, 4.0], backend='mxnet'))"
+    result, _, _, *kernels, variable = run(NAMES + call + LOADED)
+    assert (result, variable) == ("11.0", "Nehalem")
+    assert kernels in ([], ["Nehalem"])
 
 
 MISSING = """
-import sys
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "mxnet":
             raise ModuleNotFoundError("No module named 'mxnet'")
 sys.meta_path.insert(0, Finder())
+einsumx.plan("ij,jk->ik", (2, 3), (3, 4), backend="mxnet", dtypes="float32")  # which imports no MXNet
+try:
+    einsumx.mxnet.load()
+except einsumx.BackendError as error:
+    print("--no-deps" in str(error), old_names() == before, "mxnet" in sys.modules)
 """
 
 
-def test_without_mxnet_it_is_an_error_that_says_how_to_install_it_and_numpy_is_as_it_was():
-    load = "try: einsumx.mxnet.load()\nexcept einsumx.BackendError as error: print('--no-deps' in str(error))\n"
-    assert run(NAMES + MISSING + load + "print(old_names() == before, 'mxnet' in sys.modules)") == [
-        "True", "True", "False",
-    ]  # fmt: skip
-
-
-def test_planning_for_mxnet_does_not_import_it():
-    code = "import sys, einsumx.mxnet\neinsumx.plan('ij,jk->ik', (2, 3), (3, 4), backend='mxnet', dtypes='float32')\n"
-    assert run(code + "print('mxnet' in sys.modules)") == ["False"]
+def test_without_mxnet_there_are_plans_and_an_error_that_says_how_to_install_it_and_numpy_is_as_it_was():
+    assert run(NAMES + MISSING) == ["True", "True", "False"]
 
 
 @pytest.mark.parametrize("name", ["mirr", "rate"])
@@ -94,44 +105,10 @@ def test_names_that_mxnet_reads_mean_what_they_meant():
     assert np.signbit(stand_in("NZERO"))
 
 
-KERNELS = """
-import os, einsumx.mxnet
-from pathlib import Path
-mx = einsumx.mxnet.load()
-from threadpoolctl import threadpool_info
-brought = [info for info in threadpool_info() if Path(info["filepath"]).parent == Path(mx.__file__).parent]
-own = [info["architecture"] for info in brought if "architecture" in info]
-print(*own, os.environ.get("OPENBLAS_CORETYPE"))
-"""
-
-
-@needs_mxnet
-def test_mxnet_1_computes_with_kernels_for_avx2_where_there_is_avx2_and_the_environment_is_as_it_was():
-    if not version("mxnet").startswith("1."):
-        pytest.skip("MXNet 2 brings no OpenBLAS")
-    if not {"avx2", "fma"} <= importing._processor_features():
-        pytest.skip("the processor has no AVX2")
-    kernels, variable = run('import os; os.environ.pop("OPENBLAS_CORETYPE", None)' + KERNELS)
-    assert kernels not in ("Prescott", "Core2", "Nehalem", "Sandybridge")
-    assert variable == "None"
-
-
-@needs_mxnet
-def test_kernels_that_the_user_chose_stay_chosen(monkeypatch):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
-    *kernels, variable = run(KERNELS)
-    assert variable == "Nehalem"
-    assert kernels in ([], ["Nehalem"])
-
-
 @needs_mxnet
 @pytest.mark.parametrize(
     ("equation", "shapes"),
-    [
-        ("bind,bjnd->bnij", [(2, 4, 3, 5), (2, 6, 3, 5)]),
-        ("ij,jk,kl->li", [(2, 3), (3, 4), (4, 5)]),
-        ("iij->j", [(3, 3, 2)]),
-    ],
+    [("bind,bjnd->bnij", [(2, 4, 3, 5), (2, 6, 3, 5)]), ("iij->j", [(3, 3, 2)])],
 )
 def test_the_same_call_on_all_frameworks_in_one_process(equation, shapes):
     for name in ("torch", "jax"):

@@ -17,19 +17,14 @@ PRODUCT = X @ W
 @pytest.mark.parametrize(
     ("names", "letters", "operands"),
     [
-        (NAMES, "abc,cd->abd", [X, W]),
         ("batch seq d,d out->out seq batch", "abc,cd->dba", [X, W]),
         ("\n  batch seq d,\n  d out\n  -> batch seq out", "abc,cd->abd", [X, W]),
-        ("... d, d out -> ... out", "...c,cd->...d", [X, W]),
         ("out d, ... d -> ... out", "dc,...c->...d", [W.T, X]),
         ("... d, d out -> out", "abc,cd->d", [X, W]),
-        ("row row ->", "aa->", [W @ W.T]),
-        ("row row -> row", "aa->a", [W @ W.T]),
-        ("in out -> out in", "ab->ba", [W]),
         ("_ d, out_1 d -> out_1 _", "ab,cb->ca", [W.T, W.T]),
         ("größe λ, λ -> größe", "ab,b->a", [W.T, W[:, 0]]),
-        ("a b, b c, c d -> a d", "ab,bc,cd->ad", [W, W.T, W]),
-        ("i, -> i", "a,->a", [W[0], np.array(2.0)]),
+        ("b, B -> b B", "a,b->ab", [W[0], W[1]]),
+        ("i, -> i", "a,->a", [[1, 2], 3]),
         ("->", "->", [np.array(2.0)]),
     ],
 )
@@ -37,23 +32,9 @@ def test_names_mean_what_letters_mean(names, letters, operands):
     np.testing.assert_allclose(einsum(*operands, names), np.einsum(letters, *operands))
 
 
-def test_a_letter_and_another_case_of_it_are_two_names():
-    np.testing.assert_array_equal(einsum(W[0], W[1], "b, B -> b B"), np.outer(W[0], W[1]))
-
-
-def test_lists_and_numbers_are_operands():
-    assert einsum([1, 2], 3, "i, -> i").tolist() == [3, 6]
-    assert einsum([1, 2], [3, 4], "i, j -> i j").tolist() == [[3, 4], [6, 8]]
-    assert einsum([[1, 2], [3, 4]], "i j -> j i").tolist() == [[1, 3], [2, 4]]
-
-
-def test_a_text_that_is_a_numpy_string_has_names_too():
-    np.testing.assert_array_equal(einsum(X, W, np.str_(NAMES)), PRODUCT)
-
-
 def test_every_keyword_goes_with_names():
     out = np.empty((2, 3, 5), "float32")
-    assert einsum(X, W, NAMES, out=out, dtype="float32", casting="same_kind", optimize=False) is out
+    assert einsum(X, W, np.str_(NAMES), out=out, dtype="float32", casting="same_kind", optimize=False) is out
     np.testing.assert_array_equal(out, PRODUCT)
     assert einsum(X, W, NAMES, order="F").flags.f_contiguous
     np.testing.assert_array_equal(einsum(X, W, NAMES, memory_limit="1 MB"), PRODUCT)
@@ -82,11 +63,13 @@ def test_a_replaced_function_takes_names():
             np.einsum(X, masked, W, "b s d, d o, d p -> b s o p")
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax.numpy", "array_api_strict"])
-def test_arrays_of_each_framework_go_with_names(framework):
-    xp = pytest.importorskip(framework)
-    result = einsum(xp.asarray(X), xp.asarray(W), NAMES)
-    np.testing.assert_allclose(np.asarray(result), PRODUCT)
+def test_a_replaced_function_of_jax_converts_numpy_arrays_wherever_they_stand():
+    jnp = pytest.importorskip("jax.numpy")
+    x, w = np.ones((2, 3), "float32"), np.ones((3, 4), "float32")
+    with einsumx.patch("jax"):
+        for operands in ((jnp.asarray(x), w), (x, jnp.asarray(w))):
+            result = jnp.einsum(*operands, "row k, k column -> row column")
+            np.testing.assert_array_equal(np.asarray(result), x @ w)
 
 
 def test_dask_arrays_go_with_names():
@@ -104,11 +87,6 @@ def test_traced_calls_go_with_names():
     np.testing.assert_array_equal(x.grad, np.broadcast_to(W.sum(1), X.shape))
 
 
-def test_jitted_calls_go_with_names():
-    jax = pytest.importorskip("jax")
-    np.testing.assert_allclose(jax.jit(lambda x, w: einsum(x, w, NAMES))(X, W), PRODUCT)
-
-
 # -- mistakes -----------------------------------------------------------------------------------------------------
 
 
@@ -117,37 +95,28 @@ def test_jitted_calls_go_with_names():
     [
         ("batch seq d, d out -> batch seq oot", "name 'oot' of the output belongs to no operand", "oot"),
         ("batch seq d, d out -> batch seq batch", "name 'batch' stands twice in the output", "batch"),
-        ("batch seq d, d out -> ... out ...", "a second ellipsis for one operand", "..."),
         ("... seq ... d, d out -> seq out", "a second ellipsis for one operand", "..."),
         ("batch (seq d), d out -> batch out", r"'\(seq' is no name: .*no brackets or numbers", "(seq"),
         ("batch 3 d, d out -> batch out", "'3' is no name", "3"),
-        ("batch...d, d out -> batch out", "'batch...d' is no name", "batch...d"),
-        ("batch s.d d, d out -> batch out", "'s.d' is no name", "s.d"),
-        ("batch seq d; d out -> batch out", "'d;' is no name", "d;"),
         ("batch seq d, d out -> batch, out", "the output has a comma", ","),
         ("batch seq d, d out -> batch -> out", "a second '->'", "-"),
         ("batch-size d, d out -> out", "'-' that is not part of '->'", "-"),
     ],
 )
 def test_a_mistake_is_told_by_what_is_wrong_with_a_caret_under_it(text, says, marked):
-    with pytest.raises(EquationError, match=says) as raised:
-        einsum(X, W, text)
+    for _ in range(2):  # a refusal is not taken for an answer
+        with pytest.raises(EquationError, match=says) as raised:
+            einsum(X, W, text)
     shown, carets = str(raised.value).splitlines()[-2:]
     start, end = carets.index("^"), len(carets)
     assert shown[start:end] == marked
 
 
-@pytest.mark.parametrize(
-    ("operands", "names", "says"),
-    [
-        ([X], NAMES, "the names are those of 2 operands, but 1 operand was given"),
-        ([X, W, W], NAMES, "the names are those of 2 operands, but 3 operands were given"),
-        ([X, W], "batch -> batch", "the names are those of 1 operand, but 2 operands were given"),
-    ],
-)
-def test_the_number_of_commas_has_to_fit_the_operands(operands, names, says):
-    with pytest.raises(EquationError, match=says):
-        einsum(*operands, names)
+def test_the_number_of_commas_has_to_fit_the_operands():
+    with pytest.raises(EquationError, match="the names are those of 2 operands, but 1 operand was given"):
+        einsum(X, NAMES)
+    with pytest.raises(EquationError, match="the names are those of 1 operand, but 2 operands were given"):
+        einsum(X, W, "batch -> batch")
 
 
 def test_an_error_of_sizes_names_the_users_labels_and_shows_the_text():
@@ -174,12 +143,6 @@ def test_a_text_without_an_arrow_is_no_form_and_the_error_says_what_a_form_is():
         einsum(X, W, "batch seq d, d out")
 
 
-def test_a_wrong_call_is_refused_every_time():
-    for _ in range(3):
-        with pytest.raises(EquationError, match="belongs to no operand"):
-            einsum(X, W, "batch seq d, d out -> oot")
-
-
 # -- how names are printed ------------------------------------------------------------------------------------------
 
 
@@ -198,48 +161,26 @@ def test_plans_are_printed_with_a_letter_of_each_name_where_it_is_free(names, te
     assert parse_sublists(*parse_names(names, 2)).text == text
 
 
-def test_lists_of_other_labels_are_printed_with_letters_in_turn():
-    assert parse_sublists([["row", 7], [7, "column"]], ["row", "column"]).text == "ab,bc->ac"
-    assert parse_sublists([["a row", "b"], ["b"]], ["a row"]).text == "ab,b->a"
-
-
-def test_many_names_are_printed_with_distinct_letters():
+def test_many_names_and_other_labels_are_printed_with_distinct_letters():
     names = [f"bond{number}" for number in range(200)]
     equation = parse_sublists([names], names[::-1])
     assert len(set(equation.text) - set(",->")) == 200
+    assert parse_sublists([["a row", "b"], ["b"]], ["a row"]).text == "ab,b->a"
 
 
-# -- einops -------------------------------------------------------------------------------------------------------
+# -- einops and the command ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shapes", "pattern"),
-    [
-        ([(5, 4, 3), (4, 3, 2)], "batch h w, h w channel -> batch channel"),
-        ([(6, 4), (3, 5, 4)], "out_dim in_dim, ... in_dim -> ... out_dim"),
-        ([(4, 4)], "i i ->"),
-        ([(4, 4, 4), (4, 4, 4), (4, 4, 4)], "a b c, c b d, a g k -> a b k"),
-        ([(2, 3), (3, 4)], "_ a, a b -> b _"),
-    ],
-)
-def test_einops_patterns_mean_the_same(shapes, pattern):
+def test_einops_patterns_mean_the_same_and_the_same_are_refused():
     einops = pytest.importorskip("einops", reason="einops is not installed: pip install einops")
-    rng = np.random.default_rng(0)
-    arrays = [rng.random(shape) for shape in shapes]
-    np.testing.assert_allclose(einsum(*arrays, pattern), einops.einsum(*arrays, pattern))
-
-
-@pytest.mark.parametrize("pattern", ["a b, b c", "a (b c), b -> a", "a 1, b -> a", "a b -> c", "a ... ..., b -> a"])
-def test_einops_and_einsumx_refuse_the_same_patterns(pattern):
-    einops = pytest.importorskip("einops", reason="einops is not installed: pip install einops")
-    a, b = np.ones((2, 2)), np.ones(2)
-    with pytest.raises((einops.EinopsError, NotImplementedError, ValueError)):
-        einops.einsum(a, b, pattern)
-    with pytest.raises(EquationError):
-        einsum(a, b, pattern)
-
-
-# -- the command ---------------------------------------------------------------------------------------------------
+    a, b = np.arange(4.0).reshape(2, 2), np.arange(2.0)
+    for pattern in ("batch h, h -> batch", "_ h, ... -> ... _", "i i, k ->"):
+        np.testing.assert_allclose(einsum(a, b, pattern), einops.einsum(a, b, pattern))
+    for pattern in ("a b, b c", "a (b c), b -> a", "a 1, b -> a", "a b -> c", "a ... ..., b -> a"):
+        with pytest.raises((einops.EinopsError, NotImplementedError, ValueError)):
+            einops.einsum(a, b, pattern)
+        with pytest.raises(EquationError):
+            einsum(a, b, pattern)
 
 
 def test_the_command_takes_names_after_the_shapes(capsys):
@@ -254,9 +195,7 @@ def test_the_command_takes_names_after_the_shapes(capsys):
     ("arguments", "says"),
     [
         (["4,5", "row column -> colum"], "name 'colum' of the output belongs to no operand"),
-        (["4,x", "row column -> column"], "'4,x' is no shape"),
         (["4,5", "5,x", "row column, column -> row"], "'5,x' is no shape"),
-        (["ij->ji", "x->y"], "'ij->ji' is no shape"),
     ],
 )
 def test_the_command_tells_mistakes_in_names(arguments, says, capsys):
@@ -264,12 +203,3 @@ def test_the_command_tells_mistakes_in_names(arguments, says, capsys):
     with pytest.raises(SystemExit):
         main(["explain", *arguments])
     assert says in capsys.readouterr().err
-
-
-def test_patched_jax_converts_numpy_arrays_wherever_they_stand():
-    jnp = pytest.importorskip("jax.numpy")
-    x, w = np.ones((2, 3), "float32"), np.ones((3, 4), "float32")
-    with einsumx.patch("jax"):
-        for operands in ((jnp.asarray(x), w), (x, jnp.asarray(w))):
-            result = jnp.einsum(*operands, "row k, k column -> row column")
-            np.testing.assert_array_equal(np.asarray(result), x @ w)

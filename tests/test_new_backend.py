@@ -10,11 +10,13 @@ import pytest
 
 import einsumx
 from einsumx.adapters import entry_points
+from einsumx.adapters.entry_points import import_modules
 from einsumx.adapters.registry import BUILTIN
 from einsumx.cli.commands.new_backend import package_files
 from einsumx.cli.main import main
-from einsumx.conformance import frameworks
+from einsumx.conformance import frameworks, suite
 from einsumx.conformance.frameworks import framework_of, register_framework
+from einsumx.conformance.subject import backend_subject
 
 TESTS = Path(__file__).parent
 LIBRARY = TESTS / "example_library"
@@ -48,6 +50,30 @@ def run(*command, folder, **environment):
     variables = {**os.environ, "PYTHONPATH": str(LIBRARY), **environment}
     command = [sys.executable, "-m", *command]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder, env=variables)
+
+
+@pytest.fixture
+def unregistered(example, example_folder, monkeypatch):
+    """The package's folder is the current one, and nobody has imported the module that registers the backend."""
+    monkeypatch.chdir(example_folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(entry_points, "_imported", {})
+    monkeypatch.setattr(frameworks, "_registered", {})
+    monkeypatch.delitem(sys.modules, "einsumx_examplelib.register", raising=False)
+
+
+@pytest.fixture
+def changed(example_folder, tmp_path):
+    """A copy of the package in which one text is replaced by another."""
+
+    def change(old, new):
+        for path in map(example_folder.joinpath, WRITTEN):
+            copied = tmp_path / path.relative_to(example_folder)
+            copied.parent.mkdir(exist_ok=True)
+            copied.write_text(path.read_text().replace(old, new))
+        return tmp_path
+
+    return change
 
 
 def files_in(folder):
@@ -127,49 +153,44 @@ def test_the_template_has_every_primitive_and_the_methods_of_memory_limits(examp
 # -- what it does, unchanged ----------------------------------------------------------------------------------------
 
 
-def test_the_package_passes_the_suite_for_a_library_with_the_names_of_numpy(example_folder):
-    arguments = ("conformance", "--import", "einsumx_examplelib.register", "--backend", "examplelib")
-    done = run("einsumx", *arguments, "--quiet", "--random", "5", folder=example_folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (passed,) = re.findall(r"^examplelib 1\.0: (\d+) pass, \d+ inapplicable of", done.stdout, re.MULTILINE)
-    assert int(passed) > 700
+def test_the_package_passes_the_suite_for_a_library_with_the_names_of_numpy(unregistered):
+    import_modules(["einsumx_examplelib.register"])
+    outcomes = list(suite.run(backend_subject("examplelib"), suite.cases("quick", random=3)[::6]))
+    assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 120
 
 
-def test_its_own_tests_pass_without_an_installation(example_folder):
-    arguments = ("-q", "-p", "no:cacheprovider", "-k", "memory or forms or gradients", "--strict-markers")
-    done = run("pytest", *arguments, folder=example_folder)
+def test_its_own_tests_and_those_of_the_plugin_pass_without_an_installation(example_folder):
+    own = ("tests", "-q", "-p", "no:cacheprovider", "-k", "bool or gradients", "--strict-markers")
+    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
+    options = ("--einsumx-backend", "examplelib", "--einsumx-import", "einsumx_examplelib.register")
+    done = run("pytest", *own, *suite, *options, folder=example_folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^\d{2,} passed, \d{2,} skipped", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_a_method_that_is_wrong_fails_by_its_name(example_folder, tmp_path):
-    for path in map(example_folder.joinpath, WRITTEN):
-        copied = tmp_path / path.relative_to(example_folder)
-        copied.parent.mkdir(exist_ok=True)
-        copied.write_text(path.read_text().replace("self.xp.multiply(lhs, rhs)", "self.xp.times(lhs, rhs)"))
+def test_a_method_that_is_wrong_fails_by_its_name(changed):
+    folder = changed("self.xp.multiply(lhs, rhs)", "self.xp.times(lhs, rhs)")
     arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib", "--case", "bool/*", "--quiet")
-    done = run("einsumx", "conformance", *arguments, folder=tmp_path)
+    done = run("einsumx", "conformance", *arguments, folder=folder)
     assert done.returncode == 1
     missing = "AttributeError: module 'examplelib' has no attribute 'times'"
     assert done.stdout.count(f"raised {missing}, in ExamplelibAdapter.multiply (backend.py:") == 1
     assert re.search(r"^FAILED bool/.*, in the same way$", done.stdout, re.MULTILINE)
     code = re.findall(r"^    > (.*)$", done.stdout, re.MULTILINE)
-    (tmp_path / "reproducer.py").write_text("\n".join(code))
-    assert missing in run("reproducer", folder=tmp_path).stderr
+    (folder / "reproducer.py").write_text("\n".join(code))
+    assert missing in run("reproducer", folder=folder).stderr
 
 
-def test_the_suite_says_where_to_start_if_it_cannot_make_arrays(example_folder, tmp_path):
-    for path in map(example_folder.joinpath, WRITTEN):
-        copied = tmp_path / path.relative_to(example_folder)
-        copied.parent.mkdir(exist_ok=True)
-        copied.write_text(path.read_text().replace("xp.asarray(host)", "xp.array(host)"))
+def test_the_suite_says_where_to_start_if_it_cannot_make_arrays(changed):
+    folder = changed("xp.asarray(host)", "xp.array(host)")
     arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib")
-    done = run("einsumx", "conformance", *arguments, folder=tmp_path)
+    done = run("einsumx", "conformance", *arguments, folder=folder)
     assert done.returncode == 2
     reason = "module 'examplelib' has no attribute 'array'; see array() and values() of"
     assert f"{reason} einsumx_examplelib.conformance.ExamplelibFramework" in done.stderr
-    (tmp_path / "alone.py").write_text(ALONE)
-    done = run("einsumx", "conformance", "--import", "alone", "--backend", "examplelib", folder=tmp_path)
+    (folder / "alone.py").write_text(ALONE)
+    done = run("einsumx", "conformance", "--import", "alone", "--backend", "examplelib", folder=folder)
     assert "ValueError: no; see from_numpy() and to_numpy() of alone.Alone" in done.stderr
 
 
@@ -198,20 +219,10 @@ def test_the_plan_of_the_package_is_code_of_the_library(example):
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_imports_the_module_that_registers_its_backend(example_folder, command):
-    options = ("--backend", "examplelib", "--import", "einsumx_examplelib.register")
-    done = run("einsumx", *command, *options, folder=example_folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = run("einsumx", *command, *options[:2], folder=example_folder)
-    assert done.returncode == 2
-    assert "no backend is called 'examplelib'" in done.stderr
-
-
-def test_pytest_imports_it_too(example_folder):
-    suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance", "-k", "bool", "-q")
-    options = ("--einsumx-backend", "examplelib", "--einsumx-import", "einsumx_examplelib.register")
-    done = run("pytest", *suite, *options, "-p", "no:cacheprovider", folder=example_folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_command_imports_the_module_that_registers_its_backend(unregistered, quiet_machine, capsys, command):
+    assert main([*command, "--backend", "examplelib"]) == 2
+    assert "no backend is called 'examplelib'" in capsys.readouterr().err
+    assert main([*command, "--backend", "examplelib", "--import", "einsumx_examplelib.register"]) == 0
 
 
 def test_a_module_that_cannot_be_imported_is_an_error_with_its_reason(tmp_path, monkeypatch, capsys):

@@ -13,20 +13,18 @@ from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
 from einsumx.ir.program import Operand
 from einsumx.runtime import threads
 
-FLOATS = ["float32", "float64", "complex64", "complex128"]
 
-
-@pytest.fixture(params=[1, 2, 3, 5], ids="{} threads".format)
-def number(request):
+@pytest.fixture
+def three_threads():
     before = threads.get_num_threads()
-    threads.set_num_threads(request.param)
-    yield request.param
+    threads.set_num_threads(3)
+    yield
     threads.set_num_threads(before)
 
 
 @pytest.fixture
-def cut(number, monkeypatch):
-    """Whatever can be cut is cut, however small, on each number of threads."""
+def cut(three_threads, monkeypatch):
+    """Whatever can be cut is cut, however small; the suite judges what one thread computes."""
     monkeypatch.setattr(kernels, "_PIECE", 1e-12)
     monkeypatch.setattr(kernels, "_LEAST", 0)
     monkeypatch.setattr(kernels, "_LEAST_PRODUCT", 0)
@@ -37,7 +35,7 @@ def cut(number, monkeypatch):
     monkeypatch.setattr(kernels, "_LINES", 2)
     monkeypatch.setattr(kernels, "_ALIASED_LINES", 1)
     kernels._copy_jobs.cache_clear()
-    yield number
+    yield
     kernels._copy_jobs.cache_clear()
 
 
@@ -104,17 +102,9 @@ MATMULS = [
 
 
 @pytest.mark.parametrize("shapes", MATMULS, ids=str)
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_matmul(cut, rng, shapes, dtype):
     lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
-    result = ran(Matmul(2, 0, 1), lhs, rhs)
-    assert result.flags.c_contiguous
-    check(result, *sublists(lhs, rhs))
-
-
-@pytest.mark.parametrize("shapes", MATMULS, ids=str)
-def test_matmul_of_small_sizes_as_they_come(number, rng, shapes):
-    lhs, rhs = (numbers(rng, shape, "float32") for shape in shapes)
     result = ran(Matmul(2, 0, 1), lhs, rhs)
     assert result.flags.c_contiguous
     check(result, *sublists(lhs, rhs))
@@ -130,11 +120,10 @@ MATRICES = [
 """One or few products, with more rows, more columns, a long sum, and a batch."""
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shapes", MATRICES, ids=str)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_plan_says_whose_threads_compute_a_product(cut, rng, shapes, dtype, order):
-    lhs, rhs = (np.asarray(numbers(rng, shape, dtype), order=order) for shape in shapes)
+def test_a_plan_says_whose_threads_compute_a_product(cut, rng, shapes, order):
+    lhs, rhs = (np.asarray(numbers(rng, shape, "float32"), order=order) for shape in shapes)
     for name in ("pool", "blas"):
         result = ran(Matmul(2, 0, 1, threads=name), lhs, rhs)
         assert result.flags.c_contiguous
@@ -143,18 +132,22 @@ def test_a_plan_says_whose_threads_compute_a_product(cut, rng, shapes, dtype, or
 
 def test_a_sum_that_is_cut_counts_its_partial_sums(cut):
     operands = [Operand((7, 600), "float32"), Operand((600, 9), "float32")]
-    pieces = 0 if cut == 1 else cut
-    assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == pieces * 7 * 9 * 4
+    assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == 3 * 7 * 9 * 4
     assert ADAPTER.workspace(Matmul(2, 0, 1, threads="blas"), operands) == 0
+    threads.set_num_threads(1)
+    assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == 0
 
 
-def test_batches_of_tiny_products_stay_in_one_thread(number, monkeypatch):
+def test_batches_of_tiny_products_stay_in_one_thread(three_threads, monkeypatch):
     monkeypatch.setattr(kernels, "run", None)
     lhs, rhs = np.ones((40000, 3, 3), "float32"), np.ones((40000, 3, 27), "float32")
     assert ran(Matmul(2, 0, 1), lhs, rhs).shape == (40000, 3, 27)
 
 
-INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+def check_wrapped(result, lhs, rhs):
+    """The result has the bits of the product's numbers modulo 2**64 that its dtype keeps."""
+    assert result.dtype == lhs.dtype
+    np.testing.assert_array_equal(result, (lhs.astype("uint64") @ rhs.astype("uint64")).astype(lhs.dtype))
 
 
 @pytest.fixture(params=["blas", "loop", "matmul"])
@@ -166,14 +159,17 @@ def way(request, monkeypatch):
 
 
 @pytest.mark.parametrize("shapes", MATMULS[::3], ids=str)
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", ["int8", "uint64"])
 def test_matmul_of_integers_wraps(cut, way, rng, shapes, dtype):
     lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
-    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+    check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("inner", [1, 255, 257, 1023, 1025, 5000])
+@pytest.mark.parametrize(
+    ("dtype", "inner"),
+    [("int8", 1024), ("int8", 1025), ("int8", 5000), ("uint8", 258), ("uint8", 259), ("int16", 1), ("int16", 5000),
+     ("uint16", 257), ("int32", 255), ("uint32", 257), ("int64", 1023), ("uint64", 257)],
+)  # fmt: skip
 def test_integers_at_the_ends_of_their_range_are_exact(dtype, inner):
     info = np.iinfo(dtype)
     lhs = np.full((40, inner), info.min, dtype)
@@ -181,11 +177,16 @@ def test_integers_at_the_ends_of_their_range_are_exact(dtype, inner):
     rhs = np.full((inner, 30), info.max, dtype)
     rhs[:, ::3] = info.min
     rhs[0] = 1
-    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+    check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
 
 
-@pytest.mark.parametrize("bits", [(1, 1), (12, 12), (30, 5), (5, 40), (31, 31), (33, 33), (62, 3), (63, 63)])
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [*[("int64", bits) for bits in ((1, 1), (12, 12), (30, 5), (5, 40), (31, 31), (33, 33), (62, 3), (63, 63))],
+     *[("uint64", bits) for bits in ((5, 40), (63, 63))], *[("int32", bits) for bits in ((1, 12), (31, 31))],
+     ("uint32", (12, 31))],
+    ids=str,
+)  # fmt: skip
 def test_integers_of_any_size_are_exact(rng, dtype, bits):
     low = 0 if dtype.startswith("u") else -1
     most = np.iinfo(dtype).max
@@ -193,7 +194,7 @@ def test_integers_of_any_size_are_exact(rng, dtype, bits):
         rng.integers(low * min(most, 1 << size), min(most, 1 << size), shape, dtype)
         for size, shape in zip(bits, [(3, 50, 60), (3, 60, 40)])
     )
-    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
+    check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
 
 
 def test_matmul_reads_operands_in_any_layout(cut, rng):
@@ -209,7 +210,7 @@ def test_numbers_in_the_other_byte_order_give_a_result_in_the_machines_own(cut, 
     check(result, *sublists(lhs, rhs))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", *FLOATS])
+@pytest.mark.parametrize("dtype", ["bool", "float16", "complex64"])
 @pytest.mark.parametrize(
     "shapes",
     [((6, 7), (6, 7)), ((40, 1), (1, 3)), ((3, 1, 5), (1, 8, 5)), ((5,), (4, 5)), ((), (9,)), ((0, 2), (1, 2))],
@@ -223,11 +224,13 @@ def test_multiply(cut, rng, shapes, dtype):
     check(result, lhs, labels[0], rhs, labels[1], list(range(rank)))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", *FLOATS])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "complex64"])
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [((50,), (0,)), ((6, 7), (0,)), ((6, 7), (1,)), ((2, 90), (1,)), ((90, 2), (0,)), ((4, 30, 3), (0, 2)),
-     ((2, 3, 4), (0, 1, 2)), ((2, 40, 2), (0, 1)), ((0, 3), (0,)), ((3, 0), (0,))],
+     ((2, 3, 4), (0, 1, 2)), ((2, 40, 2), (0, 1)), ((0, 3), (0,)), ((3, 0), (0,)),
+     # Rows so short that the sum runs along another axis.
+     ((6, 50, 3), (1,)), ((6, 50, 2), (0, 1)), ((50, 2, 1), (0,)), ((9, 40, 6), (0, 2)), ((4, 5, 3), (2,))],
 )  # fmt: skip
 def test_sum(cut, rng, shape, axes, dtype):
     array = numbers(rng, shape, dtype)
@@ -252,26 +255,23 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "complex128"])
-def test_copy(cut, rng, view, dtype):
-    source = VIEWS[view](numbers(rng, (9, 8, 10), dtype))
+@pytest.mark.parametrize("view", [*VIEWS, "with lines that share places in the cache"])
+def test_copy(cut, rng, view):
+    if view in VIEWS:
+        source = VIEWS[view](numbers(rng, (9, 8, 10), "complex64"))
+    else:
+        source = numbers(rng, (6, 512), "complex64")[:, :7].T
     result = ran(Copy(1, 0, "wanted"), source)
     assert result.flags.c_contiguous
-    assert result.dtype == dtype
+    assert result.dtype == "complex64"
     assert result.tolist() == source.tolist()
 
 
-def test_copy_where_lines_share_places_in_the_cache(cut, rng):
-    source = numbers(rng, (6, 1024), "float32")[:, :7].T
-    assert ran(Copy(1, 0, "wanted"), source).tolist() == source.tolist()
-
-
-@pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [("float32", "complex64"), ("float32", "float16"), ("int8", "int32"), ("float64", "bool"), ("bool", "float32"),
-     ("float32", "int32")],
+    ("view", "before", "after"),
+    [*[(view, "float32", "complex64") for view in VIEWS], ("rotated", "float32", "float16"),
+     ("rotated", "int8", "int32"), ("rotated", "float64", "bool"), ("sliced", "bool", "float32"),
+     ("expanded", "float32", "int32")],
 )  # fmt: skip
 def test_cast(cut, rng, view, before, after):
     source = VIEWS[view](numbers(rng, (9, 8, 10), before))
@@ -280,18 +280,6 @@ def test_cast(cut, rng, view, before, after):
     assert result.tolist() == [[*row] for row in source.astype(after).tolist()]
     if view in ("transposed", "rotated"):  # the order of the axes in memory stays
         assert result.transpose(np.argsort(source.strides)[::-1]).flags.c_contiguous
-
-
-@pytest.mark.parametrize("shape", [(6, 50, 3), (50, 2, 1), (4, 5, 3), (9, 40, 6)])
-@pytest.mark.parametrize("axes", [(1,), (0, 1), (0,), (0, 2), (2,)])
-@pytest.mark.parametrize("dtype", ["float32", "complex128", "int8", "bool"])
-def test_sums_of_short_rows(cut, rng, shape, axes, dtype):
-    array = numbers(rng, shape, dtype)
-    check(
-        ran(Sum(1, 0, axes), array),
-        f"abc->{''.join(label for axis, label in enumerate('abc') if axis not in axes)}",
-        array,
-    )
 
 
 def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():
@@ -305,7 +293,7 @@ def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():
 
 
 @pytest.mark.parametrize("equation", ["ab,bc->ac", "abc,abc->", "abc,cb->b", "ab,ab->ab", "abc->b", "ab,bc,cd->ad"])
-@pytest.mark.parametrize("dtype", ["bool", "int16", "float64"])
+@pytest.mark.parametrize("dtype", ["bool", "float64"])
 def test_native(cut, rng, equation, dtype):
     sizes = dict(zip("abcd", (7, 20, 3, 4)))
     terms = equation.split("->")[0].split(",")

@@ -3,6 +3,9 @@
 import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
+from itertools import product
+from operator import mul
 
 import numpy as np
 import pytest
@@ -52,12 +55,10 @@ def plain_sum(equation, arrays):
     labels = sorted(sizes)
     for place in np.ndindex(*(sizes[label] for label in labels)):
         at = dict(zip(labels, place))
-        product = None
-        for term, array in zip(terms, arrays):
-            factor = array[tuple(at[label] for label in term)]
-            product = factor if product is None else product * factor
+        factors = [array[tuple(at[label] for label in term)] for term, array in zip(terms, arrays)]
+        term = reduce(mul, factors)
         where = tuple(at[label] for label in output)
-        found[where] = product if found[where] is None else found[where] + product
+        found[where] = term if found[where] is None else found[where] + term
     return found
 
 
@@ -68,8 +69,10 @@ def smallest_limit(call):
         return call(int(re.search(r"smallest memory_limit= is (\d+)", str(error))[1]))
 
 
-@pytest.mark.parametrize("equation", EQUATIONS)
-@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize(
+    ("kind", "equation"),
+    [*product(["Fraction"], EQUATIONS), *product(NUMBERS, ["i,i->", "ij,jk->ik", "->"])],
+)
 def test_a_memory_limit_changes_neither_values_nor_types(kind, equation):
     arrays = [objects(NUMBERS[kind], shape, start) for start, shape in enumerate(EQUATIONS[equation], 1)]
     expected = plain_sum(equation, arrays)
@@ -99,8 +102,8 @@ def test_out_under_a_memory_limit_gets_the_objects():
     assert out[()] == plain_sum("ij->", [array])[()]
 
 
-@pytest.mark.parametrize("equation", [name for name in EQUATIONS if "," in name])
-@pytest.mark.parametrize("other", ["longdouble", "clongdouble", "str"])
+@pytest.mark.parametrize("equation", ["i,i->", "i,j->ij", "ij,jk->ik", "bij,bjk->bik"])
+@pytest.mark.parametrize("other", ["longdouble", "str"])
 def test_objects_without_a_product_raise_their_own_error(equation, other):
     """numpy.matmul goes on after an error, and then has a SystemError."""
     first, *others = EQUATIONS[equation]
@@ -125,9 +128,9 @@ def test_the_error_of_an_object_is_the_one_that_comes():
     assert not out.any()
 
 
-@pytest.mark.parametrize("infinity", [float("inf"), np.longdouble("inf"), complex("inf")], ids=repr)
+@pytest.mark.parametrize("infinity", [np.longdouble("inf"), complex("inf")], ids=repr)
 @pytest.mark.parametrize("limit", [None, "1MB"])
-@pytest.mark.parametrize("equation", ["i,i->i", "i,i->", "i,j->ij", "ij,jk->ik", "i->", "i,i,i->"])
+@pytest.mark.parametrize("equation", ["i,i->i", "i,j->ij", "ij,jk->ik", "i->"])
 def test_infinities_among_objects_raise_no_warnings(equation, limit, infinity):
     first, *others = equation.split("->")[0].split(",")
     infinities = objects(lambda number: (infinity, -infinity)[number % 2], (2,) * len(first))

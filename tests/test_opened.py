@@ -1,14 +1,14 @@
 """Operands and results that each process opens for itself: by a function, or by the store of a Zarr array."""
 
-import multiprocessing
 import os
 import pickle
 import shutil
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from stored import Returned, process_pool
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
@@ -30,24 +30,8 @@ def is_right(out):
 
 @pytest.fixture(scope="module")
 def pool():
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with process_pool(2) as pool:
         yield pool
-
-
-class Returned:
-    """An executor that keeps what a pool's tasks return."""
-
-    def __new__(cls, pool):
-        class Executor(type(pool)):
-            def __init__(self):
-                self.values = []
-
-            def submit(self, *args, **kwargs):
-                future = pool.submit(*args, **kwargs)
-                future.add_done_callback(lambda done: self.values.append(done.result()))
-                return future
-
-        return Executor()
 
 
 @pytest.fixture
@@ -105,24 +89,17 @@ def test_a_worker_may_find_the_file_in_another_place(folder, tmp_path_factory):
     shutil.copy(folder / "a.npy", elsewhere)
     a = einsumx.opened_by(load_here, folder, "a.npy")
     (folder / "a.npy").unlink()
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, set_home, (str(elsewhere),)) as pool:
+    with process_pool(1, set_home, str(elsewhere)) as pool:
         assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool))
 
 
-@pytest.mark.parametrize("options", [{}, {"memory_limit": LIMIT}, {"memory_limit": LIMIT, "backend": "torch"}], ids=str)
-def test_it_is_an_operand_without_an_executor_too(folder, options):
-    if "backend" in options:
-        pytest.importorskip(options["backend"])
-    a, b = (einsumx.opened_by(load, folder / f"{name}.npy") for name in "ab")
-    assert is_right(einsumx.einsum(EQUATION, a, b, **options))
-
-
-def test_threads_share_the_array_of_the_caller(folder):
-    a = einsumx.opened_by(load, folder / "a.npy", log=folder / "log")
+def test_without_an_executor_and_in_threads_the_array_of_the_caller_is_used(folder):
+    a, b = (einsumx.opened_by(load, folder / f"{name}.npy", log=folder / "log") for name in "ab")
+    assert is_right(einsumx.einsum(EQUATION, a, b))
+    assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT))
     with ThreadPoolExecutor(2) as pool:
-        assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool))
-    assert len((folder / "log").read_text().split()) == 1
+        assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT, executor=pool))
+    assert len((folder / "log").read_text().split()) == 2
 
 
 def test_workers_write_to_the_file_of_an_out_and_it_is_returned(folder, pool):
@@ -150,30 +127,29 @@ def test_an_out_in_the_file_of_an_operand_is_known_to_overlap(folder):
     np.testing.assert_array_equal(np.load(folder / "a.npy"), a.T)
 
 
-def test_a_run_into_an_opened_out_is_resumed(folder):
-    def interrupt(done, total):
-        if done == 2:
-            raise KeyboardInterrupt
+def interrupted(done, total):
+    if done == 2:
+        raise KeyboardInterrupt
 
+
+def test_a_run_into_an_opened_out_is_resumed(folder):
     np.lib.format.open_memmap(folder / "c.npy", "w+", "float32", (120, 80)).flush()
     a, b = (einsumx.opened_by(load, folder / f"{name}.npy") for name in "ab")
     options = {"memory_limit": "30 kB", "resume": folder / "journal"}
-    out = einsumx.opened_by(np.load, folder / "c.npy", mmap_mode="r+")
+    steps = []
+
+    def run(progress):
+        out = einsumx.opened_by(np.load, folder / "c.npy", mmap_mode="r+")
+        return einsumx.einsum(EQUATION, a, b, out=out, progress=progress, **options)
+
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(EQUATION, a, b, out=out, progress=interrupt, **options)
+        run(interrupted)
     assert (folder / "journal").exists()
-    steps = []
-    out = einsumx.opened_by(np.load, folder / "c.npy", mmap_mode="r+")
-    einsumx.einsum(EQUATION, a, b, out=out, progress=lambda *step: steps.append(step), **options)
-    assert is_right(out)
+    assert is_right(run(lambda *step: steps.append(step)))
     assert not (folder / "journal").exists()
-    assert 0 < steps[-1][1] < len(list(einsumx_blocks(a, b, out)))
-
-
-def einsumx_blocks(a, b, out):
-    steps = []
-    einsumx.einsum(EQUATION, a, b, out=out, memory_limit="30 kB", progress=lambda *step: steps.append(step))
-    return steps
+    left = steps[-1][1]
+    run(lambda *step: steps.append(step))
+    assert 0 < left < steps[-1][1]
 
 
 def test_a_worker_that_opens_another_shape_is_an_error(pool):
@@ -188,10 +164,11 @@ def test_an_error_of_the_function_in_a_worker_arrives(pool):
         einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool)
 
 
-@pytest.mark.parametrize(("function", "kind"), [(dict, "builtins.dict"), (list, "builtins.list")])
-def test_a_function_that_opens_no_array_is_an_error(function, kind):
-    with pytest.raises(einsumx.BackendError, match=f"opened a {kind}; an operand has shape"):
-        einsumx.opened_by(function)
+def test_a_function_that_opens_no_array_and_what_is_no_function_are_errors():
+    with pytest.raises(einsumx.BackendError, match=r"opened a builtins\.dict; an operand has shape"):
+        einsumx.opened_by(dict)
+    with pytest.raises(TypeError, match="callable"):
+        einsumx.opened_by("a.npy")
 
 
 def test_dask_makes_chunks_of_it(folder):
@@ -201,11 +178,6 @@ def test_dask_makes_chunks_of_it(folder):
         einsumx.einsum(EQUATION, a, da.from_array(arrays()[1]))
     result = einsumx.einsum(EQUATION, da.from_array(a, chunks=50), arrays()[1])
     assert is_right(result.compute(scheduler="sync"))
-
-
-def test_what_is_no_function_is_an_error():
-    with pytest.raises(TypeError, match="callable"):
-        einsumx.opened_by("a.npy")
 
 
 def test_a_pickle_has_the_function_and_not_the_array():
@@ -239,8 +211,7 @@ def in_files(folder):
 
 def test_workers_read_and_write_arrays_behind_a_url_of_files(folder, pool):
     a, b, out = in_files(folder / "zarr")
-    executor = Returned(pool)
-    einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, executor=executor)
+    einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, executor=pool)
     assert is_right(out)
 
 
@@ -260,18 +231,13 @@ def test_an_array_in_a_dictionary_travels_with_its_chunks(pool):
     assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool))
 
 
-def test_a_worker_that_finds_no_array_does_not_read_fill_values(folder):
+def test_a_worker_that_finds_no_array_or_another_one_does_not_read_fill_values(folder):
     a, *_ = in_files(folder / "zarr")
     sent = pickle.dumps(file_of(a))
     assert pickle.loads(sent).open()[0, 0] == arrays()[0][0, 0]
     shutil.rmtree(folder / "zarr" / "a")
     with pytest.raises(einsumx.BackendError, match=r"a worker finds no Zarr array in .*a; a worker on another machine"):
         pickle.loads(sent).open()
-
-
-def test_a_worker_that_finds_another_array_says_so(folder):
-    a, *_ = in_files(folder / "zarr")
-    sent = pickle.dumps(file_of(a))
     filled(f"file://{folder / 'zarr' / 'a'}", np.zeros((3, 4)), (3, 4), auto_mkdir=True)
     with pytest.raises(einsumx.BackendError, match=r"with shape \(3, 4\), dtype float64, but the caller with"):
         pickle.loads(sent).open()
@@ -342,18 +308,13 @@ def test_workers_read_an_object_store_and_write_chunks_that_no_other_block_has(
 
 
 def test_a_run_into_an_object_store_is_resumed(bucket, in_bucket, tmp_path):
-    def interrupt(done, total):
-        if done == 2:
-            raise KeyboardInterrupt
-
     url, options = bucket
     out = filled(f"{url}/resumed", np.zeros((120, 80), "float32"), (60, 80), **options)
+    given = {"out": out, "memory_limit": LIMIT, "resume": tmp_path / "journal"}
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(
-            EQUATION, *in_bucket, out=out, memory_limit=LIMIT, resume=tmp_path / "journal", progress=interrupt
-        )
+        einsumx.einsum(EQUATION, *in_bucket, progress=interrupted, **given)
     assert "s3://bucket/resumed" in (tmp_path / "journal").read_text()
-    einsumx.einsum(EQUATION, *in_bucket, out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
+    einsumx.einsum(EQUATION, *in_bucket, **given)
     assert is_right(out)
     assert not (tmp_path / "journal").exists()
 

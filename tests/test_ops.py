@@ -78,47 +78,36 @@ def in_elements(array):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_an_op_says_what_numpy_gives(case):
-    op, arrays, execute, _ = case
+def test_an_op_says_what_numpy_gives_and_counts_its_multiply_adds(case):
+    op, arrays, execute, multiply_adds = case
     result = execute(*arrays)
-    strides = op.result_strides(arrays[0].shape, None if arrays[0].flags.c_contiguous else in_elements(arrays[0]))
+    shapes = [array.shape for array in arrays]
+    strides = op.result_strides(shapes[0], None if arrays[0].flags.c_contiguous else in_elements(arrays[0]))
     assert op.sources == tuple(range(len(arrays)))
-    assert op.result_shape([array.shape for array in arrays]) == result.shape
+    assert op.result_shape(shapes) == result.shape
     assert op.result_dtype(arrays[0].dtype.name) == result.dtype.name
     assert (op.kind == "view") == any(np.may_share_memory(result, array) for array in arrays)
     assert in_elements(result) == (in_elements(np.empty(result.shape)) if strides is None else strides)
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_an_op_counts_its_multiply_adds(case):
-    op, arrays, execute, expected = case
-    assert op.multiply_adds([array.shape for array in arrays], execute(*arrays).shape) == expected
+    assert op.multiply_adds(shapes, result.shape) == multiply_adds
 
 
 def test_every_op_has_a_case():
     assert {type(case[0]) for case in CASES.values()} == set(get_args(ops.Op))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_an_op_is_renamed_where_it_reads_and_writes(case):
-    op, arrays, *_ = case
-    count = len(arrays)
-    names = {slot: slot + 10 for slot in range(count + 1)}
-    other = op.renamed(names)
-    assert (other.out, other.sources) == (op.out + 10, tuple(slot + 10 for slot in op.sources))
-    assert other.renamed({name: slot for slot, name in names.items()}) == op
-    assert op.renamed({99: 1}) is op
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_an_op_is_data(case):
-    op = case[0]
+@pytest.mark.parametrize("op", [case[0] for case in CASES.values()], ids=list(CASES))
+def test_an_op_is_data_and_is_renamed_where_it_reads_and_writes(op):
     copied = pickle.loads(pickle.dumps(op))
     assert copied == op
     assert hash(copied) == hash(op)
     assert repr(op) == f"{type(op).__name__}({', '.join(f'{f.name}={getattr(op, f.name)!r}' for f in fields(op))})"
     assert eval(repr(op), vars(ops)) == op
     assert not hasattr(op, "__dict__")
+    names = {slot: slot + 10 for slot in (*op.sources, op.out)}
+    other = op.renamed(names)
+    assert (other.out, other.sources) == (op.out + 10, tuple(slot + 10 for slot in op.sources))
+    assert other.renamed({name: slot for slot, name in names.items()}) == op
+    assert op.renamed({99: 1}) is op
 
 
 @pytest.mark.parametrize("op", [ops.Transpose(1, 0, (1, 0), "why"), ops.Diagonal(1, 0, 0, 1, "why")], ids=repr)
@@ -145,13 +134,11 @@ def test_what_has_a_reason_copies_and_lies_in_c_order(op):
         (ops.Scale(1, 0, 0), [(2, 3)]),
         (ops.Multiply(2, 0, 1), [(2, 3), (4, 3)]),
         (ops.Matmul(2, 0, 1), [(2, 3), (4, 3)]),
-        (ops.Matmul(2, 0, 1), [(5, 2, 3), (3, 4)]),
         (ops.Matmul(2, 0, 1), [(5, 2, 3), (6, 3, 4)]),
         (ops.Matmul(2, 0, 1), [(3,), (5, 3, 4)]),
         (ops.Matmul(2, 0, 1), [(), (3,)]),
         (ops.Matmul(2, 0, 1, transpose_rhs=True), [(3,), (4, 3)]),
         (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 3), (3, 4)]),
-        (ops.Matmul(2, 0, 1, inner_batch=True), [(3,), (3,)]),
         (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 7, 3), (3, 6, 4)]),
         (ops.Matmul(2, 0, 1, inner_batch=True), [(5, 2, 7, 3), (6, 3, 7, 4)]),
         (ops.Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (4, 5)]),
@@ -169,7 +156,7 @@ def test_an_op_does_not_take_shapes_that_do_not_fit_it(op, shapes):
         op.result_shape(shapes)
 
 
-def test_views_of_views_are_joined_and_nothing_else():
+def test_views_of_views_are_joined_so_that_they_are_one_call_and_nothing_else():
     turn, turned = ops.Transpose(1, 0, (2, 0, 1)), ops.Transpose(2, 1, (2, 0, 1))
     array = np.empty((2, 3, 4))
     joined = turned.joined(turn)

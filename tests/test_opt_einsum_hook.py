@@ -105,8 +105,13 @@ EQUATIONS = {
 }
 
 
-@pytest.mark.parametrize("backend", INSTALLED, ids=str)
-@pytest.mark.parametrize("equation", EQUATIONS)
+STEPS = [
+    *((backend, equation) for backend in INSTALLED[:1] for equation in EQUATIONS),
+    *((backend, equation) for backend in INSTALLED[1:] for equation in ("ij,jk,k->i", "ab,cab,bd->dc")),
+]
+
+
+@pytest.mark.parametrize(("backend", "equation"), STEPS, ids=str)
 def test_the_backend_einsumx_computes_the_steps_on_every_framework(backend, equation):
     values = [random.integers(-3, 4, shape).astype("float64") for shape in EQUATIONS[equation]]
     arrays = [backend.array(each, backend.float) for each in values]
@@ -131,24 +136,8 @@ def test_the_backend_einsumx_takes_opt_einsums_keywords():
 
 def test_the_backend_einsumx_takes_constants():
     expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), C, constants=[0, 2])
-    close(expression(B, backend="einsumx"))
-    close(expression(B, backend="einsumx"))
-
-
-def test_the_backend_einsumx_shares_intermediates():
-    path = [(0, 1), (0, 1)]
-    with shared_intermediates() as cache:
-        close(contract(CHAIN, A, B, C, backend="einsumx", optimize=path))
-        close(contract(CHAIN, A, B, 2 * C, backend="einsumx", optimize=path), 2 * A @ B @ C)
-    assert sum(key[0] == "tensordot" for key in cache) == 3
-
-
-def test_the_backend_einsumx_takes_more_labels_than_letters():
-    labels = "".join(map(get_symbol, range(40, 70)))
-    shape = (1,) * 28 + (2, 3)
-    equation = f"{labels},{labels[-1]}->{labels[::-1][:2]}"
-    lhs, rhs = random.random(shape), random.random(3)
-    close(contract(equation, lhs, rhs, backend="einsumx"), (lhs.reshape(2, 3) * rhs).T)
+    for _ in range(2):
+        close(expression(B, backend="einsumx"))
 
 
 def test_patched_torch_takes_the_lists_that_opt_einsum_passes():
@@ -224,22 +213,17 @@ def test_deleted_modules_get_their_own_back_and_are_not_kept(monkeypatch):
     assert kept() is None
 
 
-def test_modules_that_load_lazily_are_not_loaded(monkeypatch):
+def test_modules_that_load_lazily_and_objects_that_only_claim_to_be_modules_are_passed_over(monkeypatch):
     class Lazy(ModuleType):
         def __getattribute__(self, name):
             raise AssertionError(f"{name} was looked up")
 
-    monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
-    with einsumx.patch("opt_einsum"):
-        close(contract(CHAIN, A, B, C))
-
-
-def test_objects_that_only_claim_to_be_modules_are_passed_over(monkeypatch):
     class Claims:  # as the libraries that cffi loads do
         __slots__ = ()
         __class__ = ModuleType
 
     assert isinstance(Claims(), ModuleType)
+    monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
     monkeypatch.setitem(sys.modules, "claims_to_be_one", Claims())
     with einsumx.patch("opt_einsum"):
         close(contract(CHAIN, A, B, C))
@@ -262,14 +246,6 @@ def test_a_block_holds_for_its_thread_alone(no_steps):
     assert in_a_thread(is_einsumx)
     everywhere.undo()
     assert not is_einsumx()
-
-
-def test_replacements_nest_in_any_order():
-    first, second = einsumx.patch("opt_einsum"), einsumx.patch("opt_einsum")
-    first.undo()
-    assert not is_native()
-    second.undo()
-    assert is_native()
 
 
 def test_paths_stay_opt_einsums(patched):
@@ -311,12 +287,6 @@ def test_it_takes_opt_einsums_keywords(patched, no_steps, options):
         result = contract(CHAIN, A, B, C, **options)
         close(result)
         assert options.get("out", result) is result
-
-
-def test_dtypes_are_honoured(patched, no_steps):
-    result = contract(CHAIN, A, B, C, dtype="float32", casting="same_kind")
-    assert result.dtype == "float32"
-    close(result)
 
 
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
@@ -369,18 +339,12 @@ def test_operands_that_einsumx_does_not_serve_are_left_to_opt_einsum(patched, le
 def test_arrays_of_two_frameworks_are_left_to_opt_einsum(patched, left):
     torch = pytest.importorskip("torch")
     close(contract("ij,jk->ik", A, torch.tensor(B)), A @ B)
-    assert "two frameworks" in left()[0]
-
-
-def test_errors_are_einsumxs(patched):
-    with pytest.raises(einsumx.SizeError, match="label 'j' has size 4 in operand 0"):
-        contract("ij,jk->ik", A, C)
-    with pytest.raises(einsumx.EquationError):
-        contract("ij,jk->ix", A, B)
-    with pytest.raises(einsumx.BackendError, match="casting='safe' does not allow"):
-        contract("ij,jk->ik", A, B, out=np.empty((3, 5), "int32"))
-    with pytest.raises(einsumx.PathError):
-        contract(CHAIN, A, B, C, optimize="best")
+    expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), (5, 6), constants=[0])
+    result = expression(torch.tensor(B), torch.tensor(C))  # opt_einsum converts constants
+    assert isinstance(result, torch.Tensor)
+    close(result)
+    assert len(left()) == 2
+    assert all("two frameworks" in reason for reason in left())
 
 
 def test_unknown_keywords_get_opt_einsums_error(patched):
@@ -388,11 +352,12 @@ def test_unknown_keywords_get_opt_einsums_error(patched):
         contract("ij,jk->ik", A, B, precision="high")
 
 
-def test_intermediates_are_shared_as_before(patched):
+@pytest.mark.parametrize("backend", ["einsumx", "auto"])
+def test_intermediates_are_shared_as_before(patched, backend):
     path = [(0, 1), (0, 1)]
     with shared_intermediates() as cache:
-        close(contract(CHAIN, A, B, C, optimize=path))
-        close(contract(CHAIN, A, B, 2 * C, optimize=path), 2 * A @ B @ C)
+        close(contract(CHAIN, A, B, C, backend=backend, optimize=path))
+        close(contract(CHAIN, A, B, 2 * C, backend=backend, optimize=path), 2 * A @ B @ C)
         close(opt_einsum.contract_expression("ij,jk->ik", A.shape, B.shape)(A, B), A @ B)
     steps = [key for key in cache if key[0] == "tensordot"]
     assert len(steps) == 3
@@ -446,7 +411,7 @@ def test_expressions_of_opt_einsum_3_3_have_their_keywords_under_another_name(pa
     assert result.flags.f_contiguous
 
 
-@pytest.mark.parametrize("constants", [[0], [1], [0, 1], [0, 2]])
+@pytest.mark.parametrize("constants", [[0], [0, 2]])
 def test_constants_are_held_and_their_products_computed_once(patched, no_steps, constants):
     operands = [each if number in constants else each.shape for number, each in enumerate((A, B, C))]
     expression = opt_einsum.contract_expression(CHAIN, *operands, constants=constants)
@@ -459,15 +424,6 @@ def test_constants_are_evaluated_by_opt_einsum_if_it_is_told_to(patched):
     expression = opt_einsum.contract_expression(CHAIN, A, B, (5, 6), constants=[0, 1])
     expression.evaluate_constants()
     close(expression(C))
-
-
-def test_constants_of_another_framework_are_converted_by_opt_einsum(patched, left):
-    torch = pytest.importorskip("torch")
-    expression = opt_einsum.contract_expression(CHAIN, A, (4, 5), (5, 6), constants=[0])
-    result = expression(torch.tensor(B), torch.tensor(C))
-    assert isinstance(result, torch.Tensor)
-    close(result)
-    assert "two frameworks" in left()[0]
 
 
 def test_constants_that_ask_for_gradients_get_them_from_opt_einsum(patched, left):
@@ -555,23 +511,26 @@ def test_jnp_einsum_still_finds_its_paths(patched):
 
 # -- einsumx's promises -----------------------------------------------------------------------------------------------
 
-LEFT_TO_OPT_EINSUM = [
-    "wrong operands/*",
-    "two frameworks/*",
-    "lists and scalars/* alone",
-    "* no_such_keyword=1*",
-    "* an array of no library is taken for NumPy's",
-]
+LEFT_TO_OPT_EINSUM = ["lists and scalars/* alone", "* no_such_keyword=1*"]
 """Cases that want an error, or an array of the framework, where opt_einsum computes by itself or with NumPy."""
+FEATURES = {
+    "numpy": (
+        "forms", "sublists", "implicit output", "promotion", "dtype", "casting", "order", "lists and scalars", "out",
+        "keywords", "threads", "wrong equations", "wrong sizes", "wrong paths", "wrong keywords", "wrong out",
+    ),
+    "torch": ("ellipsis", "zero sizes", "gradients", "added gradients", "second order", "devices"),
+}  # fmt: skip
+"""What the replacement passes on; the values behind it are those of the backends."""
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("framework", FEATURES)
 def test_contract_keeps_einsumxs_promises(framework):
     pytest.importorskip(framework)
     subject = callable_subject("opt_einsum:contract", framework)
-    chosen = [case for case in cases("quick") if not any(fnmatchcase(case.id, each) for each in LEFT_TO_OPT_EINSUM)]
+    of_features = [case for case in cases("quick") if case.feature in FEATURES[framework]]
+    chosen = [case for case in of_features if not any(fnmatchcase(case.id, each) for each in LEFT_TO_OPT_EINSUM)]
     with einsumx.patch("opt_einsum"):
         patched = replace(subject, function=opt_einsum.contract)
         outcomes = list(judged(patched, chosen, deviations_of(backend_subject(framework))))
     assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
-    assert sum(outcome.status == "pass" for outcome in outcomes) > 500
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 80

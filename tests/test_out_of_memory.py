@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from stored import EQUATION, LIMIT, Stored, operands
+from stored import EQUATION, LIMIT, Stored, operands, process_pool
 
 import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.streaming.progress import Ledger
 from einsumx.streaming.walk import Blocks
 
 CPU = (
@@ -92,23 +90,19 @@ def is_right(found: Any, *arrays: Any) -> bool:
         ("torch", RuntimeError(CPU)),
         ("torch", RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")),
         ("torch", RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
-        ("torch", MemoryError()),
         ("cupy", RuntimeError("cudaErrorMemoryAllocation: out of memory")),
         ("jax", RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 35184372088832 bytes.")),
         ("mxnet", RuntimeError("Failed to allocate CPU Memory")),
-        ("array_api", MemoryError()),
     ],
 )
 def test_errors_that_say_that_memory_ran_out_are_known(name: str, error: Exception) -> None:
     assert get_backend(name).is_out_of_memory(error)
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("the size of tensor a must match"), OSError("out of memory"), einsumx.MemoryLimitError("no")]
-)
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax", "mxnet", "cupy"])
-def test_other_errors_do_not_say_so(name: str, error: Exception) -> None:
-    assert not get_backend(name).is_out_of_memory(error)
+def test_other_errors_do_not_say_so(name: str) -> None:
+    for error in (RuntimeError("the sizes must match"), OSError("out of memory"), einsumx.MemoryLimitError("no")):
+        assert not get_backend(name).is_out_of_memory(error)
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
@@ -123,8 +117,9 @@ def test_a_framework_that_is_asked_for_too_much_says_so(name: str) -> None:
 # -- the result ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [{0}, {1}, {4}, {6}, {2, 9}, {3, 4, 5}], ids=str)
-@pytest.mark.parametrize("has_out", [False, True])
+@pytest.mark.parametrize(
+    ("at", "has_out"), [({0}, False), ({1}, True), ({4}, False), ({6}, True), ({2, 9}, False), ({3, 4, 5}, True)]
+)
 def test_the_result_is_right_wherever_memory_runs_out(at: set[int], has_out: bool) -> None:
     a, b = operands()
     out = np.full((60, 80), np.nan, "float32") if has_out else None
@@ -135,8 +130,10 @@ def test_the_result_is_right_wherever_memory_runs_out(at: set[int], has_out: boo
     assert out is None or found is out
 
 
-@pytest.mark.parametrize("method", ["add", "put", "empty"])
-@pytest.mark.parametrize("name", ["numpy", "torch", "jax", "mxnet"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("numpy", "add"), ("numpy", "empty"), ("torch", "add"), ("torch", "put"), ("jax", "put"), ("mxnet", "empty")],
+)
 def test_so_it_is_where_the_framework_adds_and_writes(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(name)
     a, b = operands()
@@ -209,34 +206,6 @@ def test_blocks_that_were_written_are_not_written_again_where_the_new_ones_are_p
     assert (written == 1).any()
 
 
-def test_a_ledger_knows_parts_of_blocks_and_tells_when_they_are_whole() -> None:
-    plan = einsumx.plan(EQUATION, *map(Stored, operands()), memory_limit=LIMIT)
-    outline = Blocks(plan, lambda *_: None, lambda *_: None)
-    boxes = [outline.box(index) for index in outline.indices()]
-    assert len(boxes) > 3
-    ledger = Ledger(plan, None)
-    first, second = boxes[:2]
-    upper = (slice(first[0].start, first[0].start + 1), *first[1:])
-    lower = (slice(first[0].start + 1, first[0].stop), *first[1:])
-    flushed: list[int] = []
-
-    ledger.add(upper, lambda: flushed.append(1))
-    assert not ledger.has(upper)
-    assert not ledger
-    ledger.forget(everything=False)
-    ledger.add(lower, lambda: flushed.append(1))
-    assert not ledger.has(lower)
-    ledger.add(upper, lambda: flushed.append(1))
-    assert ledger.has(first)
-    assert ledger.has(upper)
-    assert not ledger.has(second)
-    across = tuple(slice(min(x.start, y.start), max(x.stop, y.stop)) for x, y in zip(first, second))
-    assert not ledger.has(across)
-    assert not flushed  # nothing is written down
-    ledger.forget(everything=True)
-    assert not ledger.has(first)
-
-
 def test_blocks_of_the_plan_that_failed_are_let_go_before_the_next_one_begins() -> None:
     a, b = operands()
     seen: list[weakref.ref[Any]] = []
@@ -274,10 +243,10 @@ def test_progress_is_told_anew_for_the_new_plan() -> None:
 
 
 def test_where_nothing_smaller_is_left_the_error_says_so() -> None:
-    a, b = operands()
+    a, b = (array[:20, :20] for array in operands())
     failing = Failing(b, range(10_000), MemoryError("no more"))
     with pytest.warns(RuntimeWarning), pytest.raises(einsumx.MemoryLimitError, match="cannot be computed in less") as e:
-        einsumx.einsum(EQUATION, a, failing, memory_limit=LIMIT)
+        einsumx.einsum(EQUATION, a, failing, memory_limit=LIMIT // 8)
     assert e.value.__cause__ is failing.error
 
 
@@ -347,7 +316,7 @@ def test_workers_that_run_out_of_memory_go_on_within_less(kind: str, tmp_path: P
     a, b = operands()
     flag = tmp_path / "flag"
     flag.touch()
-    pool = ThreadPoolExecutor(2) if kind == "threads" else ProcessPoolExecutor(1, get_context("spawn"))
+    pool = ThreadPoolExecutor(2) if kind == "threads" else process_pool(1)
     limit = 60_000
     with pool, less_memory(limit):
         found = einsumx.einsum(EQUATION, Once(a, flag), b, memory_limit=limit, executor=pool)

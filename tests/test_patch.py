@@ -26,7 +26,6 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import Name, own
 from einsumx.cli import compare
 from einsumx.conformance.deviations import deviations_of
-from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
@@ -75,16 +74,6 @@ def calls(monkeypatch):
     monkeypatch.setattr(patching, "einsum", spy)
     monkeypatch.setattr(repeated, "ready", ready_spy)
     return found
-
-
-@pytest.fixture
-def uncached(monkeypatch):
-    """Every call takes the road of a call that cannot be cached."""
-
-    def refuse(*keys, **options):
-        raise einsumx.BackendError("this call has to be checked every time")
-
-    monkeypatch.setattr(repeated, "ready", refuse)
 
 
 @pytest.fixture
@@ -153,14 +142,6 @@ def test_replacements_nest_by_count_in_any_order(name, calls):
         assert is_einsumx(name, calls)
     third.undo()
     assert is_native()
-
-
-def test_a_block_in_a_block_ends_by_itself(name, calls):
-    with einsumx.patch(name):
-        with einsumx.patch(name):
-            assert is_einsumx(name, calls)
-        assert is_einsumx(name, calls)
-    assert not is_einsumx(name, calls)
 
 
 def test_a_block_that_fails_undoes_it_and_what_it_raised_goes_on(name):
@@ -271,16 +252,14 @@ def test_patching_numpy_imports_no_other_framework():
 
 BLOCKS = {
     "a block": "with patch(name):\n    body()",
-    "a block with a name": "with patch(name) as found:\n    body()",
     "a keyword": "with patch(framework=name):\n    body()",
     "arguments in a tuple and a dict": "with patch(*(name,), **{}):\n    body()",
-    "two in one block": "with patch(name), patch(name):\n    body()",
     "after another manager": "with nullcontext(), patch(name) as found:\n    body()",
     "in parentheses": "with (patch(name)):\n    body()",
     "if asked": "with patch(name) if name else nullcontext():\n    body()",
     "unless not asked": "with nullcontext() if not name else patch(name) as found:\n    body()",
     "in a loop": "for number in range(20):\n    with patch(name):\n        body()",
-    "in a block": "with patch(name):\n    with patch(name):\n        body()",
+    "in a block": "with patch(name):\n    with patch(name):\n        body()\n    body()",
     "in a function": "def call():\n    with patch(name):\n        body()\ncall()",
     "in a generator": "def call():\n    with patch(name):\n        yield body()\nlist(call())",
     "in a coroutine": "async def call():\n    with patch(name):\n        body()\nasyncio.run(call())",
@@ -299,11 +278,8 @@ BLOCKS = {
 CALLS = {
     "alone": "patch(name)",
     "with a name": "found = patch(name)",
-    "with two names": "found = other = patch(name)",
-    "in a list": "found = [patch(name)]",
     "in an item": "found = {}\nfound[0] = patch(name)",
     "if asked": "found = patch(name) if name else None",
-    "asserted": "assert patch(name)",
     "a function": "def begin():\n    return patch(name)\nfound = begin()",
     "lambda": "found = (lambda: patch(name))()",
     "map": "found = list(map(patch, [name]))",
@@ -448,46 +424,33 @@ def test_tasks_of_one_thread_share_its_blocks(calls):
 
 
 @pytest.mark.parametrize(
-    "written",
+    "operands",
     [
-        ("ij,jk->ik", (2, 3), (3, 4)),
-        ("bij,bjk", (2, 3, 4), (2, 4, 5)),
         ("...ij,...jk->...ik", (2, 3, 4), (4, 5)),
-        ("ii->i", (3, 3)),
         ("ab,bc,cd->ad", (2, 3), (3, 4), (4, 5)),
-        ("i,j->ij", (0,), (3,)),
+        ((2, 3), [0, 1], (3, 4), [1, 2], [0, 2]),
     ],
-    ids=lambda written: written[0],
+    ids=["ellipsis", "network", "labels in lists"],
 )
-def test_results_are_right_and_the_frameworks(written, name, calls, left):
-    equation, *shapes = written
+def test_results_are_right_and_the_frameworks(operands, name, calls, left):
     rng = np.random.default_rng(0)
-    hosts = [rng.normal(size=shape).astype("float32") for shape in shapes]
-    arrays = [array(name, host) for host in hosts]
+    hosts = [rng.normal(size=part).astype("float32") if isinstance(part, tuple) else part for part in operands]
+    arrays = [array(name, part) if isinstance(part, np.ndarray) else part for part in hosts]
     with einsumx.patch(name):
-        result = einsum_of(name)(equation, *arrays)
-    assert isinstance(result, type(arrays[0]))
-    verdict = judge(np.asarray(result), expect(equation, *hosts, dtype="float32"))
-    assert verdict, verdict.wrong
+        result = einsum_of(name)(*arrays)
+    assert isinstance(result, type(array(name, 0)))
+    np.testing.assert_allclose(np.asarray(result), NATIVE["numpy"](*hosts), rtol=1e-5, atol=1e-5)
     assert len(calls) == 1
     assert left() == []
 
 
-def test_labels_in_lists_are_taken(name, calls):
-    lhs, rhs = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
-    with einsumx.patch(name):
-        result = einsum_of(name)(array(name, lhs), [0, 1], array(name, rhs), [1, 2], [0, 2])
-    np.testing.assert_array_equal(np.asarray(result), lhs @ rhs)
-    assert calls
-
-
 @pytest.mark.parametrize("optimize", [True, False, None, np.True_])
-def test_bools_ask_for_no_path(optimize, name, uncached, monkeypatch):
-    seen = []
-    monkeypatch.setattr(patching, "einsum", lambda *operands, **options: seen.append(options))
+def test_bools_ask_for_no_path(optimize, name, calls, left):
     with einsumx.patch(name):
-        einsum_of(name)("i,i->", array(name, [1]), array(name, [1]), optimize=optimize)
-    assert seen == [{"backend": name}]
+        found = einsum_of(name)("i,i->", array(name, [1]), array(name, [1]), optimize=optimize)
+    assert float(found) == 1
+    assert calls
+    assert left() == []
 
 
 def test_numpys_keywords_are_honoured(calls, left):
@@ -516,9 +479,7 @@ def test_scalars_and_views_are_as_numpy_gives_them():
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (lambda einsum, a: einsum("ij->k", a), einsumx.EquationError, "label 'k'"),
         (lambda einsum, a: einsum(), einsumx.EquationError, "needs an equation"),
-        (lambda einsum, a: einsum("ij,ij->", a, a[:, :1][:, [0, 0, 0]]), einsumx.SizeError, "has size"),
         (lambda einsum, a: einsum("ij,ij->", a, a, optimize=[(0, 2)]), einsumx.PathError, "path"),
         (lambda einsum, a: einsum("ij,jk->ik", a, a, memory_limit=1), einsumx.MemoryLimitError, "this contraction"),
     ],
@@ -532,9 +493,7 @@ def test_errors_are_einsumxs(call, kind, text, name, left):
 @pytest.mark.parametrize(
     ("call", "kind"),
     [
-        (lambda einsum, a: einsum("ij->ii", a), einsumx.EquationError),
         (lambda einsum, a: einsum("ij->k", a), einsumx.EquationError),
-        (lambda einsum, a: einsum("ij,ij->i", a), einsumx.EquationError),
         (lambda einsum, a: einsum("ijk->i", a), einsumx.SizeError),
         (lambda einsum, a: einsum("ij,jk->ik", a, a), einsumx.SizeError),
         pytest.param(
@@ -626,8 +585,7 @@ def test_arrays_with_functions_of_their_own_have_them_called_with_numpys_functio
 def test_the_logged_line_has_no_array_in_it(left):
     with einsumx.patch("numpy"):
         np.einsum(np.ma.ones((2, 2)), [0, 1])
-    kind = f"{np.ma.MaskedArray.__module__}.MaskedArray"
-    assert left() == [f"numpy.einsum of labels in lists is left to the framework: it has an operand of type {kind}"]
+    assert left()[0].startswith("numpy.einsum of labels in lists is left to the framework: it has an operand of type ")
 
 
 @needs_torch
@@ -714,16 +672,6 @@ def test_torch_takes_a_list_of_all_operands(calls):
     with einsumx.patch("torch"):
         found = torch.einsum("ij,jk->ik", [torch.ones(2, 3), torch.ones(3, 4)])
     assert (found.shape, float(found.sum()), len(calls)) == ((2, 4), 24, 1)
-
-
-@needs_torch
-def test_gradients_come_through(calls):
-    torch = import_module("torch")
-    lhs, rhs = torch.ones(2, 3, requires_grad=True), torch.arange(6.0).reshape(3, 2)
-    with einsumx.patch("torch"):
-        torch.einsum("ij,jk->", lhs, rhs).backward()
-    assert lhs.grad.tolist() == [[1, 5, 9], [1, 5, 9]]
-    assert calls
 
 
 @needs_torch
@@ -888,12 +836,12 @@ LEFT_TO_THE_FRAMEWORK = [
 
 def test_the_frameworks_einsum_keeps_einsumxs_promises(name, calls):
     subject = backend_subject(name)
-    chosen = [
-        case
-        for case in cases("quick")
-        if (case.raises or (name != "jax" and (case.options or case.out or not isinstance(case.equation, str))))
-        and not any(fnmatchcase(case.id, pattern) for pattern in LEFT_TO_THE_FRAMEWORK)
+    served = [
+        case for case in cases("quick") if not any(fnmatchcase(case.id, pattern) for pattern in LEFT_TO_THE_FRAMEWORK)
     ]
+    chosen = [case for case in served if case.raises]
+    if name != "jax":  # which compiles each case
+        chosen += [case for case in served if case.options or case.out or not isinstance(case.equation, str)][::6]
     with einsumx.patch(name):
         patched = replace(subject, function=subject.framework.called(einsum_of(name)))
         outcomes = list(judged(patched, chosen, deviations_of(subject)))

@@ -111,34 +111,22 @@ def test_cotengra_is_asked_by_name_and_by_object():
         find_path(sized(CHAIN, *SHAPES), "cotengra:no such")
 
 
-@pytest.mark.parametrize("name", ["auto", "greedy", "optimal", "dp"])
-def test_broadcast_axes_are_no_axes_to_the_optimizer(name):
-    """With b only in the last operand, its size is no reason to contract the first two last."""
-    path = find_path(sized("ab,bc,cb->", (50, 1), (1, 50), (50, 90)), name)
-    assert contracts_all(path, 3)
-
-
-def test_zero_sizes_do_not_disturb_optimizers():
-    for name in NAMES:
-        assert contracts_all(find_path(sized("ab,bc,cd->ad", (2, 0), (0, 3), (3, 0)), name), 3)
+@pytest.mark.parametrize("name", NAMES)
+def test_broadcast_axes_and_zero_sizes_do_not_disturb_optimizers(name):
+    for text, *shapes in (("ab,bc,cb->", (50, 1), (1, 50), (50, 90)), ("ab,bc,cd->ad", (2, 0), (0, 3), (3, 0))):
+        assert contracts_all(find_path(sized(text, *shapes), name), 3)
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ([(0, 1)], "leaves 3 operands"),
         ([], "leaves 4 operands"),
         ([(0, 1), (0, 1), (0, 3)], "step 2 of the path, .*not there: 2 are left"),
         ([(0, 1), (0, 1), (0, 1), (0, 1)], "step 3 of the path, .*not there: 1 is left"),
         ([(0, 1), (0, -4), (0, 1)], "step 1 of the path"),
-        ([(0, 0), (0, 1), (0, 1)], "different operands"),
         ([(0, -4), (0, 1), (0, 1)], "different operands"),
         ([(), (0, 1), (0, 1), (0, 1)], "different operands"),
-        ([(0, "b"), (0, 1), (0, 1)], "tuple of positions"),
         ([0, 1], "tuple of positions|optimize="),
-        (["einsum", (0, 1), (0, 1), (0, 1)], "einsum_path"),
-        ("fastest", "no optimizer is called 'fastest'"),
-        (1.5, "optimize="),
     ],
     ids=str,
 )
@@ -152,10 +140,9 @@ def test_a_contraction_tree_in_the_place_of_a_path_is_an_error_that_says_what_to
         def get_path(self):
             return [(0, 1), (0, 2), (0, 1)]
 
-    with pytest.raises(PathError, match=r"pass its get_path\(\)$"):
-        find_path(sized(CHAIN, *SHAPES), Tree())
-    with pytest.raises(PathError, match=r"not 5$"):
-        find_path(sized(CHAIN, *SHAPES), 5)
+    for given, says in ((Tree(), r"pass its get_path\(\)$"), (5, r"not 5$")):
+        with pytest.raises(PathError, match=says):
+            find_path(sized(CHAIN, *SHAPES), given)
 
 
 @pytest.mark.parametrize(

@@ -82,26 +82,30 @@ def check_numpy(equation, arrays):
 def threads(request):
     before = einsumx.get_num_threads()
     einsumx.set_num_threads(request.param)
-    yield request.param
+    yield
     einsumx.set_num_threads(before)
 
 
-@pytest.mark.parametrize("equation", CASES)
-def test_numpy_has_as_much_in_memory_as_the_plan_says(equation):
-    for dtype in DTYPES:
-        check_numpy(equation, arrays_for(CASES[equation], dtype, ["plain"]))
+@pytest.mark.parametrize("first", range(3))
+def test_numpy_has_as_much_in_memory_as_the_plan_says(first):
+    dtypes = cycle(DTYPES)
+    for equation, shapes in list(CASES.items())[first::3]:
+        for _ in range(3):
+            check_numpy(equation, arrays_for(shapes, next(dtypes), ["plain"]))
 
 
-@pytest.mark.parametrize("equation", LARGE)
-def test_numpy_has_as_much_in_memory_as_the_plan_says_on_any_number_of_threads(equation, threads):
-    for dtype in ("float32", "float16"):
-        check_numpy(equation, arrays_for(LARGE[equation], dtype, ["plain"]))
+@pytest.mark.usefixtures("threads")
+def test_numpy_has_as_much_in_memory_as_the_plan_says_on_any_number_of_threads():
+    for equation, shapes in LARGE.items():
+        for dtype in ("float32", "float16"):
+            check_numpy(equation, arrays_for(shapes, dtype, ["plain"]))
 
 
 @pytest.mark.parametrize("layout", peaks.LAYOUTS[1:])
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_operands_in_any_layout(layout):
     kinds = cycle([("float16", [layout]), ("float32", [layout, "plain"]), ("float32", [layout])])
-    for (equation, shapes), (dtype, layouts) in zip(CASES.items(), kinds):
+    cases = list(CASES.items())[peaks.LAYOUTS.index(layout) % 2 :: 2]
+    for (equation, shapes), (dtype, layouts) in zip(cases, kinds):
         check_numpy(equation, arrays_for(shapes, dtype, layouts))
 
 
@@ -134,7 +138,7 @@ def check_torch(equation, arrays):
 
 @pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
 def test_torch_has_as_much_in_memory_as_the_plan_says(dtype):
     layouts = cycle(["plain", "transposed", "sliced", "stepped", "broadcast"])
     for equation, shapes in CASES.items():
@@ -164,7 +168,7 @@ def contractions(draw):
 
 
 @given(contractions())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_numpy_has_as_much_in_memory_as_the_plan_says_for_random_contractions(contraction):
     equation, shapes, layouts, dtype = contraction
     if einsumx.plan(equation, *shapes, dtypes=dtype).peak_bytes < 5e7:

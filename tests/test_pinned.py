@@ -82,14 +82,11 @@ ARRAYS = {
     "no axes": np.array(3.0),
     "empty": np.zeros((3, 0, 4)),
     "one row": np.arange(100.0)[None],
-    "bool": np.arange(60).reshape(4, 15) % 3 == 0,
-    "complex": np.arange(60.0).reshape(15, 4) * (1 + 2j),
     "half": np.arange(60, dtype="float16").reshape(2, 30),
 }
 
 
-@pytest.mark.parametrize("nbytes", [64, 4096])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("count", "nbytes"), [(1, 64), (3, 64), (3, 4096)])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count: int, nbytes: int) -> None:
     cuda, array = FakeCuda(), ARRAYS[name]
@@ -104,18 +101,12 @@ def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count:
     assert not cuda.pinned
 
 
-def test_there_are_no_more_buffers_than_pieces() -> None:
+def test_a_ring_that_was_closed_can_be_used_again() -> None:
     cuda = FakeCuda()
     ring = Ring(cuda, 4096)
     assert not cuda.pinned
     ring(np.ones(10))
-    assert sum(cuda.pinned.values()) == 4096
-    ring.close()
-
-
-def test_a_ring_that_was_closed_can_be_used_again() -> None:
-    cuda = FakeCuda()
-    ring = Ring(cuda, 64)
+    assert sum(cuda.pinned.values()) == 4096  # there are no more buffers than pieces
     for start in (0, 5):
         assert np.array_equal(ring(np.arange(start, 100)), np.arange(start, 100))
         ring.close()
@@ -224,8 +215,7 @@ def test_torch_has_a_ring_for_each_device_of_cuda_and_for_no_other() -> None:
     assert adapter.ring("cpu") is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "complex64"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("dtype", "workers"), [("float32", 0), ("float16", 2), ("bool", 0), ("complex64", 2)])
 def test_what_torch_computes_of_blocks_that_came_through_the_ring_is_right(
     torch_cuda: FakeCuda, dtype: str, workers: int
 ) -> None:

@@ -62,22 +62,12 @@ def test_wherever_a_plan_in_blocks_comes_from_it_is_one():
         np.testing.assert_array_equal(found(*arrays), np.full((20, 40), 30.0))
 
 
-def test_every_copy_is_printed_with_its_size_and_reason():
+def test_every_copy_is_printed_with_its_size_and_reason_and_counts_as_bytes_and_as_memory():
     plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
     assert "copy 4.8 kB: no axis of its matrices has unit stride" in str(plan)
-
-
-def test_json_gives_the_plan_back(plan):
-    assert einsumx.Plan.from_json(plan.to_json()) == plan
-    assert json.loads(plan.to_json())["format"] == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "null", '{"format": 1}', '{"format": 99}', '{"format": 1, "ops": 3, "operands": []}']
-)
-def test_what_is_no_plan_is_an_error(text):
-    with pytest.raises(EinsumxError):
-        einsumx.Plan.from_json(text)
+    cost = plan_cost(plan)
+    assert cost.copied == 8 * 20 * 30
+    assert cost.peak_bytes == cost.input_bytes + 8 * 20 * 30 + 8 * 20 * 40
 
 
 def test_what_a_stored_plan_lacks_is_named():
@@ -88,35 +78,23 @@ def test_what_a_stored_plan_lacks_is_named():
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "says"),
     [
-        {"ops": []},
-        {"result": 7},
-        {"result": "3"},
-        {"shape": [4, 3]},
-        {"operands": []},
-        {"operands": [{"shape": [2, 3], "dtype": "float32"}, {"shape": [4, 5], "dtype": "float32"}]},
-        {"ops": [{"op": "Explode", "out": 2}]},
-        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0, "rhs": 1}]},
-        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0}]},
-        {"ops": [{"op": "Matmul", "out": 2, "lhs": 0, "rhs": 5}]},
-        {"unknown": 1},
+        ({"ops": (Transpose(2, 0, (1, 0)), Matmul(3, 0, 1))}, r"Matmul.*does not fit shapes \(2, 3\), \(4, 3\)"),
+        ({"ops": (Transpose(2, 0, (1, 0)), Reshape(2, 1, (12,)))}, "slot %2 out of turn"),
+        ({"ops": (Transpose(2, 0, (1, 0)), Matmul(3, 99, 1))}, "slot %99 out of turn"),
+        ({"ops": (Transpose(2, 2, (1, 0)), Matmul(3, 1, 2))}, "slot %2 out of turn"),
+        ({"ops": (Transpose(0, 0, (1, 0)), Matmul(3, 1, 0))}, "slot %0 out of turn"),
+        ({"ops": (Transpose(2, 0, (1, 0)),)}, "no op writes the result, slot %3"),
+        ({"result": 99}, "no op writes the result, slot %99"),
+        ({"shape": (4, 2, 1)}, r"the result has shape \(4, 2\), not \(4, 2, 1\)"),
     ],
     ids=str,
 )
-def test_a_stored_plan_that_contradicts_itself_is_an_error(plan, change):
-    data = {**json.loads(plan.to_json()), **change}
-    with pytest.raises(EinsumxError):
-        einsumx.Plan.from_json(json.dumps(data))
-
-
-def test_verify_names_the_op_that_does_not_fit(plan):
-    broken = dataclasses.replace(plan, ops=(plan.ops[0], Matmul(3, 0, 1)))
-    with pytest.raises(EinsumxError, match=r"Matmul.*does not fit shapes \(2, 3\), \(4, 3\)"):
-        verify(broken)
-    broken = dataclasses.replace(plan, ops=(Transpose(2, 0, (1, 0)), Reshape(2, 1, (12,))))
-    with pytest.raises(EinsumxError, match="slot %2 out of turn"):
-        verify(broken)
+def test_verify_names_what_does_not_fit(plan, change, says):
+    verify(plan)
+    with pytest.raises(EinsumxError, match=says):
+        verify(dataclasses.replace(plan, **change))
 
 
 def test_cost_counts_arithmetic_and_bytes():
@@ -132,19 +110,6 @@ def test_peak_memory_counts_what_is_alive_at_once():
     n = 1000
     cost = plan_cost(einsumx.plan("ij,jk,kl,lm->im", *[(n, n)] * 4, optimize=False))
     assert cost.peak_bytes == 8 * n * n * (4 + 2)
-
-
-def test_copies_count_as_bytes_and_as_memory():
-    plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
-    cost = plan_cost(plan)
-    assert cost.copied == 8 * 20 * 30
-    assert cost.peak_bytes == cost.input_bytes + 8 * 20 * 30 + 8 * 20 * 40
-
-
-def test_a_plan_from_shapes_is_that_of_contiguous_arrays():
-    arrays = np.ones((2, 3), "f4"), np.ones((4, 3), "f4")
-    from_shapes = einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
-    assert einsumx.plan("ij,kj->ki", *arrays).ops == from_shapes.ops
 
 
 def test_einsum_path_is_what_optimize_takes():
@@ -181,6 +146,7 @@ def test_a_plan_for_operands_that_repeat_themselves_is_right_for_others_too():
     lhs, rhs = rng.random((40, 50)), rng.random((50, 30))
     repeated = np.broadcast_to(lhs[:1], lhs.shape)
     made = einsumx.plan("ij,jk->ik", repeated, rhs)
+    assert einsumx.Plan.from_json(made.to_json()) == made
     assert made(repeated, rhs).tolist() == einsumx.einsum("ij,jk->ik", repeated, rhs).tolist()
     for operand in (lhs, np.broadcast_to(lhs[:, :1], lhs.shape), lhs.T.copy().T):
         np.testing.assert_allclose(made(operand, rhs), operand @ rhs, rtol=1e-12)

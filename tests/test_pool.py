@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import os
 import pickle
 import subprocess
@@ -72,15 +73,12 @@ def used() -> int:
 # -- reuse --------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_result_lies_where_the_one_before_was() -> None:
+def test_a_large_result_lies_where_the_one_before_was_on_huge_pages() -> None:
     arrays = vectors()
     first = address(outer(*arrays))
+    assert first % (2 << 20) == 0
     assert [address(outer(*arrays)) for _ in range(3)] == [first] * 3
     assert einsumx.memory_pool_info() == (1 << 30, SIZE, 3, 1)
-
-
-def test_a_large_result_lies_on_huge_pages() -> None:
-    assert address(outer(*vectors())) % (2 << 20) == 0
 
 
 def test_a_small_result_is_not_in_the_pool() -> None:
@@ -114,19 +112,19 @@ def test_intermediate_arrays_return_to_the_pool_before_the_call_ends() -> None:
         assert after.hits > before.hits
 
 
-CASES = {
-    "ik,jk->ij": ("float32", "longdouble", "int16"),
-    "ik,jk->ji": (">f4", "complex64"),
-    "ik,jl->ij": ("float32",),
-    "ik,ij->ij": ("float16", "bool"),
-    "ij,k->ikj": ("float32", "int32"),
-    "ji->ij": ("float32",),
-    "ijk->ij": ("float32",),
-}
+CASES = [
+    ("ik,jk->ij", "longdouble", 1),
+    ("ik,jk->ij", "int16", 3),
+    ("ik,jk->ji", ">f4", 1),
+    ("ik,jl->ij", "float32", 3),
+    ("ik,ij->ij", "bool", 1),
+    ("ij,k->ikj", "int32", 3),
+    ("ji->ij", "float32", 3),
+    ("ijk->ij", "float32", 1),
+]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("equation", "dtype"), [(equation, dtype) for equation in CASES for dtype in CASES[equation]])
+@pytest.mark.parametrize(("equation", "dtype", "threads"), CASES)
 def test_results_in_the_pool_are_right(equation: str, dtype: str, threads: int) -> None:
     sizes = {"i": 4099, "j": 8192 * 2 // np.dtype(dtype).itemsize + 77, "k": 2, "l": 3}
     rng = np.random.default_rng(0)
@@ -157,27 +155,7 @@ def test_out_gets_a_large_result() -> None:
 # -- no reuse while a view lives ------------------------------------------------------------------------------------
 
 
-def _numpy_view(result: Any) -> Any:
-    return result.T[1:, 5].reshape(-1)
-
-
-def _dlpack(result: Any) -> Any:
-    return np.from_dlpack(result)
-
-
-def _torch(result: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(result)[3].numpy()
-
-
-VIEWS = [
-    _numpy_view,
-    memoryview,
-    lambda result: memoryview(result)[1:2],
-    _dlpack,
-    pytest.param(_torch, marks=needs_torch),
-]
+VIEWS = [lambda result: result.T[1:, 5].reshape(-1), memoryview, np.from_dlpack]
 
 
 @pytest.mark.parametrize("view_of", VIEWS)
@@ -200,13 +178,7 @@ def test_memory_is_not_used_again_while_a_tensor_or_an_array_of_it_lives() -> No
     import torch
 
     lhs, rhs = map(torch.from_numpy, vectors())
-    for view_of in (
-        lambda result: result[1:].t(),
-        lambda result: result.detach(),
-        lambda result: result.numpy(),
-        lambda result: result.untyped_storage(),
-        torch.from_dlpack,
-    ):
+    for view_of in (lambda result: result[1:].t(), lambda result: result.untyped_storage(), torch.Tensor.numpy):
         einsumx.cache_clear()
         result = outer(lhs, rhs)
         first = result.data_ptr()
@@ -280,9 +252,7 @@ def test_nothing_is_held_where_idle_memory_counts(monkeypatch: pytest.MonkeyPatc
     [
         (-1, ValueError, "at least 0, not -1"),
         ("much", ValueError, "'much', which is no amount of memory; write '1GiB'"),
-        (0.5, TypeError, "a number of bytes or a text such as '1GiB', not 0.5"),
-        (True, TypeError, "not True"),
-        (None, TypeError, "not None"),
+        (True, TypeError, "a number of bytes or a text such as '1GiB', not True"),
     ],
 )
 def test_an_unreadable_size_is_an_error(size: Any, error: type[Exception], text: str) -> None:
@@ -291,7 +261,7 @@ def test_an_unreadable_size_is_an_error(size: Any, error: type[Exception], text:
     assert einsumx.memory_pool_info().bound == 1 << 30
 
 
-@pytest.mark.parametrize(("size", "nbytes"), [("2 MiB", 2 << 20), ("0", 0), ("1.5GB", 1_500_000_000), (np.int64(7), 7)])
+@pytest.mark.parametrize(("size", "nbytes"), [("2 MiB", 2 << 20), ("0", 0), (np.int64(7), 7)])
 def test_a_size_is_bytes_or_text(size: Any, nbytes: int) -> None:
     einsumx.set_memory_pool(size)
     assert einsumx.memory_pool_info().bound == nbytes
@@ -303,26 +273,19 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("value", "bound"), [("0", 0), ("64MiB", 64 << 20), ("", 1 << 30)])
-def test_the_environment_sets_the_bound(value: str, bound: int) -> None:
-    done = python("import einsumx; print(einsumx.memory_pool_info().bound)", EINSUMX_MEMORY_POOL=value)
-    assert done.stdout.strip() == str(bound), done.stderr
-
-
-def test_an_unreadable_environment_is_an_error() -> None:
-    done = python("import einsumx; einsumx.memory_pool_info()", EINSUMX_MEMORY_POOL="lots")
-    assert "ValueError: EINSUMX_MEMORY_POOL is 'lots', which is no amount of memory" in done.stderr
-
-
-def test_an_array_that_lives_until_the_interpreter_exits_causes_no_message() -> None:
+def test_the_environment_sets_the_bound_and_an_array_that_lives_until_the_end_causes_no_message() -> None:
     done = python(
         "import numpy as np, einsumx\n"
         "a = np.ones((3000, 1), 'f4')\n"
         "kept = einsumx.einsum('ik,jk->ij', a, a)\n"
         "cycle = [einsumx.einsum('ik,jk->ij', a, a)]\n"
-        "cycle.append(cycle)"
+        "cycle.append(cycle)\n"
+        "print(einsumx.memory_pool_info().bound)",
+        EINSUMX_MEMORY_POOL="64MiB",
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(64 << 20)], "")
+    done = python("import einsumx; einsumx.memory_pool_info()", EINSUMX_MEMORY_POOL="lots")
+    assert "ValueError: EINSUMX_MEMORY_POOL is 'lots', which is no amount of memory" in done.stderr
 
 
 # -- memory that runs short -----------------------------------------------------------------------------------------
@@ -370,7 +333,7 @@ def test_under_a_memory_limit_the_pool_is_empty_and_not_used() -> None:
 # -- ordinary arrays ------------------------------------------------------------------------------------------------
 
 
-def test_a_result_in_the_pool_is_an_ordinary_array() -> None:
+def test_a_result_in_the_pool_is_an_ordinary_array_that_cannot_be_resized_in_place() -> None:
     result = outer(*vectors())
     assert type(result) is np.ndarray
     assert result.flags.c_contiguous
@@ -379,24 +342,19 @@ def test_a_result_in_the_pool_is_an_ordinary_array() -> None:
     weakref.ref(result)
     again = pickle.loads(pickle.dumps(result, 5))
     assert np.array_equal(again, result)
-    for duplicate in (copy.copy(result), copy.deepcopy(result), result.copy()):
-        assert duplicate.flags.owndata
-        assert np.array_equal(duplicate, result)
+    duplicate = copy.deepcopy(result)
+    assert duplicate.flags.owndata
+    assert np.array_equal(duplicate, result)
     result += 1
     assert np.array_equal(result, again + 1)
-
-
-def test_a_result_in_the_pool_cannot_be_resized_in_place() -> None:
-    result = outer(*vectors())
     with pytest.raises(ValueError, match="does not own its data"):
         result.resize((10, 10))
-    assert np.resize(result, (10, 10)).shape == (10, 10)
 
 
 def test_threads_never_get_the_same_memory() -> None:
     rng = np.random.default_rng(2)
     lhs, rhs = vectors()
-    sizes = rng.integers(2850, 3000, (4, 25))
+    sizes = rng.integers(2850, 3000, (4, 8))
     failures: list[str] = []
 
     def hammer(number: int) -> None:
@@ -451,34 +409,26 @@ def tensors(dtype: str = "float32") -> Any:
 
 
 @needs_torch
-def test_a_large_tensor_lies_where_the_one_before_was() -> None:
-    first = outer(*tensors()).data_ptr()
+def test_a_large_tensor_lies_where_an_array_was() -> None:
+    first = address(outer(*vectors()))
     assert [outer(*tensors()).data_ptr() for _ in range(3)] == [first] * 3
     assert einsumx.memory_pool_info() == (1 << 30, SIZE, 3, 1)
 
 
-@needs_torch
-def test_arrays_and_tensors_share_the_pool() -> None:
-    first = address(outer(*vectors()))
-    assert outer(*tensors()).data_ptr() == first
-
-
 TENSORS = {
     "ik,jk->ij": [(3000, 2), (3001, 2)],
-    "bik,bjk->bij": [(40, 500, 3), (40, 501, 3)],
     "bik,jk->bij": [(40, 500, 3), (501, 3)],
     "abik,bajk->abij": [(5, 8, 500, 3), (8, 5, 501, 3)],
     "iakb,jbka->abij": [(500, 5, 3, 8), (501, 8, 3, 5)],
     "ik,ij->ij": [(3000, 2), (3000, 3001)],
     "i,j->ij": [(3000,), (3001,)],
     "ij,ij->ji": [(3000, 3001), (3000, 3001)],
-    "bi,bj->bij": [(1000, 90), (1000, 101)],
 }
+DTYPES = ("float32", "bfloat16", "complex64", "int32")
 
 
 @needs_torch
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int32"])
-@pytest.mark.parametrize("equation", TENSORS)
+@pytest.mark.parametrize(("equation", "dtype"), list(zip(TENSORS, itertools.cycle(DTYPES))))
 def test_tensors_in_the_pool_are_right(equation: str, dtype: str) -> None:
     import torch
 
@@ -501,14 +451,9 @@ def test_a_tensor_in_the_pool_is_an_ordinary_tensor() -> None:
     result = outer(*tensors())
     expected = torch.from_numpy(vectors()[0] @ vectors()[1].T)
     assert not result._is_view()
-    assert torch.equal(copy.deepcopy(result), expected)
     assert torch.equal(pickle.loads(pickle.dumps(result)), expected)
     assert np.array_equal(np.from_dlpack(result), expected)
     assert result.numpy().flags.writeable
-    factor = torch.ones(LARGE[1], requires_grad=True)
-    result.mul_(factor)
-    result.sum().backward()
-    assert torch.equal(factor.grad, expected.sum(0))
     assert outer(*tensors()).resize_(10, 10).shape == (10, 10)
     with pytest.raises(RuntimeError, match="not resizable"):
         outer(*tensors()).resize_(2 * LARGE[0], LARGE[1])

@@ -59,10 +59,14 @@ def test_torchs_setting_holds_for_the_products_of_one_call(precision, value, dty
 
 def test_the_values_are_those_of_torchs_own_function():
     names = einsumx.backends.torch.precision.NAMES
-    code = "import torch, sys; torch.set_float32_matmul_precision(sys.argv[1]); print(torch.backends.mkldnn.matmul.fp32_precision, torch.backends.cuda.matmul.fp32_precision)"  # noqa: E501
-    for precision in ("highest", "high", "medium"):
-        found = subprocess.run([sys.executable, "-c", code, precision], capture_output=True, text=True, check=True)
-        assert found.stdout.split() == [names[precision]["mkldnn"], names[precision]["cuda"]]
+    code = """import sys, torch
+for name in sys.argv[1:]:
+    torch.set_float32_matmul_precision(name)
+    print(torch.backends.mkldnn.matmul.fp32_precision, torch.backends.cuda.matmul.fp32_precision)
+"""
+    levels = ["highest", "high", "medium"]
+    found = subprocess.run([sys.executable, "-c", code, *levels], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [names[level][library] for level in levels for library in ("mkldnn", "cuda")]
 
 
 def test_highest_overrides_a_setting_of_the_program():
@@ -108,7 +112,7 @@ def test_threads_take_turns():
     wrong = []
 
     def work(precision, value):
-        for _ in range(50):
+        for _ in range(20):
             with Seen() as seen:
                 einsum(EQUATION, a, b, precision=precision)
             wrong.extend([seen.during] if seen.during["mm"] != value else [])
@@ -121,20 +125,13 @@ def test_threads_take_turns():
     assert not wrong
 
 
-def test_gradients_are_right():
-    x = a.clone().requires_grad_()
-    einsum(EQUATION, x, b, precision="high").sum().backward()
-    torch.testing.assert_close(x.grad, torch.ones(64, 64) @ b.T)
-    torch.testing.assert_close(torch.func.vmap(lambda row: einsum("j,jk->k", row, b, precision="high"))(a), a @ b)
-
-
-@pytest.mark.parametrize("precision", ["exact", "fastest", 3, torch.float32, ("high", "high")])
+@pytest.mark.parametrize("precision", ["exact", 3, ("high", "high")])
 def test_other_values_are_refused(precision):
     with pytest.raises(BackendError, match="precision= is one of 'default', 'highest', 'high', 'medium' on torch"):
         einsum(EQUATION, a, b, precision=precision)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex128", "int32", "bool"])
+@pytest.mark.parametrize("dtype", ["float64", "bool"])
 def test_it_means_nothing_in_other_dtypes(dtype):
     lhs, rhs = (side.to(getattr(torch, dtype)) for side in (a, b))
     with pytest.raises(BackendError, match=f"precision= is of products of float32, .* of {dtype}; leave it away"):
@@ -155,6 +152,6 @@ def test_no_graph_records_it():
     says = "precision= does not become part of a graph"
     with pytest.raises(Exception, match=says):
         torch.compile(product, backend="aot_eager", fullgraph=True)(a, b)
-    for mode in ("real", "fake", "symbolic"):
+    for mode in ("real", "symbolic"):
         with pytest.raises(BackendError, match=says):
             torch.fx.experimental.proxy_tensor.make_fx(product, tracing_mode=mode)(a, b)

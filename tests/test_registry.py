@@ -9,19 +9,6 @@ import pytest
 
 import einsumx
 from einsumx.adapters import registry
-from einsumx.conformance.oracle import expect, judge
-
-EQUATIONS = {
-    "bnid,bnjd->bnij": [(2, 3, 5, 4), (2, 3, 6, 4)],
-    "bind,bjnd->bnij": [(2, 5, 3, 4), (2, 6, 3, 4)],
-    "bind,jnd->bnij": [(2, 5, 3, 4), (6, 3, 4)],
-    "ijk,ikl->jl": [(3, 4, 5), (3, 5, 2)],
-    "iij->ji": [(3, 3, 4)],
-    "ij,ij->": [(3, 4), (3, 4)],
-    "i...,...j->j...": [(4, 2, 3), (2, 1, 5)],
-    "ij,jk,kl,l->i": [(2, 3), (3, 4), (4, 5), (5,)],
-    "ij,jk->ik": [(2, 0), (0, 3)],
-}
 
 
 def write_entry_point(folder, name, value):
@@ -59,28 +46,11 @@ def test_an_array_of_an_unknown_type_is_an_error_that_names_the_type():
         einsumx.einsum("ij->ji", grid)
 
 
-@pytest.mark.parametrize("value", [None, "ij", {1: 2}, object()], ids=["None", "str", "dict", "object"])
-def test_a_value_that_is_no_array_is_an_error(value):
-    with pytest.raises(einsumx.BackendError, match=f"builtins.{type(value).__name__}"):
-        einsumx.einsum("i,i", np.ones(2), value)
-
-
 def test_a_registered_backend_serves_its_arrays(example):
     einsumx.register(example.backend.ADAPTER)
     result = einsumx.einsum("ij,jk->ik", *arrays(example))
     assert type(result) is example.ExampleArray
     assert result.tolist() == PRODUCT
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int64", "float32", "complex128"])
-@pytest.mark.parametrize("equation", EQUATIONS)
-def test_a_registered_backend_gives_the_plain_sum(example, equation, dtype):
-    einsumx.register(example.backend.ADAPTER)
-    random = np.random.default_rng(5)
-    operands = [random.integers(-2, 3, shape).astype(dtype) for shape in EQUATIONS[equation]]
-    result = einsumx.einsum(equation, *map(example.asarray, operands))
-    verdict = judge(example.backend.ADAPTER.to_numpy(result), expect(equation, *operands))
-    assert verdict, verdict.wrong
 
 
 def test_a_registered_backend_serves_arrays_of_classes_derived_from_its_own(example):
@@ -99,33 +69,6 @@ def test_a_backend_in_an_entry_point_serves_its_arrays(example, entry_point):
     entry_point("examplelib", declared["examplelib"])
     assert einsumx.einsum("ij,jk->ik", *arrays(example)).tolist() == PRODUCT
     assert einsumx.plan("i,i", (2,), (2,), backend="examplelib").backend == "examplelib"
-
-
-def test_python_scalars_follow_the_arrays_of_another_backend(example):
-    einsumx.register(example.backend.ADAPTER)
-    lhs, _ = arrays(example)
-    result = einsumx.einsum("ij,->j", lhs, 2)
-    assert type(result) is example.ExampleArray
-    assert result.tolist() == [10.0, 14.0, 18.0]
-
-
-def test_out_is_an_error_for_arrays_that_cannot_be_written(example):
-    class Immutable(type(example.backend.ADAPTER)):
-        check_out = einsumx.Adapter.check_out
-
-    einsumx.register(Immutable())
-    lhs, rhs = arrays(example)
-    out = example.asarray([[0.0, 0.0], [0.0, 0.0]])
-    with pytest.raises(einsumx.BackendError, match="cannot be written to"):
-        einsumx.einsum("ij,jk->ik", lhs, rhs, out=out)
-    assert out.tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def test_arrays_of_two_frameworks_are_an_error_that_names_both(example):
-    einsumx.register(example.backend.ADAPTER)
-    lhs, _ = arrays(example)
-    with pytest.raises(einsumx.BackendError, match=r"numpy\.ndarray\) to numpy and .*examplelib\.ExampleArray\) to"):
-        einsumx.einsum("ij,jk->ik", np.ones((4, 2)), lhs)
 
 
 def test_a_later_registration_replaces_one_of_the_same_name(example):
@@ -193,16 +136,18 @@ def test_an_entry_point_that_cannot_be_loaded_is_an_error_that_names_it(entry_po
         registry.get_backend("other_arrays")
 
 
-def test_an_entry_point_to_something_else_is_an_error(example, entry_point):
-    entry_point("examplelib", "examplelib:ExampleArray")
-    with pytest.raises(einsumx.BackendError, match=r"not an instance of einsumx\.Adapter"):
-        registry.get_backend("examplelib")
-
-
-def test_an_entry_point_under_another_name_than_its_arrays_package_is_an_error(example, entry_point):
-    entry_point("example", "einsumx_examplelib.backend:ADAPTER")
-    with pytest.raises(einsumx.BackendError, match=r"'example' must have the name .* 'examplelib'"):
-        registry.get_backend("example")
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("examplelib", "examplelib:ExampleArray", r"not an instance of einsumx\.Adapter"),
+        ("example", "einsumx_examplelib.backend:ADAPTER", r"'example' must have the name .* 'examplelib'"),
+    ],
+    ids=["no adapter", "another name than its arrays' package"],
+)
+def test_an_entry_point_to_something_else_is_an_error(example, entry_point, name, value, message):
+    entry_point(name, value)
+    with pytest.raises(einsumx.BackendError, match=message):
+        registry.get_backend(name)
 
 
 def test_a_broken_entry_point_is_in_no_other_backends_way(entry_point):

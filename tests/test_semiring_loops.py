@@ -10,18 +10,14 @@ from einsumx.backends.numpy import compiled
 
 SEMIRINGS = (
     Semiring("max-plus", "maximum", "add"),
-    Semiring("min-plus", "minimum", "add"),
     Semiring("max-times", "maximum", "multiply"),
-    Semiring("widest path", "maximum", "minimum"),
     Semiring("narrowest path", "minimum", "maximum"),
 )
 SHAPES = (
     ((9, 30), (30, 17)),
     ((60, 30), (30, 9)),
-    ((300, 80), (80, 300)),
-    ((70, 600), (600, 500)),
+    ((12, 600), (600, 500)),
     ((12, 1), (1, 12)),
-    ((5, 20, 30), (5, 30, 9)),
     ((5, 20, 30), (1, 30, 20)),
     ((1, 40, 30), (5, 30, 40)),
     ((3, 200, 50), (3, 50, 200)),
@@ -41,22 +37,21 @@ def product(lhs, rhs, semiring):
     return einsum("bij,bjk->bik" if lhs.ndim == 3 else "ij,jk->ik", lhs, rhs, semiring=semiring)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("semiring", SEMIRINGS, ids=lambda semiring: semiring.name)
-def test_loops_give_the_bits_of_functions_of_arrays(semiring, shapes, dtype, monkeypatch):
+@pytest.mark.parametrize(("semiring", "dtype"), [*zip(SEMIRINGS, ["float32", "float64", "float64"])], ids=str)
+def test_loops_give_the_bits_of_functions_of_arrays(semiring, dtype, monkeypatch):
     pytest.importorskip("numba")
-    lhs, rhs = operands(shapes, dtype)
-    monkeypatch.setattr(compiled, "_computed", -np.inf)
-    expected = product(lhs, rhs, semiring)
-    monkeypatch.setattr(compiled, "_computed", np.inf)
-    assert compiled.loops(semiring.add, semiring.multiply, dtype, 1) is not None
-    found = product(lhs, rhs, semiring)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(product(lhs, np.asfortranarray(rhs), semiring), expected)
+    for shapes in SHAPES:
+        lhs, rhs = operands(shapes, dtype)
+        monkeypatch.setattr(compiled, "_computed", -np.inf)
+        expected = product(lhs, rhs, semiring)
+        monkeypatch.setattr(compiled, "_computed", np.inf)
+        assert compiled.loops(semiring.add, semiring.multiply, dtype, 1) is not None
+        np.testing.assert_array_equal(product(lhs, rhs, semiring), expected)
+        np.testing.assert_array_equal(product(lhs, np.asfortranarray(rhs), semiring), expected)
 
 
 def test_loops_are_compiled_once_as_much_was_computed_as_they_cost(monkeypatch):
+    """A process that computes little never waits for numba."""
     asked = []
     monkeypatch.setattr(compiled, "_compiled", lambda *names: asked.append(names))
     monkeypatch.setattr(compiled, "_computed", 0)
@@ -71,17 +66,13 @@ def test_loops_are_compiled_once_as_much_was_computed_as_they_cost(monkeypatch):
     assert compiled._computed == 3 * 40**3
 
 
-def test_half_precision_stays_with_functions_of_arrays(monkeypatch):
+def test_functions_of_arrays_stay_where_numba_cannot_compile(monkeypatch):
+    """In half precision, without numba, and where its compiler is off."""
     monkeypatch.setattr(compiled, "_computed", np.inf)
     assert compiled.loops("maximum", "add", "float16", 1) is None
-
-
-def test_without_numba_there_are_no_loops(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    assert compiled._compiled.__wrapped__("maximum", "add") is None
-
-
-def test_where_numba_would_not_compile_there_are_no_loops(monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "numba", None)
+        assert compiled._compiled.__wrapped__("maximum", "add") is None
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     assert compiled._compiled.__wrapped__("maximum", "add") is None

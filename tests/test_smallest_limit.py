@@ -48,7 +48,7 @@ def smallest(call):
 
 # -- results ------------------------------------------------------------------------------------------------------
 
-ASKED = ("nothing", "stored", "out", "out in a file", "C", "F", "dtype", "executor")
+ASKED = ("stored", "out", "out in a file", "C", "F", "dtype", "executor")
 
 
 def can_be_asked(backend, asked):
@@ -63,10 +63,9 @@ def can_be_asked(backend, asked):
     ids=str,
 )
 def test_the_limit_that_is_named_is_enough_for_the_result(backend, asked):
-    # JAX compiles for each shape.
     dtypes = ["float32"] if backend.name == "jax" else ["float32", "bool", "int8", "float16"]
     for dtype in filter(backend.dtypes.__contains__, dtypes):
-        for seed in range(1 if backend.name == "jax" else 2):
+        for seed in range(1 if backend.name in ("jax", "array_api") else 2):  # JAX compiles for each shape
             problem = Problem(f"{dtype} {seed}")
             hosts = problem.arrays(dtype)
             expected = expect(problem.equation, *hosts, dtype="float32" if asked == "dtype" else None)
@@ -93,7 +92,7 @@ def test_the_limit_that_is_named_is_enough_for_the_result(backend, asked):
             assert verdict, (verdict.wrong, problem.equation, problem.shapes, dtype)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_one_byte_less_than_what_is_named_is_refused_or_kept(seed):
     problem = Problem(seed)
     arrays = problem.arrays("float32")
@@ -114,10 +113,8 @@ def test_the_error_has_the_limit_as_a_number_and_pickles():
     assert copy.smallest == caught.value.smallest == 3 * 5 * 8  # the result alone
     assert str(copy) == str(caught.value)
     assert MemoryLimitError("for another reason").smallest is None
-
-
-def test_the_error_is_unpickled_by_its_new_as_tblib_does_on_workers_of_dask():
-    assert str(MemoryLimitError.__new__(MemoryLimitError, "too small")) == "too small"
+    unpickled = MemoryLimitError.__new__(MemoryLimitError, "too small")  # as tblib does on workers of Dask
+    assert str(unpickled) == "too small"
 
 
 # -- gradients on PyTorch -------------------------------------------------------------------------------------------
@@ -150,7 +147,7 @@ def squares(torch, arrays):
     return sum(array.pow(2).sum() for array in real)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_limit_that_is_named_is_enough_for_gradients_and_for_theirs(seed):
     torch = pytest.importorskip("torch")
     problem, draw = Problem(seed), random.Random(seed)
@@ -184,17 +181,3 @@ def test_the_limit_that_is_named_is_enough_for_gradients_and_for_theirs(seed):
         for one, other, leaf in zip(ours, theirs, leaves):
             nothing = torch.zeros_like(leaf)
             torch.testing.assert_close(nothing if one is None else one, nothing if other is None else other)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
-@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,j->i", "iij,j->ji", "ab,bc,cd->ad"])
-def test_the_limit_that_is_named_is_enough_for_gradients_of_short_dtypes(equation, dtype):
-    torch = pytest.importorskip("torch")
-    terms = equation.partition("->")[0].split(",")
-    operands = [torch.randn([ord(label) % 5 + 2 for label in term]).to(getattr(torch, dtype)) for term in terms]
-    for operand in operands:
-        operand.requires_grad_()
-    limit = smallest(lambda limit: einsum(equation, *operands, memory_limit=limit))
-    ours, theirs = einsum(equation, *operands, memory_limit=limit), torch.einsum(equation, *operands)
-    ours, theirs = (torch.autograd.grad(each, operands, torch.ones_like(each)) for each in (ours, theirs))
-    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.1)

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from backends_under_test import DTYPES
 
 import einsumx
 from einsumx.cli.main import main
@@ -14,7 +13,7 @@ from einsumx.conformance.frameworks.sparse import SparseFramework
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
-from einsumx.ir.fill import density_of_sum, stored_class
+from einsumx.ir.fill import density_of_sum
 from einsumx.ir.ops import Native
 from einsumx.planner.sparse_path import sparse_path
 
@@ -42,7 +41,7 @@ class GcxsFramework(SparseFramework):
         return isinstance(array, self.xp.GCXS if array.shape else self.xp.COO)
 
 
-FEATURES = ["forms", "diagonals", "broadcasting", "dtypes", "promotion", "integers", "bool", "ellipsis", "alpha"]
+FEATURES = ["diagonals", "broadcasting", "promotion", "integers", "bool", "alpha"]
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -110,16 +109,12 @@ def test_a_stored_plan_keeps_what_it_assumed():
     assert loaded.operands[0].stored == 128
 
 
-@pytest.mark.parametrize("share", [1e-3, 0.02, 0.1, 0.5])
+@pytest.mark.parametrize("share", [1e-3, 0.1])
 def test_the_estimate_of_a_result_is_near_the_count(share):
     a, b = random((300, 200), share), random((200, 300), share, 1)
     found = einsumx.einsum("ij,jk->ik", a, b).nnz
     estimate = 300 * 300 * density_of_sum(share * share, 200)
     assert abs(found - estimate) < 5 * estimate**0.5 + 0.02 * estimate
-
-
-def test_classes_of_stored_elements_are_powers_of_two():
-    assert [stored_class(number) for number in (0, 1, 2, 3, 95, 97)] == [0, 1, 2, 4, 64, 128]
 
 
 def test_the_search_over_all_paths_finds_the_least_work():
@@ -154,14 +149,12 @@ def test_the_search_over_all_paths_finds_the_least_work():
     assert price(found) == pytest.approx(min(map(price, every(4))))
 
 
-@pytest.mark.parametrize("count", [9, 12, 40])
+@pytest.mark.parametrize("count", [9, 40])
 def test_long_chains_are_searched_too(count):
     letters = [einsumx.ir.parse.symbol(number) for number in range(count + 1)]
     equation = f"{','.join(map(''.join, pairwise(letters)))}->{letters[0]}{letters[-1]}"
     arrays = [random((9, 9), 0.3, seed) for seed in range(count)]
-    expected = arrays[0].todense()
-    for array in arrays[1:]:
-        expected = expected @ array.todense()
+    expected = np.linalg.multi_dot([array.todense() for array in arrays])
     assert np.allclose(einsumx.einsum(equation, *arrays).todense(), expected)
 
 
@@ -217,19 +210,18 @@ def test_the_type_of_a_result_is_that_of_sparse_einsum():
                     assert np.allclose(ours.todense(), theirs.todense())
 
 
-@pytest.mark.parametrize("dtype", DTYPES["sparse"].split())
 @pytest.mark.parametrize(
-    "equation",
+    ("equation", "dtype"),
     [
-        "ij,jk->ik",
-        "bij,bjk->ibk",
-        "ij,j->ij",
-        "ij,j->i",
-        "i,j->ij",
-        "ij,ij->",
-        "ijk,ikl->il",
-        "ij,jk,kl->il",
-        "iij,j->ji",
+        ("ij,jk->ik", "float16"),
+        ("bij,bjk->ibk", "int8"),
+        ("ij,j->ij", "bool"),
+        ("ij,j->i", "bool"),
+        ("i,j->ij", "complex64"),
+        ("ij,ij->", "uint8"),
+        ("ijk,ikl->il", "float32"),
+        ("ij,jk,kl->il", "bool"),
+        ("iij,j->ji", "int64"),
     ],
 )
 def test_sparse_and_dense_operands_mix(equation, dtype):
@@ -287,13 +279,6 @@ def test_a_dok_array_becomes_coo():
     assert np.allclose(result.todense(), one.todense() @ one.todense())
 
 
-def test_expressions_take_sparse_constants_and_sparse_operands():
-    one, other = random((6, 7), 0.3), random((7, 5), 0.3, 1).asformat("gcxs")
-    expression = einsumx.expression("ij,jk,kl->il", (4, 6), one, other)
-    first = random((4, 6), 0.5, 2)
-    assert np.allclose(expression(first).todense(), first.todense() @ one.todense() @ other.todense())
-
-
 def test_another_fill_value_is_an_error():
     odd = sparse.COO.from_numpy(np.eye(3), fill_value=1.0)
     with pytest.raises(einsumx.BackendError, match=r"operand 1: its elements that are not stored are 1\.0, .*todense"):
@@ -324,9 +309,9 @@ def test_patch_replaces_sparse_einsum():
 
 
 @pytest.mark.parametrize(
-    "equation", ["ij,jk,kl->il", "bij,bjk->bik", "ij,ij->ij", "iij->j", "ij,j->", "ij->", "i,j->ji"]
+    ("equation", "dtype"),
+    [("ij,jk,kl->il", "float16"), ("bij,bjk->bik", "bool"), ("ij,ij->ij", "int8"), ("iij->j", "complex64")],
 )
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "complex64"])
 def test_the_source_returns_what_the_plan_returns(equation, dtype):
     rng = np.random.default_rng(1)
     arrays = [
@@ -353,34 +338,3 @@ def test_scipys_sparse_arrays_are_refused_with_a_line_that_works(kind):
     with pytest.raises(einsumx.BackendError, match=r"sparse\.COO\.from_scipy_sparse\(x\)"):
         einsumx.einsum("...i->i...", x)
     assert np.array_equal(einsumx.einsum("...i->i...", sparse.COO.from_scipy_sparse(x)).todense(), values.T)
-
-
-@pytest.mark.parametrize("kind", ["BCOO", "BCSR"])
-def test_jaxs_sparse_arrays_are_refused_with_a_line_that_works(kind):
-    jax_sparse = pytest.importorskip("jax.experimental.sparse")
-    import jax.numpy as jnp
-
-    values = np.array([[0.0, 2.0], [3.0, 0.0]], "float32")
-    x = getattr(jax_sparse, kind).fromdense(jnp.asarray(values), nse=3)  # one more than there are
-    with pytest.raises(einsumx.BackendError, match=r"x\.todense\(\)") as caught:
-        einsumx.einsum("ij->ji", x)
-    *first, last = str(caught.value).partition(" its zeros. ")[2].split("; ")
-    namespace = {"x": x, "numpy": np, "sparse": sparse}
-    exec("\n".join(first), namespace)
-    made = eval(last.partition(" makes ")[0], namespace)
-    assert np.array_equal(einsumx.einsum("ij->ji", made).todense(), values.T)
-
-
-@pytest.mark.parametrize("layout", ["to_sparse_coo", "to_sparse_csr"])
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_pytorchs_sparse_tensors_are_refused_with_a_line_that_works(layout):
-    torch = pytest.importorskip("torch")
-    values = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
-    x = getattr(values, layout)()
-    with pytest.raises(einsumx.BackendError, match=r"x\.to_dense\(\)") as caught:
-        einsumx.einsum("ij->ji", x)
-    first, last = str(caught.value).partition(" With ")[2].split(", sparse.COO", 1)
-    namespace = {"x": x, "sparse": sparse}
-    exec(first, namespace)
-    made = eval(f"sparse.COO{last.partition(' makes ')[0]}", namespace)
-    assert np.array_equal(einsumx.einsum("ij->ji", made).todense(), values.T.numpy())

@@ -4,14 +4,13 @@ import dataclasses
 import json
 import os
 import pickle
-import threading
 from copy import deepcopy
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threads import in_threads
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN
@@ -140,41 +139,28 @@ def text_with(name, old, new):
     return text.replace(old, new, 1)
 
 
-def chain(*ops, equation="ij->ij", shape=(2, 3), result=(2, 3), dtype="float64", strides=None, given="float64"):
-    """The text of a plan for one operand."""
-    path = ((0,),)
-    operand = einsumx.Operand(shape, given, strides)
-    return Plan(equation, "numpy", "", (operand,), path, ops, ops[-1].out, result, dtype).to_json()
-
-
-def pair(*ops, equation, shapes, result, dtype="float64", given=None):
-    operands = tuple(einsumx.Operand(shape, given or dtype) for shape in shapes)
-    return Plan(equation, "numpy", "", operands, ((0, 1),), ops, ops[-1].out, result, dtype).to_json()
+def of(equation, *ops, dtype="float64", given=None, strides=None, **sizes):
+    """The text of a plan for operands whose axes have size 3, but for those of the labels that are named."""
+    inputs, _, output = equation.partition("->")
+    *shapes, result = [tuple(sizes.get(label, 3) for label in term) for term in (*inputs.split(","), output)]
+    operands = tuple(einsumx.Operand(shape, given or dtype, strides) for shape in shapes)
+    path = (tuple(range(len(operands))),)
+    return Plan(equation, "numpy", "", operands, path, ops, ops[-1].out, result, dtype).to_json()
 
 
 NOT_JSON = {
     "nothing": "",
-    "half a plan": PLANS["product"].to_json()[:200],
-    "no closing brace": PLANS["product"].to_json()[:-1],
     "two plans": PLANS["product"].to_json() * 2,
-    "a number": "1",
-    "null": "null",
     "a list": "[]",
     "a text": '"plan"',
-    "a path as text": "plan.json",
     "deep lists": "[" * 100_000,
     "deep objects": '{"format":' * 100_000,
     "deep lists that end": "[" * 100_000 + "]" * 100_000,
-    "deep lists in a field": text_with("product", '"path": [[0, 1]]', '"path": ' + "[" * 900 + "]" * 900),
     "a byte order mark": "\ufeff" + PLANS["product"].to_json(),
     "not a number": replaced("product", float("nan"), "shape", 0),
-    "infinity": replaced("product", float("inf"), "shape", 0),
-    "minus infinity for a slot": replaced("product", float("-inf"), "result"),
     "a number beyond a float": text_with("product", '"result": 3', '"result": 1e999'),
     "a number of a million digits": text_with("product", '"result": 3', f'"result": {"9" * 1_000_000}'),
-    "a number of forty digits": text_with("product", '"result": 3', f'"result": {"9" * 40}'),
     "a key that stands twice": text_with("product", '"result": 3', '"result": 2, "result": 3'),
-    "a key of an op that stands twice": text_with("product", '"out": 2', '"out": 7, "out": 2'),
     "a huge text": '{"format": 1, "equation": "' + "a" * 40_000_000 + '"}',
 }
 
@@ -186,221 +172,110 @@ FIELDS = {
             "result": f"9={CODE}#",
         }
     ),
-    "code as a slot to write": replaced("product", f"9={CODE}#", "ops", 1, "out"),
     "code as a slot to read": replaced("product", f"0,{CODE}", "ops", 1, "lhs"),
-    "code as the result": replaced("product", f"3,{CODE}", "result"),
-    "code as a source of a view": replaced("view", f"0) or {CODE} or (0", "ops", 0, "src"),
     "code as an axis": replaced("product", [f"{CODE}", 0], "ops", 0, "axes"),
     "code as a dtype": replaced("mixed", f"float64;{CODE}", "dtype"),
-    "code as the dtype of a cast": replaced("mixed", f"{CODE}", "ops", 0, "dtype"),
-    "code as the dtype of an operand": replaced("product", f"{CODE}", "operands", 0, "dtype"),
-    "code as a size": replaced("product", [f"{CODE}", 3], "operands", 0, "shape"),
     "code as the equation of a kernel": replaced("native", f"ij,jk->ik', {CODE}, '", "equation"),
-    "another format": replaced("product", 2, "format"),
     "a format that is true": replaced("product", True, "format"),
-    "a format that is text": replaced("product", "1", "format"),
-    "a format that is no integer": replaced("product", 1.0, "format"),
     "no format": replaced("product", ..., "format"),
     "no ops": replaced("product", ..., "ops"),
-    "no operands": replaced("product", ..., "operands"),
-    "no dtype of an operand": replaced("product", ..., "operands", 0, "dtype"),
     "no slot in an op": replaced("product", ..., "ops", 0, "out"),
     "no name of an op": replaced("product", ..., "ops", 0, "op"),
     "a field that there is not": replaced("product", 1, "unknown"),
     "a field of an op that there is not": replaced("product", 1, "ops", 0, "unknown"),
-    "a method for a field": replaced("product", 1, "__class__"),
     "an op that there is not": replaced("product", "Explode", "ops", 0, "op"),
     "an op that is a list": replaced("product", ["Matmul"], "ops", 0, "op"),
     "an op that is a number": replaced("product", 7, "ops", 0),
     "an op that is an operand": replaced("product", {"shape": [2], "dtype": "float32"}, "ops", 0),
     "ops in an object": replaced("product", {"0": 1}, "ops"),
-    "ops that are text": replaced("product", "ops", "ops"),
     "ops that are null": replaced("product", None, "ops"),
-    "operands in an object": replaced("product", {}, "operands"),
-    "an operand that is null": replaced("product", None, "operands", 0),
     "an operand in a list": replaced("product", [[2, 3], "float32", None, False], "operands", 0),
-    "a shape that is a number": replaced("product", 6, "operands", 0, "shape"),
     "a shape that is text": replaced("product", "23", "operands", 0, "shape"),
-    "a shape that is an object": replaced("product", {"2": 3}, "operands", 0, "shape"),
     "a shape with a list in it": replaced("product", [[2], 3], "operands", 0, "shape"),
     "a shape of bools": replaced("native", [True, True], "shape"),
     "a size that is no integer": replaced("product", [2.0, 3], "operands", 0, "shape"),
     "a negative size": replaced("product", [-2, 3], "operands", 0, "shape"),
     "a size beyond 64 bits": replaced("product", [2**63, 3], "operands", 0, "shape"),
-    "a slot that is true": replaced("product", True, "ops", 1, "rhs"),
-    "a slot that is no integer": replaced("product", 1.0, "ops", 1, "lhs"),
     "a negative slot": replaced("product", -1, "ops", 1, "lhs"),
-    "a count that is true": replaced("counted", True, "ops", SCALED, "count"),
-    "a count that is text": replaced("counted", CODE, "ops", SCALED, "count"),
     "a negative count": replaced("counted", -7, "ops", SCALED, "count"),
-    "a count beyond 64 bits": replaced("counted", 2**63, "ops", SCALED, "count"),
-    "zeros of a dtype that there is not": replaced("empty", f"float32){CODE}", "ops", 0, "dtype"),
     "zeros of a negative shape": replaced("empty", [-3, 4], "ops", 0, "shape"),
     "a flag that is a number": replaced("product", 0, "ops", 1, "transpose_lhs"),
-    "a flag that is text": replaced("product", "no", "ops", 1, "transpose_rhs"),
-    "a weak operand that is null": replaced("product", None, "operands", 0, "weak"),
     "strides of another rank": replaced("product", [1], "operands", 0, "strides"),
-    "strides that are text": replaced("product", "31", "operands", 0, "strides"),
     "strides that are bools": replaced("product", [True, False], "operands", 0, "strides"),
-    "a reason that is a number": replaced("product", 1, "ops", 0, "reason"),
+    "a reason for a copy that is none": replaced("diagonal", "a copy", "ops", 0, "reason"),
     "a reason with lines": replaced("copy", f"\n{CODE}\n", "ops", 0, "reason"),
     "a reason without end": replaced("copy", "x" * 100_000, "ops", 0, "reason"),
     "an equation that is null": replaced("product", None, "equation"),
-    "an equation that is a list": replaced("product", ["ij", "kj"], "equation"),
     "an equation that cannot be read": replaced("product", "ij,kj->k!", "equation"),
     "a device with a lone surrogate": replaced("product", "\ud800", "device"),
     "an equation of fewer operands": replaced("product", "ij->ji", "equation"),
     "an equation of too many labels": replaced("product", "i" * 1_000_000 + ",kj->ki", "equation"),
     "a dtype that there is not": replaced("product", "float33x", "dtype"),
-    "a dtype that is null": replaced("product", None, "dtype"),
     "a dtype with a blank": replaced("product", "float32 ", "dtype"),
-    "a function for a dtype": replaced("product", "load", "dtype"),
-    "a backend that is null": replaced("product", None, "backend"),
     "a backend of lines": replaced("product", "numpy\n", "backend"),
-    "a device that is a number": replaced("product", 0, "device"),
-    "a path that is text": replaced("product", "auto", "path"),
     "a path of numbers": replaced("product", [0, 1], "path"),
-    "a path with a step of text": replaced("product", [["0", "1"]], "path"),
     "a path that ends early": replaced("chain", [[0, 1]], "path"),
     "a path that goes on": replaced("product", [[0, 1], [0, 1]], "path"),
     "a path that takes an operand twice": replaced("product", [[0, 0]], "path"),
     "a path from the end": replaced("product", [[-1, -2]], "path"),
-    "a path without steps": replaced("product", [], "path"),
-    "more axes than any array has": chain(Reshape(1, 0, (1,) * 5000), Reshape(2, 1, (2, 3)), equation="ij->ij"),
-    "more elements than any array has": pair(
+    "more axes than any array has": of("ij->ij", Reshape(1, 0, (1,) * 5000), Reshape(2, 1, (3, 3))),
+    "more elements than any array has": of(
+        "abcdefghi,->abcdefghi",
         *(Reshape(2, 0, (2**60,) * 9), Reshape(3, 1, (1,)), Multiply(4, 2, 3), Reshape(5, 4, (2**60,) * 9)),
-        equation="abcdefghi,->abcdefghi",
-        shapes=((2**60,) * 9, ()),
-        result=(2**60,) * 9,
+        **dict.fromkeys("abcdefghi", 2**60),
     ),
-    "a hundred thousand ops that do nothing": chain(
-        *(Transpose(k + 1, k, (1, 0)) for k in range(99_999)), equation="ij->ij"
-    ),
-    "a hundred thousand ops without order": chain(*(Transpose(k + 1, k + 5, (1, 0)) for k in range(100_000))),
+    "thousands of ops that do nothing": of("ij->ij", *(Transpose(k + 1, k, (1, 0)) for k in range(9_999)), j=2),
+    "thousands of ops without order": of("ij->ij", *(Transpose(k + 1, k + 5, (1, 0)) for k in range(10_000)), j=2),
 }
 
 MEANINGS = {
     "another order of the result": replaced("square", "ij,jk->ki", "equation"),
     "another contraction": replaced("square", "ij,kj->ik", "equation"),
     "nothing summed": replaced("sum", "ijk->i", "equation"),
-    "another label summed": replaced("sum", "ijk->k", "equation"),
-    "a diagonal for a contraction": replaced("square", "ii,ik->ik", "equation"),
-    "another cyclic view": replaced("view", "ijk->jki", "equation"),
     "other axes of a view": replaced("view", [1, 2, 0], "ops", 0, "axes"),
-    "other axes before a product": replaced("native", [1, 0], "shape"),
-    "operands of a product exchanged": pair(
-        Matmul(2, 1, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
-    "a flag of a product": pair(Matmul(2, 0, 1, True), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)),
-    "an operand used twice": pair(Matmul(2, 0, 0), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)),
-    "an operand multiplied once more": pair(
-        *(Matmul(2, 0, 1), Multiply(3, 2, 0)), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
-    "an operand that is not used": pair(
-        Reshape(2, 0, (3, 3)), equation="ij,ij->ij", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
-    "a product along other labels": pair(
-        Multiply(2, 0, 1), equation="ij,ji->ij", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
-    "a label summed before another operand has it": pair(
-        *(Sum(2, 0, (0,)), Sum(3, 1, (0,)), Multiply(4, 2, 3)), equation="i,i->", shapes=((3,), (3,)), result=()
-    ),
-    "a label summed on one side": pair(
-        *(Sum(2, 0, (1,)), Multiply(3, 2, 1), Sum(4, 3, (0,))),
-        equation="ij,j->",
-        shapes=((3, 3), (3,)),
-        result=(),
-    ),
-    "a product where an outer one is asked": pair(
-        Multiply(2, 0, 1), equation="i,j->ij", shapes=((1,), (3,)), result=(1, 3)
-    ),
-    "a sum over one of two equal labels": chain(Sum(1, 0, (0,)), equation="ii->i", shape=(3, 3), result=(3,)),
-    "a sum over both of two equal labels": chain(Sum(1, 0, (0, 1)), equation="ii->", shape=(3, 3), result=()),
-    "a diagonal of two labels": chain(Diagonal(1, 0, 0, 1), equation="ij->i", shape=(3, 3), result=(3,)),
-    "a diagonal of the wrong axes": replaced("diagonal", 2, "ops", 0, "axis2"),
-    "the first element for a sum": chain(First(1, 0, (1,)), equation="ij->i", shape=(3, 3), result=(3,)),
-    "the first element for a sum of equal ones": chain(
-        First(1, 0, (1,)), equation="ij->i", shape=(3, 3), result=(3,), strides=(1, 0)
-    ),
+    "operands of a product exchanged": of("ij,jk->ik", Matmul(2, 1, 0)),
+    "a flag of a product": of("ij,jk->ik", Matmul(2, 0, 1, True)),
+    "an operand used twice": of("ij,jk->ik", Matmul(2, 0, 0)),
+    "an operand that is not used": of("ij,ij->ij", Reshape(2, 0, (3, 3))),
+    "a product along other labels": of("ij,ji->ij", Multiply(2, 0, 1)),
+    "a label summed before another operand has it": of("i,i->", Sum(2, 0, (0,)), Sum(3, 1, (0,)), Multiply(4, 2, 3)),
+    "a product where an outer one is asked": of("i,j->ij", Multiply(2, 0, 1), i=1),
+    "a sum over one of two equal labels": of("ii->i", Sum(1, 0, (0,))),
+    "a diagonal of two labels": of("ij->i", Diagonal(1, 0, 0, 1)),
+    "the first element for a sum": of("ij->i", First(1, 0, (1,))),
+    "the first element for a sum of equal ones": of("ij->i", First(1, 0, (1,)), strides=(1, 0)),
     "another number of equal terms": replaced("counted", 71, "ops", SCALED, "count"),
-    "no equal terms": replaced("counted", 0, "ops", SCALED, "count"),
-    "equal terms of which there are none": chain(Scale(1, 0, 2), equation="i->i", shape=(3,), result=(3,)),
-    "equal terms counted twice": chain(
-        *(First(1, 0, (1,)), Scale(2, 1, 3), Scale(3, 2, 3)),
-        equation="ij->i",
-        shape=(3, 3),
-        result=(3,),
-        strides=(1, 0),
+    "equal terms of which there are none": of("i->i", Scale(1, 0, 2)),
+    "equal terms counted twice": of("ij->i", First(1, 0, (1,)), Scale(2, 1, 3), Scale(3, 2, 3), strides=(1, 0)),
+    "terms counted that may differ": of("ij->i", First(1, 0, (1,)), Scale(2, 1, 3)),
+    "terms counted and summed": of("ij->i", Sum(1, 0, (1,)), Scale(2, 1, 3), strides=(1, 0)),
+    "equal terms of an or": of("ij->i", First(1, 0, (1,)), Scale(2, 1, 3), strides=(1, 0), dtype="bool"),
+    "zeros for a sum": of("ij->i", Zeros(1, (0,), (3,), "float64")),
+    "zeros of one operand": of("i,j->j", Zeros(2, (0,), (), "float32"), Multiply(3, 2, 1), i=0),
+    "zeros of another dtype": of("ij->i", Zeros(1, (0,), (3,), "int8"), j=0),
+    "an axis cut where no label ends": of("ij->ij", Reshape(1, 0, (3, 2)), Transpose(2, 1, (1, 0)), i=2),
+    "labels that fall apart in another order": of(
+        "ij->ij", Transpose(1, 0, (1, 0)), Reshape(2, 1, (9,)), Reshape(3, 2, (3, 3))
     ),
-    "terms counted that may differ": chain(
-        *(First(1, 0, (1,)), Scale(2, 1, 3)), equation="ij->i", shape=(3, 3), result=(3,)
-    ),
-    "terms counted and summed": chain(
-        *(Sum(1, 0, (1,)), Scale(2, 1, 3)), equation="ij->i", shape=(3, 3), result=(3,), strides=(1, 0)
-    ),
-    "equal terms of an or": chain(
-        *(First(1, 0, (1,)), Scale(2, 1, 3)),
-        equation="ij->i",
-        shape=(3, 3),
-        result=(3,),
-        strides=(1, 0),
-        dtype="bool",
-        given="bool",
-    ),
-    "zeros for a sum": chain(Zeros(1, (0,), (3,), "float64"), equation="ij->i", shape=(3, 3), result=(3,)),
-    "zeros of one operand": pair(
-        *(Zeros(2, (0,), (), "float32"), Multiply(3, 2, 1)), equation="i,j->j", shapes=((0,), (3,)), result=(3,)
-    ),
-    "zeros of another dtype": chain(Zeros(1, (0,), (3,), "int8"), equation="ij->i", shape=(3, 0), result=(3,)),
-    "an axis cut where no label ends": chain(
-        *(Reshape(1, 0, (3, 2)), Transpose(2, 1, (1, 0))), equation="ij->ij", shape=(2, 3), result=(2, 3)
-    ),
-    "labels that fall apart in another order": chain(
-        *(Transpose(1, 0, (1, 0)), Reshape(2, 1, (9,)), Reshape(3, 2, (3, 3))), shape=(3, 3), result=(3, 3)
-    ),
-    "an axis repeated where another is": chain(
-        *(Sum(1, 0, (1,)), Reshape(2, 1, (3, 1)), Expand(3, 2, (3, 3))), equation="ij->ij", shape=(3, 3), result=(3, 3)
-    ),
-    "a sum over an axis that was repeated": chain(
-        *(Reshape(1, 0, (1, 3)), Expand(2, 1, (5, 3)), Sum(3, 2, (0,))), equation="i->i", shape=(3,), result=(3,)
-    ),
+    "an axis repeated where another is": of("ij->ij", Sum(1, 0, (1,)), Reshape(2, 1, (3, 1)), Expand(3, 2, (3, 3))),
+    "a sum over an axis that was repeated": of("i->i", Reshape(1, 0, (1, 3)), Expand(2, 1, (5, 3)), Sum(3, 2, (0,))),
     "a result that is an operand": replaced("view", 0, "result"),
-    "a result that is an intermediate": replaced("chain", 3, "result"),
-    "a result that another op reads": chain(
-        *(Transpose(1, 0, (1, 0)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))),
-        shape=(3, 3),
-        result=(3, 3),
-        equation="ij->ij",
+    "a result that another op reads": of(
+        "ij->ij", Transpose(1, 0, (1, 0)), Transpose(2, 1, (1, 0)), Transpose(3, 2, (1, 0))
     ),
-    "a cast that loses": chain(Cast(1, 0, "int8"), Cast(2, 1, "float64")),
-    "a cast that loses half": chain(Cast(1, 0, "float32"), Cast(2, 1, "float64")),
-    "a sum in a narrow dtype": chain(
-        *(Cast(1, 0, "float16"), Sum(2, 1, (1,)), Cast(3, 2, "float64")), equation="ij->i", shape=(2, 3), result=(2,)
-    ),
-    "numbers in the place of bools": chain(
-        *(Cast(1, 0, "float32"), Sum(2, 1, (1,)), Cast(3, 2, "bool")),
-        equation="ij->i",
-        result=(2,),
-        dtype="bool",
-        given="int8",
+    "a cast that loses": of("ij->ij", Cast(1, 0, "int8"), Cast(2, 1, "float64")),
+    "a cast that loses half": of("ij->ij", Cast(1, 0, "float32"), Cast(2, 1, "float64")),
+    "a sum in a narrow dtype": of("ij->i", Cast(1, 0, "float16"), Sum(2, 1, (1,)), Cast(3, 2, "float64")),
+    "numbers in the place of bools": of(
+        "ij->i", Cast(1, 0, "float32"), Sum(2, 1, (1,)), Cast(3, 2, "bool"), dtype="bool", given="int8"
     ),
     "another dtype of the result": replaced("square", "float32", "dtype"),
     "another dtype of an operand": replaced("square", "int16", "operands", 1, "dtype"),
-    "a product of two dtypes": pair(
-        Multiply(2, 0, 1), equation="i,i->i", shapes=((3,), (3,)), result=(3,), dtype="float64", given="float32"
-    ),
-    "a label twice in the result of a kernel": pair(
-        Native(2, (0, 1), "a,b->aa"), equation="i,j->ij", shapes=((3,), (3,)), result=(3, 3)
-    ),
-    "another equation of a kernel": pair(
-        Native(2, (0, 1), "ab,cb->ac"), equation="ij,jk->ik", shapes=((3, 3), (3, 3)), result=(3, 3)
-    ),
-    "a kernel that sums what is needed later": chain(
-        Native(1, (0,), "ab->a"), equation="ii->i", shape=(3, 3), result=(3,)
-    ),
-    "a sum over nothing that is a view": chain(
-        *(Sum(1, 0, (0,)), Expand(2, 1, (3,))), equation="ij->j", shape=(0, 1), result=(3,)
-    ),
+    "a product of two dtypes": of("i,i->i", Multiply(2, 0, 1), given="float32"),
+    "a label twice in the result of a kernel": of("i,j->ij", Native(2, (0, 1), "a,b->aa")),
+    "another equation of a kernel": of("ij,jk->ik", Native(2, (0, 1), "ab,cb->ac")),
+    "a kernel that sums what is needed later": of("ii->i", Native(1, (0,), "ab->a")),
+    "a sum over nothing that is a view": of("ij->j", Sum(1, 0, (0,)), Expand(2, 1, (3,)), i=0, j=1),
 }
 
 
@@ -437,52 +312,42 @@ def test_ops_that_do_not_compute_the_equation_are_refused(text):
         run_if_read(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [None, 3, b"{}", Path("plan.json"), ["{}"], {"format": 1}, PLANS["product"], bytearray(b"{}")],
-    ids=lambda text: type(text).__name__,
-)
+@pytest.mark.parametrize("text", [None, b"{}", {"format": 1}, PLANS["product"]], ids=lambda text: type(text).__name__)
 def test_what_is_no_text_is_refused_by_name(text):
     with pytest.raises(EinsumxError, match="from_json takes the text of a plan"):
         Plan.from_json(text)
 
 
 def test_a_path_is_told_how_it_is_read(tmp_path):
-    with pytest.raises(EinsumxError, match=r"read_text\(\)"):
+    with pytest.raises(EinsumxError, match=r"from_json takes the text of a plan.*read_text\(\)"):
         Plan.from_json(tmp_path / "plan.json")
 
 
-def test_a_plan_of_another_format_is_named():
-    with pytest.raises(EinsumxError, match="it has format 2, and this version reads format 1"):
-        Plan.from_json(replaced("product", 2, "format"))
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (replaced("product", 2, "format"), "it has format 2, and this version reads format 1"),
+        (replaced("product", "x", "ops", 1, "lhs"), r"ops\[1\]\.lhs: 'x' is not an integer"),
+        (
+            replaced("product", [2, -3], "operands", 0, "shape"),
+            r"operands\[0\]\.shape\[1\]: -3 is not an integer from 0",
+        ),
+        (replaced("square", "ij,kj->ik", "equation"), r"do not compute ij,kj->ik: .*Matmul"),
+    ],
+    ids=["format", "type", "place", "meaning"],
+)
+def test_what_is_wrong_is_named(text, message):
+    with pytest.raises(EinsumxError, match=message):
+        Plan.from_json(text)
 
 
-def test_the_field_that_is_wrong_is_named():
-    with pytest.raises(EinsumxError, match=r"ops\[1\]\.lhs: 'x' is not an integer"):
-        Plan.from_json(replaced("product", "x", "ops", 1, "lhs"))
-    with pytest.raises(EinsumxError, match=r"operands\[0\]\.shape\[1\]: -3 is not an integer from 0"):
-        Plan.from_json(replaced("product", [2, -3], "operands", 0, "shape"))
-
-
-def test_what_does_not_compute_the_equation_is_named():
-    with pytest.raises(EinsumxError, match=r"do not compute ij,kj->ik: .*Matmul"):
-        Plan.from_json(replaced("square", "ij,kj->ik", "equation"))
-
-
-@pytest.mark.parametrize("name", ["deep lists", "deep lists that end", "deep objects"])
-def test_deep_texts_are_refused_in_threads_with_little_room_too(name):
-    found = []
-
+def test_deep_texts_are_refused_in_threads_with_little_room_too():
     def read():
-        try:
-            Plan.from_json(NOT_JSON[name])
-        except EinsumxError as error:
-            found.append(error)
+        for name in ("deep lists that end", "deep objects"):
+            with pytest.raises(EinsumxError, match="not a plan"):
+                Plan.from_json(NOT_JSON[name])
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    thread.join()
-    assert len(found) == 1
+    in_threads(read, 1)
 
 
 # -- plans made by hand ---------------------------------------------------------------------------------------------
@@ -500,31 +365,23 @@ def with_op(plan, place, **fields):
 
 BY_HAND = {
     "code as a slot": with_op(PLANS["product"], -1, out=f"9={CODE}#"),
-    "code as a source": with_op(PLANS["product"], -1, lhs=f"0,{CODE}"),
-    "code as the result": changed(PLANS["product"], result=f"3,{CODE}"),
     "a result that is a float": changed(PLANS["product"], result=3.5),
-    "a dtype that is code": changed(PLANS["product"], dtype=f"float32,{CODE}"),
     "ops in a list": changed(PLANS["product"], ops=list(PLANS["product"].ops)),
     "axes in a list": with_op(PLANS["view"], 0, axes=[2, 0, 1]),
-    "an equation that is null": changed(PLANS["product"], equation=None),
     "an equation of another contraction": changed(PLANS["square"], equation="ij,kj->ik"),
     "an op that is null": changed(PLANS["product"], ops=(None,)),
-    "other axes": with_op(PLANS["view"], 0, axes=(1, 2, 0)),
 }
 
 
 @pytest.mark.parametrize("plan", BY_HAND.values(), ids=BY_HAND)
-def test_a_plan_made_by_hand_is_checked_before_it_runs(plan, nothing_runs):
+def test_a_plan_made_by_hand_is_checked_before_it_runs_and_before_it_is_drawn(plan, nothing_runs):
     with pytest.raises(EinsumxError):
         plan(*arrays_for(PLANS["view" if len(plan.operands) == 1 else "square" if plan.shape == (3, 3) else "product"]))
     with pytest.raises(EinsumxError):
         plan.source()
-
-
-@pytest.mark.parametrize("name", [name for name in BY_HAND if not name.startswith(("an equation of", "other"))])
-def test_a_plan_made_by_hand_is_checked_before_it_is_drawn(name, nothing_runs):
-    with pytest.raises(EinsumxError):
-        BY_HAND[name].draw()
+    if plan is not BY_HAND["an equation of another contraction"]:
+        with pytest.raises(EinsumxError):
+            plan.draw()
 
 
 @pytest.mark.parametrize("lacks", ["nothing is returned", "an error is raised"])
@@ -545,9 +402,9 @@ def test_an_op_that_an_adapter_has_no_kernel_for_is_named_before_any_work(lacks,
 
 @pytest.mark.parametrize("backend", BUILTIN)
 def test_the_plans_of_conformance_cases_are_read(backend):
-    """Every fifth for each backend, others for each."""
+    """Every twentieth for each backend, others for each."""
     read = 0
-    for case in cases("quick")[list(BUILTIN).index(backend) % 5 :: 5]:
+    for case in cases("quick")[list(BUILTIN).index(backend) :: 20]:
         options = {name: value for name, value in case.options if name in ("dtype", "casting", "optimize")}
         if case.raises is not None or not isinstance(case.equation, str):
             continue
@@ -560,32 +417,6 @@ def test_the_plans_of_conformance_cases_are_read(backend):
         assert Plan.from_json(plan.to_json()) == plan, case.id
         read += 1
     assert read > 20
-
-
-def test_the_plans_inside_of_blocks_compute_their_equations(monkeypatch):
-    from einsumx.ir.verify import verify
-    from einsumx.runtime.checks import check_plan
-
-    checked = []
-
-    def verified(plan):
-        checked.append(check_plan(plan))
-        return verify(plan)
-
-    monkeypatch.setattr("einsumx.runtime.execute.verify", verified)
-    einsumx.cache_clear()
-    rng = np.random.default_rng(0)
-    for equation, shapes in {
-        "ij,jk->ik": [(40, 30), (30, 50)],
-        "ab,bc,cd->ad": [(30, 20), (20, 40), (40, 10)],
-        "iij,jk->ki": [(12, 12, 30), (30, 20)],
-        "bij,bjk->bik": [(5, 20, 30), (5, 30, 20)],
-    }.items():
-        arrays = [rng.integers(-3, 4, shape) for shape in shapes]
-        whole = sum(array.nbytes for array in arrays)
-        verdict = judge(einsumx.einsum(equation, *arrays, memory_limit=2 * whole), expect(equation, *arrays))
-        assert verdict, verdict.wrong
-    assert len(checked) >= 4
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------
@@ -662,14 +493,6 @@ def right_or_refused(text):
     return True
 
 
-@pytest.mark.parametrize("name", ["another contraction", "the first element for a sum", "a flag of a product"])
-def test_a_plan_that_is_read_and_computes_something_else_is_noticed(name, monkeypatch):
-    for module in ("einsumx.plans", "einsumx.runtime.checks"):
-        monkeypatch.setattr(f"{module}.check_meaning", lambda *_: None)
-    with pytest.raises(AssertionError):
-        right_or_refused(MEANINGS[name])
-
-
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -692,7 +515,7 @@ def places(data):
     return found
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(name=st.sampled_from(sorted(PLANS)), data=st.data())
 def test_other_values_in_a_stored_plan_are_refused_or_still_right(name, data):
     stored = data_of(name)
@@ -713,26 +536,6 @@ def test_other_values_in_a_stored_plan_are_refused_or_still_right(name, data):
         if not places(stored):
             break
     right_or_refused(json.dumps(stored))
-
-
-@settings(max_examples=200)
-@given(name=st.sampled_from(sorted(PLANS)), data=st.data())
-def test_other_characters_in_a_stored_plan_are_refused_or_still_right(name, data):
-    text = PLANS[name].to_json()
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, max(len(text) - 1, 0)))
-        match data.draw(st.sampled_from(["flip", "other", "cut", "truncate", "repeat"])):
-            case "flip" if text:
-                text = text[:place] + chr(ord(text[place]) ^ (1 << data.draw(st.integers(0, 6)))) + text[place + 1 :]
-            case "other":
-                text = text[:place] + data.draw(st.sampled_from('0123456789,:[]{}" -.eE\\\x00\ud800é')) + text[place:]
-            case "cut":
-                text = text[:place] + text[place + data.draw(st.integers(1, 9)) :]
-            case "truncate":
-                text = text[:place]
-            case "repeat":
-                text = text[:place] + text[max(place - 20, 0) :]
-    right_or_refused(text)
 
 
 # -- other ops ------------------------------------------------------------------------------------------------------
@@ -801,7 +604,7 @@ def equal_plans(draw):
     return einsumx.plan(equation, *(array.shape for array in arrays), dtypes=dtype, backend=backend)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(plan=equal_plans(), data=st.data())
 def test_other_ops_in_a_stored_plan_are_refused_or_still_right(plan, data):
     plan = Plan.from_json(dataclasses.replace(plan, device="").to_json())  # all plans are accepted as they are

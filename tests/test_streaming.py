@@ -1,4 +1,4 @@
-"""Runs under a memory limit: reading ahead, progress, interruption, going on where a run was cut off, capped memory."""
+"""Runs under a memory limit: reading ahead, progress, interruption, capped memory."""
 
 from __future__ import annotations
 
@@ -39,18 +39,6 @@ def large() -> tuple[Stored, Stored]:
 # -- reading ahead ------------------------------------------------------------------------------------------------
 
 
-def test_the_walk_tells_beforehand_exactly_what_is_read() -> None:
-    a, b = stored()
-    plan = einsumx.plan(EQUATION, a, b, memory_limit=LIMIT)
-    a.boxes.clear()
-    b.boxes.clear()
-    einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT)
-    told = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
-    for number, operand in enumerate((a, b)):
-        assert [box for which, box in told if which == number] == operand.boxes[1:]  # the first sees if it can be read
-    assert len(told) > 4
-
-
 def test_the_next_blocks_are_read_while_one_is_computed() -> None:
     a, b = large()
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
@@ -83,7 +71,7 @@ def test_the_next_blocks_are_read_while_one_is_computed() -> None:
     assert watched.was_asked is False
 
 
-def test_no_more_is_read_ahead_than_memory_is_planned_for() -> None:
+def test_no_more_is_read_ahead_than_memory_is_planned_for_and_nothing_that_is_not_needed() -> None:
     a, b = large()
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
     found, _ = sources((a, b), get_backend("numpy"), "")
@@ -96,16 +84,22 @@ def test_no_more_is_read_ahead_than_memory_is_planned_for() -> None:
         for number, box in reads:
             taken += read(number, box).nbytes
             assert a.read_bytes + b.read_bytes - taken <= plan.blocking.read_ahead
+    a.boxes.clear()
+    b.boxes.clear()
+    einsumx.einsum(EQUATION, a, b, memory_limit=ROOMY)
+    for which, operand in enumerate((a, b)):
+        # the first of its reads sees if it can be read
+        assert [box for number, box in reads if number == which] == operand.boxes[1:]
 
 
 def test_where_memory_is_too_tight_nothing_is_read_ahead() -> None:
     lhs, rhs = operands()
     a, b = Stored(lhs[:12, :14]), Stored(rhs[:14, :16])  # under the smallest limit a block is an element or two
-    with pytest.raises(einsumx.MemoryLimitError, match=r"smallest memory_limit= is (\d+) bytes") as error:
+    with pytest.raises(einsumx.MemoryLimitError) as error:
         einsumx.plan(EQUATION, a, b, memory_limit=100)
-    smallest = int(str(error.value).partition("memory_limit= is ")[2].split()[0])
-    plan = einsumx.plan(EQUATION, a, b, memory_limit=smallest)
-    assert plan.blocking.read_ahead == 0
+    smallest = error.value.smallest
+    assert smallest
+    assert einsumx.plan(EQUATION, a, b, memory_limit=smallest).blocking.read_ahead == 0
     found = einsumx.einsum(EQUATION, a, b, memory_limit=smallest)
     assert not judge(found, expect(EQUATION, a.array, b.array)).wrong
 
@@ -173,93 +167,6 @@ def test_a_signal_that_comes_while_a_block_is_waited_for_ends_the_run() -> None:
     assert threading.enumerate() == before
 
 
-# -- going on where a run was cut off -----------------------------------------------------------------------------
-
-RUN = """
-import os
-import signal
-import sys
-import numpy as np
-import einsumx
-from stored import EQUATION, LIMIT, Stored, operands
-folder, die_at = sys.argv[1], int(sys.argv[2])
-out = np.memmap(f"{folder}/out", np.float32, "r+", shape=(60, 80))
-a, b = map(Stored, operands())
-def told(done, total):
-    if done == die_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if done == 0:
-        print(total)
-einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, resume=f"{folder}/journal", progress=told)
-print(a.read_bytes + b.read_bytes)
-"""
-
-
-def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A program run in a process of its own, which imports what this one does."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": str(Path(einsumx.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def run(folder: Path, die_at: int) -> tuple[int, list[int]]:
-    """A run that is killed at a step; how it ended, and what it said: its steps, the bytes it read."""
-    found = python(RUN, folder, die_at)
-    return found.returncode, [int(line) for line in found.stdout.split()]
-
-
-def test_a_run_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    np.memmap(tmp_path / "out", np.float32, "w+", shape=(60, 80)).flush()
-    steps = 6
-    code, _ = run(tmp_path, steps)
-    assert code == -signal.SIGKILL
-    assert (tmp_path / "journal").exists()
-    code, (left, read) = run(tmp_path, -1)
-    assert code == 0
-    assert not (tmp_path / "journal").exists()
-    found = np.array(np.memmap(tmp_path / "out", np.float32, "r", shape=(60, 80)))
-    code, (every, whole) = run(tmp_path, -1)
-    assert code == 0
-    assert left == every - (steps - 1)  # the block at whose step it was killed is computed again
-    assert read < whole
-    np.testing.assert_array_equal(found, np.memmap(tmp_path / "out", np.float32, "r", shape=(60, 80)))
-    assert not judge(found, expect(EQUATION, *operands())).wrong
-
-
-def interrupted(out: Any, journal: Path, **options: Any) -> None:
-    def interrupt(done: int, total: int) -> None:
-        if done == 6:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=journal, progress=interrupt, **options)
-
-
-def test_the_journal_of_another_plan_is_an_error(tmp_path: Path) -> None:
-    out, journal = Stored(np.zeros((60, 80), np.float32)), tmp_path / "journal"
-    interrupted(out, journal)
-    with pytest.raises(ValueError, match="journal of another plan: its memory_limit is 24000"):
-        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT + 5000, resume=journal)
-    with pytest.raises(ValueError, match="journal of another plan: its equation"):
-        einsumx.einsum("kj,ji->ki", *stored(), out=out, memory_limit=LIMIT, resume=journal)
-    journal.write_text("some notes\n")
-    with pytest.raises(ValueError, match="no journal"):
-        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=journal)
-    assert journal.read_text() == "some notes\n"
-
-
-@pytest.mark.parametrize("out", [None, np.zeros((60, 80), np.float32)], ids=["none", "array"])
-def test_only_an_out_that_outlives_the_process_is_gone_on_with(out: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="outlives the process"):
-        einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
-    assert not list(tmp_path.iterdir())
-
-
 # -- capped memory ------------------------------------------------------------------------------------------------
 
 # What is mapped is part of the address space, though not of the memory that a process takes: the system drops its pages
@@ -271,19 +178,20 @@ from pathlib import Path
 import numpy as np
 import einsumx
 from stored import Stored
-folder, kind, share, slack = sys.argv[1], sys.argv[2], float(sys.argv[3]), 48 << 20
+folder, slack = sys.argv[1], 48 << 20
 shapes = [(200, 3, 512), (24, 200, 3), (24, 200, 3, 512), (24, 200, 3, 512), (24, 512, 9, 9)]
 equation = "jrl,ijr,ijrk,ijrl,ikmn->imn"
 small = [np.ones([min(size, 2) for size in shape], np.float32) for shape in shapes]
-einsumx.einsum("jrl,ijr,ijrk,ijrl,ikmn->imn", *map(Stored, small), memory_limit=10**6)  # imports all, starts threads
+einsumx.einsum(equation, *map(Stored, small), memory_limit=10**6)  # imports all, starts threads
+rng = np.random.default_rng(3)
+for number, shape in enumerate(shapes):
+    rng.standard_normal(shape, np.float32).tofile(f"{folder}/{number}")
 arrays = [np.memmap(f"{folder}/{number}", np.float32, "r", shape=shape) for number, shape in enumerate(shapes)]
-inputs = sum(array.nbytes for array in arrays)
-limit = int(inputs * share)
+limit = sum(array.nbytes for array in arrays) // 4
 taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # the files among it
 resource.setrlimit(resource.RLIMIT_AS, (taken + limit + slack,) * 2)
-given = arrays if kind == "mapped" else list(map(Stored, arrays))
-out = einsumx.einsum(equation, *given, memory_limit=limit)
-np.save(f"{folder}/result.npy", out)
+for kind, given in ("mapped", arrays), ("stored", list(map(Stored, arrays))):
+    np.save(f"{folder}/{kind}.npy", einsumx.einsum(equation, *given, memory_limit=limit))
 try:
     whole = [np.array(array) for array in arrays]
 except MemoryError:
@@ -292,21 +200,19 @@ except MemoryError:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much address space is taken is not known here")
-@pytest.mark.parametrize("kind", ["mapped", "stored"])
-def test_in_a_capped_address_space_a_quarter_of_the_inputs_is_enough(kind: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    shapes = [(200, 3, 512), (24, 200, 3), (24, 200, 3, 512), (24, 200, 3, 512), (24, 512, 9, 9)]
-    arrays = []
-    for number, shape in enumerate(shapes):
-        mapped = np.memmap(tmp_path / str(number), np.float32, "w+", shape=shape)
-        mapped[...] = rng.standard_normal(shape, np.float32)
-        mapped.flush()
-        arrays.append(mapped)
-    found = python(CAPPED, tmp_path, kind, 0.25)
+def test_in_a_capped_address_space_a_quarter_of_the_inputs_is_enough(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", CAPPED, str(tmp_path)], cwd=Path(__file__).parent, capture_output=True, text=True,
+        check=False, env={**os.environ, "PYTHONPATH": str(Path(einsumx.__file__).parents[1])},
+    )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == ["capped"]
-    a, b, c, d, e = (array.astype(np.float64) for array in arrays)
+    shapes = [(200, 3, 512), (24, 200, 3), (24, 200, 3, 512), (24, 200, 3, 512), (24, 512, 9, 9)]
+    a, b, c, d, e = (
+        np.fromfile(tmp_path / str(number), np.float32).astype(np.float64).reshape(shape)
+        for number, shape in enumerate(shapes)
+    )
     weights = np.einsum("jrl,ijr,ijrl->ijr", a, b, d)
     exact = np.einsum("ik,ikmn->imn", np.einsum("ijr,ijrk->ik", weights, c), e)
-    result = np.load(tmp_path / "result.npy")
-    assert np.abs(result - exact).max() <= 1e-4 * np.abs(exact).max()
+    for kind in ("mapped", "stored"):
+        assert np.abs(np.load(tmp_path / f"{kind}.npy") - exact).max() <= 1e-4 * np.abs(exact).max()

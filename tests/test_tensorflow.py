@@ -1,7 +1,6 @@
 """TensorFlow's adapter: eager calls, tf.function, XLA, vectorized_map, variables, devices, patch, refusals."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,18 +10,6 @@ tf = pytest.importorskip("tensorflow")
 import einsumx  # noqa: E402
 from einsumx.backends.tensorflow import ADAPTER  # noqa: E402
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes  # noqa: E402
-
-EQUATIONS = {
-    "ij,jk->ik": [(2, 3), (3, 4)],
-    "bnid,bnjd->bnij": [(2, 2, 3, 4), (2, 2, 2, 4)],
-    "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
-    "ij,jk,kl->li": [(2, 3), (3, 2), (2, 3)],
-    "iij,j->i": [(3, 3, 2), (2,)],
-    "ij->": [(2, 3)],
-    "ij->ji": [(2, 3)],
-    "i,j->ij": [(2,), (3,)],
-    "...i,i...->...": [(2, 3), (3, 2)],
-}
 
 
 @pytest.fixture
@@ -44,14 +31,6 @@ def close(result, equation, *operands):
 
 
 # -- tracing ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "XLA"])
-@pytest.mark.parametrize("equation", EQUATIONS)
-def test_a_traced_function_records_the_plan(rng, equation, jit_compile):
-    operands = tensors(rng, *EQUATIONS[equation])
-    traced = tf.function(lambda *arrays: einsumx.einsum(equation, *arrays), jit_compile=jit_compile)
-    assert close(traced(*operands), equation, *operands)
 
 
 def test_a_graph_has_the_ops_of_the_plan_and_no_conversions(rng):
@@ -97,39 +76,15 @@ def test_a_plan_that_ran_eagerly_runs_in_a_graph_and_the_other_way_round(rng):
     with tf.Graph().as_default():
         graph_result = plan(tf.compat.v1.placeholder("float64", (3, 4, 5)))
         assert graph_result.shape == (5, 3, 4)
-    assert np.array_equal(tf.function(lambda array: plan(array) + 0)(a), first)
+    assert np.array_equal(tf.function(plan)(a), first)
     assert np.array_equal(plan(a), first)
 
 
-def test_tf_function_takes_a_plan(rng):
-    a, b = tensors(rng, (2, 3), (3, 4))
-    assert close(tf.function(einsumx.plan("ij,jk->ik", a, b))(a, b), "ij,jk->ik", a, b)
-
-
-def test_one_graph_serves_every_size(rng):
-    traces = []
+def test_unequal_sizes_that_a_graph_does_not_know_are_an_error_of_tensorflow(rng):
     unknown = tf.TensorSpec((None, None, 2, 4), "float64")
-
-    @tf.function(input_signature=[unknown, unknown])
-    def scores(q, k):
-        traces.append(q.shape)
-        return einsumx.einsum("bind,bjnd->bnij", q, k)
-
-    for rows in (3, 5, 1):
-        q, k = tensors(rng, (2, rows, 2, 4), (2, 6, 2, 4))
-        assert close(scores(q, k), "bind,bjnd->bnij", q, k)
-    assert len(traces) == 1
+    scores = tf.function(lambda q, k: einsumx.einsum("bind,bjnd->bnij", q, k), input_signature=[unknown, unknown])
     with pytest.raises(tf.errors.InvalidArgumentError, match="has another size in operand 1"):
         scores(*tensors(rng, (2, 3, 2, 4), (3, 6, 2, 4)))
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_vectorized_map_maps_each_kind_of_op(rng, sign):
-    a, b = tensors(rng, (4, 3, 3, 2), (4, 2, 5))
-    mapped = tf.vectorized_map(
-        lambda pair: sign * einsumx.einsum("iij,jk->ki", *pair), (a, b), fallback_to_while_loop=False
-    )
-    assert close(sign * mapped, "ziij,zjk->zki", a, b)
 
 
 # -- gradients --------------------------------------------------------------------------------------------------
@@ -143,17 +98,6 @@ def test_a_variable_is_an_operand_and_is_watched(rng):
     assert isinstance(y, tf.Tensor)
     expected = np.repeat(np.asarray(x).sum(0)[:, None], 4, axis=1)
     assert np.allclose(tape.gradient(y, variable), expected)
-
-
-def test_gradients_of_empty_sums_are_zeros_and_not_none(rng):
-    a, b = tensors(rng, (2, 0), (0, 3))
-    c = tf.constant(rng.normal(size=(2, 3)))
-    with tf.GradientTape() as tape:
-        tape.watch([a, b, c])
-        y = einsumx.einsum("ij,jk,ik->ik", a, b, c)
-    gradients = tape.gradient(y, [a, b, c])
-    assert [gradient.shape for gradient in gradients] == [(2, 0), (0, 3), (2, 3)]
-    assert not np.any(gradients[2])
 
 
 def test_gradients_of_every_order_keep_a_memory_limit(rng):
@@ -176,7 +120,7 @@ def test_gradients_of_every_order_keep_a_memory_limit(rng):
 
 
 def test_without_a_tape_a_limit_need_not_have_room_for_gradients(rng):
-    a, b = tensors(rng, (40, 50), (50, 30))
+    a, b = tensors(rng, (8, 10), (10, 6))
     with pytest.raises(einsumx.MemoryLimitError) as error:
         einsumx.einsum("ij,jk->ik", a, b, memory_limit=1)
     least = error.value.smallest
@@ -191,21 +135,9 @@ def test_without_a_tape_a_limit_need_not_have_room_for_gradients(rng):
 # -- blocks -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint64", "bool", "complex64"])
-def test_blocks_are_written_into_one_tensor(rng, dtype):
-    a, b = (tf.cast(host, dtype) for host in hosts(rng, (7, 6), (6, 5)))
-    with pytest.raises(einsumx.MemoryLimitError) as error:
-        einsumx.einsum("ij,jk->ki", a, b, memory_limit=1)
-    result = einsumx.einsum("ij,jk->ki", a, b, memory_limit=error.value.smallest)
-    assert isinstance(result, tf.Tensor)
-    assert result.dtype == dtype
-    whole = einsumx.einsum("ij,jk->ki", a, b)
-    assert np.allclose(tf.cast(result, "complex64"), tf.cast(whole, "complex64"), rtol=0.02)
-
-
 def test_partial_sums_do_not_change_the_operands(rng):
     """A slice of the first axis shares memory with the tensor, and sums add in place."""
-    (a,) = tensors(rng, (64, 256))
+    (a,) = tensors(rng, (16, 32))
     before = a.numpy()
     with pytest.raises(einsumx.MemoryLimitError) as error:
         einsumx.einsum("ij->j", a, memory_limit=1)
@@ -242,24 +174,12 @@ def test_out_is_a_variable(rng):
     einsumx.einsum("ij,jk->ik", a, b, out=out, memory_limit="1 MB")
     assert close(out.value(), "ij,jk->ik", a, b)
 
-
-def test_out_may_be_an_operand(rng):
-    square = tf.Variable(rng.normal(size=(3, 3)))
-    before = square.numpy()
-    einsumx.einsum("ij,jk->ki", square, square, out=square)
-    assert np.allclose(square, (before @ before).T)
-
-
-def test_a_graph_assigns_to_a_variable(rng):
-    a, b = tensors(rng, (2, 3), (3, 4))
-    out = tf.Variable(tf.zeros((2, 4), "float64"))
-
     @tf.function
     def assign(a, b):
         einsumx.einsum("ij,jk->ik", a, b, out=out)
 
-    assign(a, b)
-    assert close(out.value(), "ij,jk->ik", a, b)
+    assign(2 * a, b)
+    assert np.allclose(out, 2 * (np.asarray(a) @ np.asarray(b)))
 
 
 def test_tensors_cannot_be_written_to(rng):
@@ -293,11 +213,6 @@ def test_dtypes_are_not_promoted(rng):
     with pytest.raises(einsumx.BackendError, match=r"does not promote dtypes.*int32 and float32: pass dtype="):
         einsumx.einsum("ij,jk->ik", a, b)
     assert einsumx.einsum("ij,jk->ik", a, b, dtype="float64").dtype == tf.float64
-
-
-def test_strings_have_no_products():
-    with pytest.raises(einsumx.BackendError, match="no dtype 'string'"):
-        einsumx.einsum("i->i", tf.constant(["a"]))
 
 
 def test_numbers_adopt_the_dtype_of_the_tensor():
@@ -365,15 +280,6 @@ def test_a_cast_of_an_imaginary_number_to_bool_is_true():
     assert ADAPTER.cast(tf.constant([0.5j, 0]), "bool").numpy().tolist() == [True, False]
 
 
-def test_threads_get_the_same_bits(rng):
-    a, b = tensors(rng, (64, 100, 3, 7), (64, 50, 3, 7), dtype="float32")
-    expected = einsumx.einsum("bind,bjnd->bnij", a, b).numpy()
-    einsumx.cache_clear()
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: einsumx.einsum("bind,bjnd->bnij", a, b).numpy(), range(16)))
-    assert all(np.array_equal(result, expected) for result in results)
-
-
 def test_devices_have_short_names():
     assert ADAPTER.device(tf.ones(2)) == "cpu:0"
     assert ADAPTER.find_device("cpu") == "cpu:0"
@@ -438,11 +344,13 @@ def test_errors_behind_the_own_name_are_tensorflows_too(rng):
 # -- source -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("equation", [*EQUATIONS, "aceg,bdfh->abcdefgh"])
-@pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "uint8"])
+@pytest.mark.parametrize(
+    ("equation", "dtype"),
+    [("bind,bjnd->bnij", "complex64"), ("iij,jk,k->ki", "bool"), ("aceg,bdfh->abcdefgh", "uint8")],
+)
 def test_source_runs(rng, equation, dtype):
-    shapes = EQUATIONS.get(equation, [(2, 3, 2, 3), (3, 2, 3, 2)])
-    operands = [tf.cast(tf.constant(host * 2), dtype) for host in hosts(rng, *shapes)]
+    shapes = [(3,) * len(term) for term in equation.partition("->")[0].split(",")]
+    operands = [tf.cast(tf.constant(rng.integers(0, 3, shape)), dtype) for shape in shapes]
     plan = einsumx.plan(equation, *operands)
     names = {}
     exec(plan.source(), names)

@@ -1,7 +1,5 @@
 """What is special to tinygrad: lazy tensors and their kernels, its gradients, TinyJit, and its own einsum's name."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from einsumx import BackendError, EquationError, SizeError
 tinygrad = pytest.importorskip("tinygrad")
 
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, dtypes, function  # noqa: E402
-from tinygrad.dtype import strong_dtype  # noqa: E402
 
 RNG = np.random.default_rng(21)
 
@@ -85,22 +82,6 @@ def test_compiled_calls_take_new_values():
 # -- gradients ------------------------------------------------------------------------------------------------------
 
 
-def test_gradients_of_every_order():
-    a, b, c = tensor(3, 4), tensor(4, 3), tensor(3, 3)
-    result = einsumx.einsum("ij,jk,ki->", a, b, c)
-    (first,) = result.gradient(a)
-    close(first, (b.numpy() @ c.numpy()).T)
-    (second,) = first.gradient(b, gradient=a)
-    close(second, (c.numpy() @ a.numpy()).T)
-
-
-def test_backward_adds_to_gradients():
-    a, b = tensor(3, 4), tensor(4, 5)
-    for _ in range(2):
-        einsumx.einsum("ij,jk->", a, b).backward()
-    close(a.grad, 2 * np.broadcast_to(b.numpy().sum(1), (3, 4)))
-
-
 def test_a_function_of_tinygrad_keeps_gradients():
     a, b = tensor(3, 4), tensor(4, 5)
     traced = function(lambda x, y: einsumx.einsum("ij,jk->ki", x, y))
@@ -119,13 +100,6 @@ def test_a_memory_limit_computes_its_result_so_that_gradients_end_there():
 
 
 # -- dtypes and numbers ---------------------------------------------------------------------------------------------
-
-
-def test_promotion_is_that_of_tinygrad():
-    names = ["bool", "int8", "uint8", "int32", "uint64", "float16", "bfloat16", "float32", "float64"]
-    for one, other in product(names, names):
-        a, b = Tensor.ones(2, dtype=one), Tensor.ones(2, dtype=other)
-        assert einsumx.einsum("i,i->i", a, b).dtype == strong_dtype((a * b).dtype)
 
 
 def test_numbers_have_weak_dtypes():
@@ -147,12 +121,6 @@ def test_an_infinity_times_a_number_of_zero_is_nan():
 def test_eight_bit_floats_are_refused(dtype):
     with pytest.raises(BackendError, match=f"computes in no dtype dtypes.{dtype}"):
         einsumx.einsum("i->", Tensor.ones(3, dtype=dtype))
-
-
-def test_half_precision_is_rounded_once():
-    array = Tensor.full((4096,), 1.0009765625, dtype="float16").realize()  # 1 + 2**-10, whose square needs 21 bits
-    exact = 4096 * 1.0009765625**2
-    assert einsumx.einsum("i,i->", array, array).numpy() == np.float16(exact)
 
 
 def test_sizes_may_be_variables():
@@ -203,11 +171,6 @@ def test_sharded_tensors():
         einsumx.einsum("ij,jk->ki", rows, whole, memory_limit=10_000)
 
 
-def test_operands_on_two_devices_are_an_error():
-    with pytest.raises(BackendError, match="cpu:1"):
-        einsumx.einsum("ij,jk->ik", tensor(2, 3), tensor(3, 4, device="CPU:1"))
-
-
 def test_blocks_of_a_size_share_their_kernels():
     def kinds(rows):
         GlobalCounters.reset()
@@ -241,7 +204,7 @@ def test_patch_replaces_the_method():
     assert kernels(Tensor.einsum("ij,jk,kl->il", a, b, c)) == 1
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16"])
 def test_patch_widens_sums_as_tinygrad_does(dtype):
     array = Tensor.full((300, 2), 1, dtype=dtype).realize()
     for equation, *arrays in (("ij->j", array), ("ij,ij->j", array, array), ("ij->ji", array)):

@@ -132,13 +132,6 @@ def test_scripts_are_torchs_and_run_in_and_out_of_a_patch(patched, kind, tmp_pat
         assert module(LHS, RHS).tolist() == PRODUCT
 
 
-@pytest.mark.parametrize("patched", [False, True])
-def test_a_traced_graph_is_scripted(patched):
-    with maybe_patched(patched):
-        scripted = torch.jit.script(torch.fx.symbolic_trace(Separate()))
-    assert scripted(LHS, RHS).tolist() == PRODUCT
-
-
 # -- modes ------------------------------------------------------------------------------------------------------------
 
 
@@ -201,12 +194,3 @@ def test_modules_of_e3nn_work_made_and_called_in_and_out_of_a_patch(name, mode):
             torch.testing.assert_close(result, results[0])
     finally:
         e3nn.set_optimization_defaults(**before)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_scripted_module_of_e3nn_is_as_before():
-    module, arguments = e3nn_module("linear")
-    with einsumx.patch("torch"):
-        scripted = torch.jit.script(module)
-        torch.testing.assert_close(scripted(*arguments), module(*arguments))
-    torch.testing.assert_close(scripted(*arguments), module(*arguments))

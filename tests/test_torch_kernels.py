@@ -24,6 +24,8 @@ SHAPES = {
     "a batch of matrices and vectors": ((2, 3, 4), (2, 4, 1)),
     "a batch of vectors and matrices": ((2, 1, 4), (2, 4, 5)),
     "a batch of vectors": ((2, 1, 4), (2, 4, 1)),
+    "a batch of long vectors": ((2, 1, 2000), (2, 2000, 1)),
+    "a batch of large matrices and vectors": ((2, 3, 600), (2, 600, 1)),
     "several tiny": ((2, 3, 3, 4), (2, 3, 4, 5)),
     "several empty": ((2, 0, 3, 4), (2, 0, 4, 5)),
     "several, long inner": ((2, 90, 16, 24), (2, 90, 24, 8)),
@@ -42,31 +44,36 @@ def kernel(shapes):
     return ADAPTER.kernel(Matmul(2, 0, 1), shapes, "float64")
 
 
-def layouts(shape):
-    """A tensor of that shape in several memory orders, its last two axes keeping one unit stride."""
-    rank = len(shape)
-    *batch, rows, cols = range(rank)
+def layouts(values):
+    """A tensor in several memory orders, its last two axes keeping one unit stride."""
+    *batch, rows, cols = range(values.ndim)
     orders = [(*batch, rows, cols), (*batch, cols, rows), (rows, *batch, cols)]
     if len(batch) > 1:  # batch axes that do not merge into one
         orders += [(*batch[:-1], rows, batch[-1], cols), (*batch[:-1], cols, batch[-1], rows)]
     for axes in orders:
-        inverse = sorted(range(rank), key=axes.__getitem__)
-        yield torch.randn([shape[axis] for axis in axes], dtype=torch.float64).permute(inverse)
+        inverse = sorted(range(values.ndim), key=axes.__getitem__)
+        yield values.permute(axes).contiguous().permute(inverse)
 
 
-def judged(result, lhs, rhs):
-    expected = expect(EQUATIONS[lhs.ndim], lhs.detach().numpy(), rhs.detach().numpy())
-    return judge(result.detach().numpy(), expected)
+def numbers(shapes):
+    return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
 
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_products_are_right_in_every_layout_and_come_packed(shapes):
+def test_products_are_right_in_every_layout_come_packed_and_write_into_no_operand(shapes):
+    """Also of tensors that ask for gradients where none are recorded."""
     run = kernel(shapes)
-    for lhs in layouts(shapes[0]):
-        for rhs in layouts(shapes[1]):
-            result = run(lhs, rhs)
-            assert not (verdict := judged(result, lhs, rhs)).wrong, verdict
+    left, right = numbers(shapes)
+    expected = expect(EQUATIONS[left.ndim], left.numpy(), right.numpy())
+    for lhs in layouts(left):
+        for rhs in layouts(right):
+            with torch.no_grad():
+                result = run(lhs.requires_grad_(), rhs)
+            assert not (verdict := judge(result.numpy(), expected)).wrong, verdict
             assert result.is_contiguous()
+            assert not result.requires_grad
+            assert torch.equal(lhs, left)
+            assert torch.equal(rhs, right)
 
 
 def apart(*shape):
@@ -114,7 +121,7 @@ def test_large_copies_of_transposed_matrices_stay_transposed():
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_derivatives_in_both_modes_are_right(shapes):
     run = kernel(shapes)
-    lhs, rhs = (next(layouts(shape)) for shape in shapes)
+    lhs, rhs = numbers(shapes)
     tangents = torch.randn_like(lhs), torch.randn_like(rhs)
     with torch.autograd.forward_ad.dual_level():
         pair = [torch.autograd.forward_ad.make_dual(*each) for each in zip((lhs, rhs), tangents)]
@@ -130,38 +137,19 @@ def test_derivatives_in_both_modes_are_right(shapes):
     torch.testing.assert_close(list(pullback(cotangent)), wanted)
 
 
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_second_derivatives_are_right(shapes):
-    if max(map(max, shapes)) > 10:
-        shapes = [tuple(min(size, 2) for size in shape) for shape in shapes]
-    operands = [next(layouts(shape)).requires_grad_() for shape in shapes]
-    assert torch.autograd.gradgradcheck(kernel(shapes), operands)
+@pytest.mark.parametrize("name", ["vectors", "lhs in every item", "a batch of matrices and vectors", "several tiny"])
+def test_second_derivatives_are_right(name):
+    operands = [array.requires_grad_() for array in numbers(SHAPES[name])]
+    assert torch.autograd.gradgradcheck(kernel(SHAPES[name]), operands)
 
 
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_vmap_maps_over_one_operand(shapes):
+def test_products_are_mapped_over_one_operand_and_meta_tensors_give_shapes(shapes):
     run = kernel(shapes)
-    lhs, rhs = torch.randn(2, *shapes[0], dtype=torch.float64), next(layouts(shapes[1]))
+    lhs, rhs = torch.randn(2, *shapes[0], dtype=torch.float64), numbers(shapes)[1]
     result = torch.func.vmap(run, in_dims=(0, None))(lhs, rhs)
     torch.testing.assert_close(result, torch.stack([each @ rhs for each in lhs]))
-
-
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_gradient_mode_alone_does_not_matter_and_nothing_is_written_into_operands(shapes):
-    run = kernel(shapes)
-    leaves = [next(layouts(shape)).requires_grad_() for shape in shapes]
-    before = [leaf.detach().clone() for leaf in leaves]
-    with torch.no_grad():
-        result = run(*leaves)
-    assert not result.requires_grad
-    assert not (verdict := judged(result, *leaves)).wrong, verdict
-    assert all(map(torch.equal, leaves, before))
-
-
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_meta_tensors_give_shapes(shapes):
-    lhs, rhs = (torch.empty(shape, device="meta") for shape in shapes)
-    assert kernel(shapes)(lhs, rhs).shape == (lhs @ rhs).shape
+    assert run(lhs[0].to("meta"), rhs.to("meta")).shape == result[0].shape
 
 
 COPIED = {
@@ -201,14 +189,12 @@ def test_copies_are_differentiated_and_mapped(shape, axes):
 
 # -- integers ---------------------------------------------------------------------------------------------------
 
-INTEGERS = [("int8", 127), ("uint8", 255), ("int16", 2**15 - 1), ("int32", 2**31 - 1), ("int64", 2**63 - 1)]
+INTEGERS = [("int8", 127), ("uint8", 255), ("int16", 2**15 - 1), ("int64", 2**63 - 1)]
 
 
-@pytest.mark.parametrize(
-    "shapes", [((80, 70), (70, 60)), ((6, 20, 300), (6, 300, 16)), ((2, 1, 30, 40), (2, 9, 40, 16))]
-)
+@pytest.mark.parametrize("shapes", [((80, 70), (70, 60)), ((2, 1, 30, 40), (2, 9, 40, 16))])
 @pytest.mark.parametrize(("dtype", "largest"), INTEGERS)
-@pytest.mark.parametrize("divisor", [1, 1000, 2**40])
+@pytest.mark.parametrize("divisor", [1, 2**40])
 def test_integer_products_are_exact_and_wrap(dtype, largest, divisor, shapes):
     limit = max(largest // divisor, 1)
     lowest = 0 if dtype == "uint8" else -limit - 1
@@ -216,7 +202,7 @@ def test_integer_products_are_exact_and_wrap(dtype, largest, divisor, shapes):
     lhs.view(-1)[:2] = torch.tensor([lowest, limit])
     run = ADAPTER.kernel(Matmul(2, 0, 1), shapes, dtype)
     result = run(lhs, rhs)
-    assert not (verdict := judged(result, lhs, rhs)).wrong, verdict
+    assert torch.equal(result, (lhs.long() @ rhs.long()).to(lhs.dtype))
     assert torch.equal(torch.func.vmap(run)(lhs[None], rhs[None])[0], result)
 
 

@@ -53,6 +53,12 @@ def test_the_fastest_candidate_is_what_later_calls_run(slow_estimate):
     assert tuning.is_remembered
     assert einsumx.plan(CHAIN, *arrays) == tuning.plan != before
     np.testing.assert_allclose(einsumx.einsum(CHAIN, *arrays), np.linalg.multi_dot(arrays))
+    of_the_same_class = einsumx.plan(CHAIN, *map(np.ones, ((20, 31), (31, 10), (10, 25))))
+    assert (of_the_same_class.path, of_the_same_class.shape) == (tuning.plan.path, (20, 25))
+    lines = str(tuning).splitlines()
+    assert len(lines) == len(tuning.tried) + 2
+    assert lines[4].startswith("*")
+    assert lines[-1] == "* 2.50 times as fast as the estimate's choice, the first line"
 
 
 def test_an_accumulator_has_a_choice_of_its_own(slow_estimate):
@@ -67,14 +73,6 @@ def test_an_accumulator_has_a_choice_of_its_own(slow_estimate):
     assert module.choice_text(usual, "auto") == module.ESTIMATED
     expected = np.linalg.multi_dot([array.astype("float64") for array in arrays])
     np.testing.assert_array_equal(einsumx.einsum(CHAIN, *arrays, accumulate="float64"), expected.astype("float32"))
-
-
-def test_what_was_measured_serves_sizes_of_the_same_class(slow_estimate):
-    arrays = operands()
-    tuning = einsumx.tune(CHAIN, *arrays)
-    shapes = (20, 31), (31, 10), (10, 25)
-    assert einsumx.plan(CHAIN, *map(np.ones, shapes)).path == tuning.plan.path
-    assert einsumx.plan(CHAIN, *map(np.ones, shapes)).shape == (20, 25)
 
 
 def test_another_process_finds_what_was_measured(slow_estimate):
@@ -102,14 +100,6 @@ def test_a_plan_of_arrays_is_measured_once(slow_estimate, monkeypatch):
     first = einsumx.plan(CHAIN, *arrays, effort="measure")
     monkeypatch.setattr(module, "steady_times", None)
     assert einsumx.plan(CHAIN, *arrays, effort="measure") == first
-
-
-def test_the_table_has_a_line_for_each_candidate(slow_estimate):
-    tuning = einsumx.tune(CHAIN, *operands())
-    lines = str(tuning).splitlines()
-    assert len(lines) == len(tuning.tried) + 2
-    assert lines[4].startswith("*")
-    assert lines[-1] == "* 2.50 times as fast as the estimate's choice, the first line"
 
 
 def test_the_command_prints_what_was_tried(slow_estimate, capsys):

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from threads import in_threads
 
 import einsumx
 from einsumx.adapters.registry import get_backend
@@ -99,12 +100,9 @@ def test_equal_contractions_have_equal_keys_whatever_their_labels_are_called():
     assert key("...i,ij->...j", (5, 6), (6, 7)) == key("bi,ij->bj", (5, 6), (6, 7))
 
 
-def test_sizes_below_16_are_exact_and_larger_ones_are_classes():
+def test_sizes_below_16_are_exact_larger_ones_are_classes_and_an_axis_that_broadcasts_has_a_1():
     assert key("i->", (15,)) != key("i->", (14,))
     assert key("i->", (1000,)) == key("i->", (1024,)) != key("i->", (1100,))
-
-
-def test_an_axis_that_broadcasts_is_not_the_same_as_one_that_does_not():
     assert key("ij,jk->ik", (8, 1), (9, 7)).startswith("a1,bc->ac; ")
     assert key("ij,jk->ik", (8, 1), (1, 7)).startswith("ab,bc->ac; a=8 b=1 ")
 
@@ -114,9 +112,7 @@ def test_an_axis_that_broadcasts_is_not_the_same_as_one_that_does_not():
     [
         ((30, 6, 1), "C"),
         ((6, 12, 1), "1.0.2"),
-        ((600, 6, 1), "0+.1.2"),
         ((60, 12, 2), "0.1.2+"),
-        ((30, 6, -1), "0.1.2-"),
         ((-600, 6, 1), "0-+.1.2"),
         ((6, 0, 1), "0.2.1*"),
     ],
@@ -172,15 +168,12 @@ def test_a_finding_is_found_in_the_process_and_in_later_ones():
     assert wisdom.find(NUMPY, "cpu", KEY.replace("2 threads", "3 threads")) is None
 
 
-def test_arrays_of_no_known_device_have_the_findings_of_the_cpu():
+def test_devices_of_one_kind_share_findings_and_arrays_of_no_known_device_have_those_of_the_cpu():
     wisdom.record(NUMPY, "cpu", KEY, finding())
     assert wisdom.find(NUMPY, "", KEY) == finding()
     assert wisdom.find(NUMPY, "cuda", KEY) is None
-
-
-def test_devices_of_one_kind_share_findings():
-    wisdom.record(NUMPY, "fast:0", KEY, finding())
-    assert wisdom.find(NUMPY, "fast:7", KEY) == finding()
+    wisdom.record(NUMPY, "fast:0", KEY, finding("other"))
+    assert wisdom.find(NUMPY, "fast:7", KEY) == finding("other")
 
 
 def test_a_later_finding_replaces_an_earlier_one():
@@ -193,15 +186,8 @@ def test_a_later_finding_replaces_an_earlier_one():
 
 
 def test_a_malformed_finding_is_an_error_and_is_not_kept(folder):
-    for text, value in [
-        (KEY, finding("shutil.rmtree('/')")),
-        (KEY, finding(path=((0, 1),))),
-        (KEY, finding(seconds=float("nan"))),
-        (KEY, finding(when="yesterday")),
-        ("no equation", finding()),
-        ("a->a; " + "x" * 1000, finding()),
-    ]:
-        with pytest.raises(ValueError, match=r"."):
+    for text, value in ((KEY, finding("shutil.rmtree('/')")), (KEY, finding(path=((0, 1),))), ("none", finding())):
+        with pytest.raises(ValueError, match=r"is not a text|does not fit|is not a key"):
             wisdom.record(NUMPY, "cpu", text, value)
     wisdom.save()
     assert not folder.exists()
@@ -239,7 +225,7 @@ def test_memory_and_file_are_bounded_and_lose_the_oldest(monkeypatch):
     for second, name in enumerate(names):
         wisdom.record(NUMPY, "cpu", name, finding(when=f"2026-01-31T12:00:0{second}Z"))
     wisdom.save()
-    assert list(wisdom._state.stores[NUMPY, "cpu"].findings) == on_disk() == names[4:]
+    assert [name for name in names if wisdom.find(NUMPY, "cpu", name)] == on_disk() == names[4:]
 
 
 def test_a_file_is_never_larger_than_one_that_is_read(monkeypatch):
@@ -251,68 +237,42 @@ def test_a_file_is_never_larger_than_one_that_is_read(monkeypatch):
     assert path_of(origin_of(NUMPY, "cpu")).stat().st_size <= 2000
 
 
-def test_looking_where_there_is_no_wisdom_looks_once_and_makes_nothing(folder, monkeypatch):
-    looks = []
-    real = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: looks.append(path) or real(path))
-    monkeypatch.setattr(wisdom, "wisdom_files", None)  # not even asked
-    for _ in range(3):
-        assert wisdom.find(NUMPY, "cpu", KEY) is None
-    assert looks == [folder]
-    assert not folder.exists()
-
-
-def test_without_wisdom_a_process_loads_no_reader_of_files():
+def test_a_process_without_wisdom_loads_no_reader_of_files_and_one_with_it_no_framework():
     code = f"""
 import sys, einsumx
 from einsumx.runtime import wisdom
 from einsumx.adapters.registry import get_backend
-assert wisdom.find(get_backend("numpy"), "cpu", {KEY!r}) is None
-print([name for name in ("json", "einsumx.runtime.wisdom_files", "numpy", "importlib.metadata") if name in sys.modules])
+found = wisdom.find(get_backend("numpy"), "cpu", {KEY!r})
+names = ("json", "einsumx.runtime.wisdom_files", "numpy", "importlib.metadata")
+print(found and found.seconds, [name for name in names if name in sys.modules][:2], "numpy" in sys.modules)
 """
-    assert run(code).strip() == "[]"
-
-
-def test_planning_with_wisdom_imports_no_framework():
+    assert run(code).strip() == "None [] False"
     stored()
-    code = f"""
-import sys, einsumx
-from einsumx.runtime import wisdom
-from einsumx.adapters.registry import get_backend
-print(wisdom.find(get_backend("numpy"), "cpu", {KEY!r}).seconds, "numpy" in sys.modules)
-"""
-    assert run(code).strip() == "0.5 False"
+    assert run(code).strip() == "0.5 ['json', 'einsumx.runtime.wisdom_files'] False"
 
 
-def test_a_variable_keeps_findings_in_memory_alone(folder, monkeypatch):
-    monkeypatch.setenv("EINSUMX_WISDOM", "0")
-    wisdom.record(NUMPY, "cpu", KEY, finding())
+def test_a_variable_or_a_backend_of_many_libraries_keeps_findings_in_memory_alone(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("EINSUMX_WISDOM", "0")
+        wisdom.record(NUMPY, "cpu", KEY, finding())
+    many = get_backend("array_api")
+    wisdom.record(many, "cpu", KEY, finding())
     wisdom.save()
-    assert wisdom.find(NUMPY, "cpu", KEY) == finding()
+    assert wisdom.find(NUMPY, "cpu", KEY) == wisdom.find(many, "cpu", KEY) == finding()
     assert not folder.exists()
-    monkeypatch.delenv("EINSUMX_WISDOM")
+    restart()
     stored()
     monkeypatch.setenv("EINSUMX_WISDOM", "0")
-    restart()
     assert wisdom.find(NUMPY, "cpu", KEY) is None
 
 
-def test_what_a_backend_of_many_libraries_finds_stays_in_memory(folder):
-    adapter = get_backend("array_api")
-    wisdom.record(adapter, "cpu", KEY, finding())
-    wisdom.save()
-    assert wisdom.find(adapter, "cpu", KEY) == finding()
-    assert not folder.exists()
-
-
-def test_while_choices_are_frozen_files_are_read_once_and_nothing_is_recorded(monkeypatch):
+def test_while_choices_are_frozen_nothing_is_recorded(monkeypatch):
     stored()
     monkeypatch.setattr(effort, "_frozen", True)
+    for text, value in ((KEY, finding("other")), (KEY + " new", finding())):
+        wisdom.record(NUMPY, "cpu", text, value)
     assert wisdom.find(NUMPY, "cpu", KEY) == finding()
-    wisdom.record(NUMPY, "cpu", KEY + " new", finding())
     assert wisdom.find(NUMPY, "cpu", KEY + " new") is None
-    wisdom.record(NUMPY, "cpu", KEY, finding("other"))
-    assert wisdom.find(NUMPY, "cpu", KEY) == finding()
 
 
 # -- which files are believed -----------------------------------------------------------------------------------------
@@ -335,11 +295,8 @@ def warned(path=None):
     [
         ("einsumx", "0.0.0"),
         ("framework", "0.0.1"),
-        ("processor", "Elbrus"),
         ("cores", 1000),
         ("blas", "mkl 1 AVX"),
-        ("backend", "torch"),
-        ("device", "cuda"),
     ],
 )
 def test_wisdom_from_elsewhere_is_ignored_with_a_warning_that_names_the_difference_and_replaced(field, value):
@@ -390,6 +347,15 @@ def test_versions_of_a_framework_and_processors_have_files_of_their_own():
     assert here.processor
 
 
+def test_an_accelerator_is_part_of_where_a_finding_holds():
+    class Fast(NumpyAdapter):
+        def device_model(self, device):
+            return "H200\n" if device.startswith("fast") else ""
+
+    assert origin_of(Fast(), "fast:1").accelerator == "H200"
+    assert origin_of(Fast(), "cpu").accelerator == ""
+
+
 ENTRY = asdict(finding())
 
 
@@ -397,58 +363,35 @@ ENTRY = asdict(finding())
     ("text", "reason"),
     [
         ("", "Expecting value"),
-        ("{", "Expecting property name"),
+        (b"\xff\xfe\x00", "utf-8"),
         ("[1, 2]", "it has no findings in it"),
-        ('{"findings": 3}', "it has no findings in it"),
         ('{"findings": {}}', "it has format None"),
         ({"format": 2}, "it has format 2, and this einsumx reads format 1"),
         ({"format": True}, "format: True is not an integer"),
         ({"cores": "8"}, "cores: '8' is not an integer"),
-        ({"cores": -1}, "cores: -1 is not an integer"),
-        ({"processor": ["AMD"]}, "processor: ('AMD',) is not text"),
         ({"processor": "AMD\x1b[2J"}, "is not a text that this field can have"),
         ({"device": "../cpu"}, "is not a text that this field can have"),
-        ({"framework": "9" * 10_000}, "is not a text that this field can have"),
-        ({"surprise": 1}, "Origin has no 'surprise'"),
         ({"findings": {KEY: 3}}, "3 is not a JSON object for Finding"),
         ({"findings": {KEY: {}}}, "None is not a JSON object for Selection"),
-        ({"findings": {KEY: {"selection": ENTRY["selection"]}}}, "it has no 'seconds'"),
-        ({"findings": {KEY: {**ENTRY, "code": "1"}}}, "Finding has no 'code'"),
         ({"findings": {"": ENTRY}}, "'' is not a key"),
-        ({"findings": {"ab\n->a": ENTRY}}, "is not a key"),
         ({"findings": {"a->a" + "x" * 1000: ENTRY}}, "is not a key"),
         ({"findings": {f"{KEY} {number}": ENTRY for number in range(2049)}}, "it has more than 2048 findings"),
         ({"seconds": 0}, "the times or the number of candidates are out of bounds"),
-        ({"seconds": -1.0}, "the times or the number of candidates are out of bounds"),
         ({"estimated": 0.0}, "the times or the number of candidates are out of bounds"),
         ({"tried": 0}, "the times or the number of candidates are out of bounds"),
         ({"tried": 10**7}, "the times or the number of candidates are out of bounds"),
         ({"seconds": float("nan")}, "NaN is not a number in JSON"),
-        ({"seconds": float("inf")}, "Infinity is not a number in JSON"),
-        ({"seconds": 10**400}, "a number with 401 digits"),
         ({"seconds": True}, "seconds: True is not a finite number"),
-        ({"seconds": "1"}, "seconds: '1' is not a finite number"),
-        ({"tried": 1.5}, "tried: 1.5 is not an integer"),
         ({"when": "2026-01-31"}, "when: '2026-01-31' is not a text that this field can have"),
-        ({"when": 7}, "when: 7 is not text"),
-        ({"steps": "copy"}, "selection.steps: 'copy' is not a tuple"),
-        ({"steps": [1]}, "selection.steps[0]: 1 is not text"),
         ({"steps": ["x" * 501]}, "is not a text that this field can have"),
         ({"steps": ["__import__('os')"]}, "is not a text that this field can have"),
         ({"steps": ["", "", ""]}, "there are too many steps"),
-        ({"path": 3}, "selection.path: 3 is not tuple or None"),
-        ({"path": [0, 1]}, "selection.path[0]: 0 is not a tuple"),
         ({"path": [[0, 1.0], [0, 1]]}, "selection.path[0][1]: 1.0 is not an integer"),
-        ({"path": [[0, -1], [0, 1]]}, "selection.path[0][1]: -1 is not an integer"),
         ({"path": [[0, 3], [0, 1]]}, "the path does not fit"),
         ({"path": [[0, 1], [0, 2]]}, "the path does not fit"),
         ({"path": [[0, 1]]}, "the path does not fit"),
         ({"path": [[0, 0], [0, 1]]}, "the path does not fit"),
-        ({"path": [[0, 1, 2]]}, "the path does not fit"),
-        ({"path": []}, "the path does not fit"),
         ({"path": [[], []]}, "the path does not fit"),
-        ('{"format": ' + "[" * 100_000, "nested too deeply"),
-        ('{"format": 1, "format": 1}', "an object has a key twice"),
         ("[" + " " * (1 << 22) + "]", "more than 4194304 bytes"),
     ],
     ids=lambda value: str(value)[:40],
@@ -462,17 +405,11 @@ def test_a_malformed_file_is_ignored_with_a_warning_and_replaced(text, reason):
             place = next((each for each in (entry["selection"], entry) if field in each), data)
             place[field] = value
         text = json.dumps(data)
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert reason in warned(path)
     wisdom.record(NUMPY, "cpu", KEY, finding("new"))
     restart()
     assert wisdom.find(NUMPY, "cpu", KEY) == finding("new")
-
-
-def test_a_file_that_is_no_text_is_ignored_with_a_warning():
-    path = stored()
-    path.write_bytes(b"\xff\xfe\x00")
-    assert "utf-8" in warned(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
@@ -521,13 +458,6 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_findings_stay_in_mem
     assert len(on_disk()) == 3
 
 
-def test_the_folder_of_tests_is_none(monkeypatch, caplog):
-    monkeypatch.setenv("EINSUMX_CACHE", os.devnull)
-    assert wisdom.find(NUMPY, "cpu", KEY) is None
-    assert wisdom_files.stored_files() == []
-    assert wisdom.forget() == []
-
-
 def test_a_folder_that_cannot_be_found_is_a_warning(monkeypatch):
     def nowhere():
         raise RuntimeError("Could not determine home directory.")
@@ -556,13 +486,13 @@ def names_of(count):
     return sorted(f"{KEY} {name} {number}" for name in range(count) for number in range(3))
 
 
-def test_eight_processes_that_end_at_the_same_time_all_keep_their_findings():
+def test_processes_that_end_at_the_same_time_all_keep_their_findings():
     code = f"{RECORD}\nwork(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        for name in range(8)
+        for name in range(4)
     ]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
@@ -571,7 +501,7 @@ def test_eight_processes_that_end_at_the_same_time_all_keep_their_findings():
     for worker in workers:
         assert worker.wait(60) == 0
         worker.stdout.close()
-    assert sorted(on_disk()) == names_of(8)
+    assert sorted(on_disk()) == names_of(4)
 
 
 def _record_many(name):
@@ -580,19 +510,19 @@ def _record_many(name):
     namespace["work"](name)
 
 
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+@pytest.mark.parametrize("method", sorted({"fork", "spawn"} & {*multiprocessing.get_all_start_methods()}))
 def test_workers_of_multiprocessing_keep_their_findings(method):
     context = multiprocessing.get_context(method)
     wisdom.record(NUMPY, "cpu", KEY, finding())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python warns of forks beside threads, such as those of other tests
-        workers = [context.Process(target=_record_many, args=(name,)) for name in range(8)]
+        workers = [context.Process(target=_record_many, args=(name,)) for name in range(2)]
         for worker in workers:
             worker.start()
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    assert sorted(on_disk()) == sorted([KEY, *names_of(8)])
+    assert sorted(on_disk()) == sorted([KEY, *names_of(2)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -676,17 +606,13 @@ sys.stdin.read()
 
 
 def test_threads_that_record_at_the_same_time_lose_nothing():
-    def work(name):
+    def work():
         for number in range(20):
-            wisdom.record(NUMPY, "cpu", f"{KEY} {name} {number}", finding())
+            wisdom.record(NUMPY, "cpu", f"{KEY} {threading.get_ident()} {number}", finding())
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work)
     wisdom.save()
-    assert len(on_disk()) == 120
+    assert len(on_disk()) == 80
 
 
 # -- export, import, forget -------------------------------------------------------------------------------------------
@@ -732,14 +658,6 @@ def test_an_import_is_complete_or_does_nothing(tmp_path, change, reason):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"wisdom": {}}', '{"wisdom": [], "more": 1}', "\x00"])
-def test_a_file_that_is_no_wisdom_is_not_imported(tmp_path, text):
-    bundle = tmp_path / "all.json"
-    bundle.write_text(text)
-    with pytest.raises(ValueError, match=r"it has no wisdom in it|Expecting value"):
-        wisdom.import_from(bundle)
-
-
 def test_forgetting_is_for_some_backends_or_devices_alone(folder):
     torch = replace(origin_of(NUMPY, "cpu"), backend="torch")
     for origin in (torch, replace(torch, device="cuda"), origin_of(NUMPY, "cpu")):
@@ -761,18 +679,19 @@ def printed(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_command_shows_what_won_and_by_how_much(capsys, folder, monkeypatch):
+def test_the_command_shows_what_won_and_by_how_much_and_names_a_file_that_is_not_used(capsys, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    stored(KEY, finding("copy lhs, matmul", path=((0, 1), (0, 1))))
+    path = stored(KEY, finding("copy lhs, matmul", path=((0, 1), (0, 1))))
+    broken = path.with_name(path.name.replace("numpy", "torch"))
+    broken.write_text("broken")
     assert main(["wisdom"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(f"numpy {np.__version__} on cpu, ")
-    assert text.endswith(f"stored in {folder}\n")
-    row = next(line for line in text.splitlines() if line.startswith("ab,bc,cd->ad"))
-    assert "a=8 b=8 c=8 d=8" in row
-    assert "(0,1) (0,1): estimate, copy lhs, matmul" in row
-    assert "2.00×" in row
-    assert "2026-01-31" in row
+    shown = capsys.readouterr()
+    assert f"{broken} is not used: Expecting value" in shown.err
+    assert shown.out.startswith(f"numpy {np.__version__} on cpu, ")
+    assert shown.out.endswith(f"stored in {folder}\n")
+    row = next(line for line in shown.out.splitlines() if line.startswith("ab,bc,cd->ad"))
+    for cell in ("a=8 b=8 c=8 d=8", "(0,1) (0,1): estimate, copy lhs, matmul", "2.00×", "2026-01-31"):
+        assert cell in row
 
 
 def test_the_command_prints_json_whose_every_key_its_help_describes(capsys, folder, tmp_path):
@@ -795,60 +714,19 @@ def test_the_command_prints_json_whose_every_key_its_help_describes(capsys, fold
     assert [name for name in keys if name not in text] == []
 
 
-def test_the_command_says_in_words_what_it_did(capsys, folder, tmp_path):
+def test_what_cannot_be_imported_or_exported_ends_in_status_2(capsys, tmp_path):
     bundle = tmp_path / "all.json"
-    assert main(["wisdom", "--show"]) == 0
+    assert main(["wisdom", "--import", str(bundle)]) == 2
+    assert f"{bundle} is not imported: [Errno 2] No such file or directory" in capsys.readouterr().err
+    bundle.write_text('{"wisdom": [], "more": 1}')
+    assert main(["wisdom", "--import", str(bundle)]) == 2
+    assert f"{bundle} is not imported: it has no wisdom in it" in capsys.readouterr().err
     stored()
     assert main(["wisdom", "--export", str(bundle)]) == 0
-    assert main(["wisdom", "--forget"]) == 0
-    assert main(["wisdom", "--import", str(bundle)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"nothing is stored in {folder}",
-        f"1 exported to {bundle}",
-        f"1 removed from {folder}",
-        f"1 imported from {bundle}",
-    ]
-
-
-def test_the_command_names_a_file_that_is_not_used_and_goes_on(capsys):
-    path = stored()
-    broken = path.with_name(path.name.replace("numpy", "torch"))
-    broken.write_text("broken")
-    assert main(["wisdom", "--show"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.startswith("numpy ")
-    assert f"{broken} is not used: Expecting value" in shown.err
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "is not imported: [Errno 2] No such file or directory"),
-        ("{}", "is not imported: it has no wisdom in it"),
-        ("elsewhere", "is not imported: it was measured elsewhere: it has cores 1000, and here it is"),
-    ],
-)
-def test_what_cannot_be_imported_ends_in_status_2(capsys, tmp_path, content, message):
-    bundle = tmp_path / "all.json"
-    if content == "elsewhere":
-        stored()
-        wisdom.export_to(bundle)
-        bundle.write_text(bundle.read_text().replace(f'"cores": {os.cpu_count()}', '"cores": 1000'))
-    elif content is not None:
-        bundle.write_text(content)
+    assert capsys.readouterr().out == f"1 exported to {bundle}\n"
+    bundle.write_text(bundle.read_text().replace(f'"cores": {os.cpu_count()}', '"cores": 1000'))
     assert main(["wisdom", "--import", str(bundle)]) == 2
-    assert capsys.readouterr().err.startswith(f"einsumx wisdom: error: {bundle} {message}")
-
-
-def test_an_export_into_a_folder_that_is_not_there_ends_in_status_2(capsys, tmp_path):
+    message = f"{bundle} is not imported: it was measured elsewhere: it has cores 1000, and here it is"
+    assert capsys.readouterr().err.startswith(f"einsumx wisdom: error: {message}")
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
     assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err
-
-
-def test_an_accelerator_is_part_of_where_a_finding_holds():
-    class Fast(NumpyAdapter):
-        def device_model(self, device):
-            return "H200\n" if device.startswith("fast") else ""
-
-    assert origin_of(Fast(), "fast:1").accelerator == "H200"
-    assert origin_of(Fast(), "cpu").accelerator == ""

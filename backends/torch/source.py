@@ -68,8 +68,9 @@ class TorchSpelling(Spelling):
         if kind(dtype) not in "fc":
             return text
         # A product of empty sums, which records derivatives of zero for each operand.
-        parts = "".join(f"{array.text}[None][:0].sum(), " for array in arrays)
-        product = f"{self.name}.prod({self.name}.stack(({parts[:-1]})), dtype={self.dtype(dtype)})"
+        parts = ", ".join(f"{array.text}[None][:0].sum()" for array in arrays)
+        tail = "," if len(arrays) == 1 else ""
+        product = f"{self.name}.prod({self.name}.stack(({parts}{tail})), dtype={self.dtype(dtype)})"
         return f"{self.name}.add({text}, {product})"
 
     def _any(self, array: Value, axes: tuple[int, ...]) -> str:

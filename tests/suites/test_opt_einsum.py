@@ -1,8 +1,9 @@
 """opt_einsum's own tests, as they ship in its wheel, with einsumx in the place of its ``contract``.
 
 Taken are the tests that ask for what a function with the signature of ``numpy.einsum`` does; those of
-opt_einsum's paths, compiled expressions, parsers and caches are about opt_einsum itself. As many of the tests compare
-``contract`` with itself, every result is held against opt_einsum's own as well.
+opt_einsum's paths, compiled expressions, parsers and caches are about opt_einsum itself, and so are those of its switch
+``use_blas``. As many of the tests compare ``contract`` with itself, every result is held against opt_einsum's own as
+well. Where a test has every equation with every optimizer, each equation gets one optimizer, in turn.
 """
 
 import importlib
@@ -10,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import opt_einsum
+import pytest
 
 import einsumx
 
@@ -30,8 +32,6 @@ TAKEN = {
         "test_compare",
         "test_drop_in_replacement",
         "test_compare_greek",
-        "test_compare_blas",
-        "test_compare_blas_greek",
         "test_some_non_alphabet_maintains_order",
         "test_rand_equation",
     ],
@@ -58,6 +58,16 @@ TAKEN = {
 }
 
 
+def _in_turn(test, start):
+    """``test`` with the optimizers in turn, from the one at ``start`` on, if it has every one for each equation."""
+    values = {mark.args[0]: list(mark.args[1]) for mark in getattr(test, "pytestmark", ())}
+    if values.keys() == {"optimize", "string"}:
+        optimizers = values["optimize"]
+        pairs = [(optimizers[(start + k) % len(optimizers)], text) for k, text in enumerate(values["string"])]
+        test.pytestmark = [pytest.mark.parametrize(("optimize", "string"), pairs).mark]
+    return test
+
+
 def _collected():
     """The tests taken, under the names of their module and their own; none is an exception."""
     found = {}
@@ -65,7 +75,8 @@ def _collected():
         with mock.patch.multiple(opt_einsum, contract=contract, contract_path=einsumx.einsum_path):
             module = importlib.import_module(f"opt_einsum.tests.{file}")
         assert module.contract is contract
-        found.update({f"{file}_{name.removeprefix('test_')}": getattr(module, name) for name in names})
+        for place, name in enumerate(names):
+            found[f"{file}_{name.removeprefix('test_')}"] = _in_turn(getattr(module, name), place)
     return found
 
 
