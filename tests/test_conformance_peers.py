@@ -12,7 +12,7 @@ from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases, run
 
 CASES = cases("full")
-IDS = [case.id for case in CASES]
+IDS = {case.id: case.feature for case in CASES}
 BOUNDS = {
     bound for listed in DEVIATIONS.values() for deviation in listed for bound in (deviation.since, deviation.before)
 }
@@ -32,9 +32,8 @@ def subject_of(name):
 
 def matching(pattern):
     """The cases of a pattern. Only its own feature's are compared with it, if it names one."""
-    feature = pattern.partition("/")[0]
-    ids = [case.id for case in CASES if case.feature == feature] or IDS
-    return {case for case in ids if matches(case, pattern)}
+    named = pattern.partition("/")[0]
+    return {case for case, feature in IDS.items() if ("*" in named or feature == named) and matches(case, pattern)}
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)

@@ -1,9 +1,9 @@
-"""The suite under pytest: what becomes of each kind of outcome, and how a package's own test file uses it."""
+"""The suite under pytest: what becomes of each kind of outcome, and how a package's own test file uses it.
 
-import os
+tests/test_new_backend.py runs it in a process of its own.
+"""
+
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -86,16 +86,9 @@ def test_without_a_test_file_the_options_say_what_is_judged(pytester):
     status, counts, text = outcome_of(done.ret, done.stdout.str())
     assert (status, counts["failed"]) == (1, 2)
     assert "test_conformance[faulty_einsum:einsum on numpy diagonals/ii->i (3,3) float32]" in text
-
-
-def test_the_suite_runs_in_a_process_of_its_own(tmp_path):
-    arguments = ("-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-k", "diagonals", "--einsumx-backend", "numpy")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", *ALONE, *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
-    status, counts, _ = outcome_of(done.returncode, done.stdout)
-    assert status == 0
-    assert counts["passed"] == 13
+    done = pytester.runpytest_inprocess(*ALONE, "-k", "diagonals", "--einsumx-backend", "numpy")
+    status, counts, _ = outcome_of(done.ret, done.stdout.str())
+    assert (status, counts["passed"]) == (0, 13)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_the_package_passes_the_suite_for_a_library_with_the_names_of_numpy(unre
 
 
 def test_its_own_tests_and_those_of_the_plugin_pass_without_an_installation(example_folder):
-    own = ("tests", "-q", "-p", "no:cacheprovider", "-k", "bool or gradients", "--strict-markers")
+    own = ("tests", "-q", "-p", "no:cacheprovider", "-k", "hyperedges or jit", "--strict-markers")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
     options = ("--einsumx-backend", "examplelib", "--einsumx-import", "einsumx_examplelib.register")
     done = run("pytest", *own, *suite, *options, folder=example_folder)
