@@ -203,7 +203,7 @@ def suite(*backends: str) -> list[str]:
 
 def test_library(session: nox.Session, library: str, *options: str) -> None:
     """Run the tests of one library's backend, and the conformance suite on the library."""
-    own = (f"tests/test_{library}.py", "tests/test_upstream.py")
+    own = (f"tests/test_{library}.py", "tests/test_upstream.py", "-m", "not gpu and not package")
     test(session, *own, *suite(library), *options, env=environment_of(session, library))
 
 
@@ -216,9 +216,12 @@ def others(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Every test, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
+    """The tests, on the current releases of NumPy, PyTorch, JAX and the array API standard.
+
+    JAX compiles what each case of the conformance suite calls, which takes minutes: `libraries` does it.
+    """
     install(session, *TESTING, *CURRENT)
-    test(session)
+    test(session, *[f"--einsumx-backend={backend}" for backend in ("numpy", "torch", "array_api")])
 
 
 @nox.session(python="3.11")
@@ -240,10 +243,12 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def libraries(session: nox.Session) -> None:
-    """The hooks for other libraries, and the backends of `BACKENDS`, with the real libraries."""
+    """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
+    test(session, "-m", "slow")
+    test(session, *suite("jax"))
     for library in TOGETHER:  # a process each: some cannot be imported beside others
         test_library(session, library, *SLOW.get(library, ()))
 

@@ -221,6 +221,7 @@ def test_a_tensor_that_is_not_dense_is_said_to_be_so():
         limited(torch.eye(4).to_sparse(), torch.ones(4, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph
 def test_a_compiled_function_keeps_the_limit_and_has_gradients_under_it():
     x, y = leaves((4, 5), (5, 6))

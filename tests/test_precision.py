@@ -57,6 +57,7 @@ def test_torchs_setting_holds_for_the_products_of_one_call(precision, value, dty
     assert seen.during["mm"] == "none"
 
 
+@pytest.mark.slow
 def test_the_values_are_those_of_torchs_own_function():
     names = einsumx.backends.torch.precision.NAMES
     code = """import sys, torch

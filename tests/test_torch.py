@@ -352,6 +352,7 @@ torch.testing.assert_close(lhs.grad, rhs.sum(1).expand(3, 4))
 """
 
 
+@pytest.mark.slow
 def test_the_first_call_may_be_a_compiled_one_where_torch_came_after_a_plan_for_it():
     done = subprocess.run([sys.executable, "-c", COMPILED_FIRST], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[1].joinpath("docs", "upstream.md").read_text(encoding="utf-8")
 
 MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

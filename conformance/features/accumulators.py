@@ -137,9 +137,10 @@ def cases() -> Iterator[Case]:
         for dtypes, accumulate, result in _INTEGERS:
             options = keywords(accumulate=accumulate, dtype=result, casting="unsafe")
             specs = _whole(shapes, dtypes)
-            yield new(sums, equation, specs, options, full=number % 3 > 0)
+            full = number % 3 > 0 or (number > 0 and result != "int32")
+            yield new(sums, equation, specs, options, full=full)
             if "bool" not in dtypes:
-                yield new(sums_of_the_largest, equation, specs, options, "the largest", full=number % 3 > 0)
+                yield new(sums_of_the_largest, equation, specs, options, "the largest", full=full)
     yield from _limited_cases()
     yield from _refused_cases()
 
@@ -154,7 +155,8 @@ def _limited_cases() -> Iterator[Case]:
     for number, (equation, shapes) in enumerate(_IN_BLOCKS):
         for dtype, accumulate, result in _FLOATS[:-1]:
             options = keywords(accumulate=accumulate, dtype=result)
-            yield limited(equation, operands(*shapes, dtype=dtype), options, full=number > 0)
+            full = number > 0 or dtype == "bfloat16" or result is not None
+            yield limited(equation, operands(*shapes, dtype=dtype), options, full=full)
         for dtype in ("int8", "uint8"):
             options = keywords(accumulate="int32", dtype="int32")
             yield limited(equation, _whole(shapes, [dtype] * len(shapes)), options, full=number > 0)
