@@ -123,6 +123,8 @@ PACKED_TESTS = (
 )
 """The tests of what is packed beside the code, or found by its metadata; the others run in the sessions before."""
 
+# Modules are compiled when they are first imported, and the hundreds of processes of the tests share them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # pyenv's own python3.X commands fail unless a project selects the version, so its interpreters go on PATH themselves.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
@@ -203,7 +205,7 @@ def suite(*backends: str) -> list[str]:
 
 def test_library(session: nox.Session, library: str, *options: str) -> None:
     """Run the tests of one library's backend, and the conformance suite on the library."""
-    own = (f"tests/test_{library}.py", "tests/test_upstream.py", "-m", "not gpu and not package")
+    own = (f"tests/test_{library}.py", "tests/slow/test_upstream.py")
     test(session, *own, *suite(library), *options, env=environment_of(session, library))
 
 
@@ -247,8 +249,7 @@ def libraries(session: nox.Session) -> None:
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
-    test(session, "-m", "slow")
-    test(session, *suite("jax"))
+    test(session, "tests/slow", *suite("jax"))
     for library in TOGETHER:  # a process each: some cannot be imported beside others
         test_library(session, library, *SLOW.get(library, ()))
 

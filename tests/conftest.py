@@ -31,6 +31,13 @@ def pytest_configure(config):
     config.option.einsumx_backend = config.option.einsumx_backend or installed_backends()
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out tests/slow, whose tests take long for one library each, unless the command line names it."""
+    if collection_path.name == "slow" and not any("slow" in argument for argument in config.args):
+        return True
+    return None
+
+
 def pytest_collection_finish():
     """Leave the tests themselves, tens of thousands, out of garbage collections, and have fewer of these."""
     gc.collect()

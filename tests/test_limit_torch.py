@@ -219,19 +219,3 @@ def test_a_tangent_of_forward_mode_is_refused_and_not_lost(requires_grad):
 def test_a_tensor_that_is_not_dense_is_said_to_be_so():
     with pytest.raises(BackendError, match="dense tensors"):
         limited(torch.eye(4).to_sparse(), torch.ones(4, 4))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph
-def test_a_compiled_function_keeps_the_limit_and_has_gradients_under_it():
-    x, y = leaves((4, 5), (5, 6))
-
-    @torch.compile(backend="eager")
-    def function(x, y, limit):
-        return 2 * einsum(EQUATION, x + 1, y, memory_limit=limit)
-
-    found, expected = function(x, y, LIMIT), 2 * plain(x + 1, y)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(torch.autograd.grad(found.sum(), (x, y)), torch.autograd.grad(expected.sum(), (x, y)))
-    with pytest.raises(MemoryLimitError, match="smallest memory_limit="):
-        function(x, y, 1)

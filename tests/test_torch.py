@@ -1,7 +1,5 @@
 """PyTorch's adapter: plans, dtypes, dense tensors only, autograd, torch.func, torch.compile, threads, devices."""
 
-import subprocess
-import sys
 from functools import partial
 from importlib import import_module
 
@@ -333,29 +331,6 @@ def test_compiled_expression_with_a_constant(form):
         expression = einsumx.expression((3, 4), [0, 1], (4, 5), [1, 2], weight, [2, 3], [0, 3])
     lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
     torch.testing.assert_close(compiled(lambda lhs, rhs: expression(lhs, rhs) + 0)(lhs, rhs), lhs @ rhs @ weight)
-
-
-COMPILED_FIRST = """
-import sys, warnings
-warnings.simplefilter("error")
-import einsumx
-einsumx.plan("bnid,bnjd->bnij", (2, 3, 4, 5), (2, 3, 6, 5), backend="torch", device="cuda", dtypes="bfloat16")
-assert "torch" not in sys.modules
-import torch
-def function(lhs, rhs):
-    return einsumx.einsum("ij,jk->ik", lhs, rhs)
-lhs, rhs = torch.rand(3, 4, requires_grad=True), torch.rand(4, 5)
-result = torch.compile(function, fullgraph=True, backend="eager")(lhs, rhs)
-torch.testing.assert_close(result, lhs @ rhs)
-result.sum().backward()
-torch.testing.assert_close(lhs.grad, rhs.sum(1).expand(3, 4))
-"""
-
-
-@pytest.mark.slow
-def test_the_first_call_may_be_a_compiled_one_where_torch_came_after_a_plan_for_it():
-    done = subprocess.run([sys.executable, "-c", COMPILED_FIRST], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 # -- threads and devices ----------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ if not (hasattr(jax.sharding, "AxisType") and hasattr(jax, "set_mesh")):
 
 from sharded_contractions import BACKWARD, CHECKS, FORWARD  # noqa: E402
 
-pytestmark = pytest.mark.slow
-
 HERE = Path(__file__).parent
 ENVIRONMENT = {
     **os.environ,

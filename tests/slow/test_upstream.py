@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-pytestmark = pytest.mark.slow
-
-PAGE = Path(__file__).parents[1].joinpath("docs", "upstream.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2].joinpath("docs", "upstream.md").read_text(encoding="utf-8")
 
 MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

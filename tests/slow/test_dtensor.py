@@ -17,8 +17,6 @@ pytest.importorskip("torch.distributed.tensor")
 
 import dtensor_ranks as ranks  # noqa: E402  it imports torch
 
-pytestmark = pytest.mark.slow
-
 WORLD = 4
 
 

@@ -14,8 +14,6 @@ from distributed import Client, LocalCluster
 import einsumx
 from einsumx.conformance.oracle import expect, judge
 
-pytestmark = pytest.mark.slow
-
 EQUATION = "ij,jk,kl->il"
 SHAPES = [(60, 40), (40, 50), (50, 30)]
 
