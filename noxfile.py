@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
@@ -130,36 +131,26 @@ _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*/bin"))), os.environ.get("PATH", "")])
 
 
-def copy_of_project(session: nox.Session) -> Path:
-    """The project's files without what earlier builds left among them, which setuptools would pack again."""
-    copy = Path(session.create_tmp()).resolve() / "project"
-    shutil.rmtree(copy, ignore_errors=True)
+@cache
+def project() -> Path:
+    """A copy of the project without what earlier builds left, which setuptools would pack again; and its wheel.
+
+    All sessions of a run share it. It is not in the temporary folder of a session, since that would become the
+    temporary folder of the tests, and its path is too long for the sockets of some.
+    """
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     leftovers = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(Path(__file__).parent, copy, ignore=leftovers)
-    return copy
-
-
-_wheels: list[Path] = []
+    return Path(shutil.copytree(Path(__file__).parent, folder / "project", ignore=leftovers))
 
 
 def wheel(session: nox.Session) -> Path:
-    """The wheel of einsumx, which the sessions of one run share."""
-    if not _wheels:
-        folder = Path(mkdtemp())
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        session.run(
-            "python",
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(folder),
-            str(copy_of_project(session)),
-        )
-        _wheels.extend(folder.glob("*.whl"))
-    return _wheels[0]
+    """The wheel of einsumx."""
+    folder = project().parent
+    if not [*folder.glob("*.whl")]:
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", str(project()))
+    (built,) = folder.glob("*.whl")
+    return built
 
 
 def install(session: nox.Session, *requirements: str) -> None:
@@ -313,12 +304,11 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and the wheel works beside the unpacked sdist."""
-    project = copy_of_project(session)
-    dist = project / "dist"
+    dist = project() / "dist"
     session.install("build")
-    session.run("python", "-m", "build", "--outdir", str(dist), str(project), silent=True)
-    (wheel,) = dist.glob("*.whl")
-    session.install(f"{wheel}[conformance]", *TESTING)
+    session.run("python", "-m", "build", "--outdir", str(dist), str(project()), silent=True)
+    (built,) = dist.glob("*.whl")
+    session.install(f"{built}[conformance]", *TESTING)
     session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})
 
     elsewhere = Path(session.create_tmp()) / "elsewhere"
@@ -332,7 +322,7 @@ def package(session: nox.Session) -> None:
         session.run("einsumx", "compare")
         session.run("pytest", "-n", "auto", *(f"tests/test_{name}.py" for name in PACKED_TESTS))
         session.run("einsumx", "new-backend", "examplelib")
-        session.install(str(project / "tests" / "example_library"), "./einsumx-examplelib")
+        session.install(str(project() / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)
         session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib", "--level", "full")
 
