@@ -70,7 +70,7 @@ TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 TORCH = "torch==2.13.0"
 CURRENT = (
     *(TORCH, "jax==0.10.*", "array-api-strict"),
-    *("cotengra", "dask[array,distributed]", "loky", "h5py", "zarr", "tqdm", "numba"),
+    *("dask[array]", "loky", "h5py", "zarr", "tqdm", "numba"),
 )
 """The libraries of `tests`, beside NumPy."""
 

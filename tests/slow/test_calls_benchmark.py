@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rich")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # cotengra's, on keywords that it cannot cache
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

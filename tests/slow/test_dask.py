@@ -691,7 +691,7 @@ class StandinAdapter(CupyAdapter):
 @pytest.fixture
 def standin(monkeypatch):
     """A stand-in for CuPy, backed by NumPy, whose arrays NumPy's functions refuse."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "standin")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "standin")
     monkeypatch.setattr(registry, "_registered", {})
     einsumx.register(StandinAdapter())
     import cupy_standin
