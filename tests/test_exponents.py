@@ -5,7 +5,7 @@ import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import peaks
@@ -25,7 +25,7 @@ def operands(scales=SCALES[0]):
     return [np.ldexp(rng.normal(size=shape), scale) for shape, scale in zip(((2, 3), (3, 4), (4, 2)), scales)]
 
 
-@np.vectorize(otypes=[object])
+@partial(np.vectorize, otypes=[object])
 def whole(number):
     """A number times 2**1074, which is an integer for all float64."""
     return int(Fraction(float(number)) * 2**1074)
