@@ -14,7 +14,6 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import nox
 
@@ -189,9 +188,9 @@ def clang_of_zig(session: nox.Session) -> Path:
     return script
 
 
-def test(session: nox.Session, *options: str, **settings: Any) -> None:
+def test(session: nox.Session, *options: str) -> None:
     """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped."""
-    session.run("pytest", "-n", "auto", "--dist", "worksteal", *options, *session.posargs, **settings)
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *options, *session.posargs)
 
 
 def suite(*backends: str) -> list[str]:
@@ -201,8 +200,7 @@ def suite(*backends: str) -> list[str]:
 
 def test_library(session: nox.Session, library: str, *options: str) -> None:
     """Run the tests of one library's backend, and the conformance suite on the library."""
-    own = (f"tests/test_{library}.py", "tests/slow/test_upstream.py")
-    test(session, *own, *suite(library), *options, env=environment_of(session, library))
+    test(session, f"tests/test_{library}.py", *suite(library), *options)
 
 
 @nox.session(name="all", venv_backend="none", default=False)
@@ -244,6 +242,8 @@ def libraries(session: nox.Session) -> None:
     """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
+    for library in TOGETHER:
+        session.env.update(environment_of(session, library))
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
     test(session, "tests/slow", *suite("jax"))
     for library in TOGETHER:  # a process each: some cannot be imported beside others
@@ -255,7 +255,8 @@ def libraries(session: nox.Session) -> None:
 def backend(session: nox.Session, library: str) -> None:
     """The tests of one library's backend, and the conformance suite on the real library."""
     install(session, *TESTING, *BACKENDS[library])
-    test_library(session, library)
+    session.env.update(environment_of(session, library))
+    test_library(session, library, "tests/slow/test_upstream.py")
 
 
 @nox.session(python="3.10")
