@@ -11,11 +11,13 @@ from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
-from einsumx.errors import BackendError, EquationError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.semiring import Semiring, as_semiring
 from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
+from einsumx.runtime.caches import Uncacheable
+from einsumx.runtime.calls import are_plain, is_key
 from einsumx.runtime.effort import Effort, as_effort
 from einsumx.runtime.factors import factors_of
 from einsumx.runtime.prepare import (
@@ -145,13 +147,21 @@ class Expression:
         if self._request.strip_exponent:
             check_strip_exponent(out=out, alpha=alpha, beta=beta)
         try:
+            if not operands:
+                raise Uncacheable
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
             kinds = None if scale is None else scale.kinds
             run = self._ready(adapter, order, target, kinds, *map(adapter.signature, operands))
             run = run if scale is None else partial(run, scale)
-        except Exception:  # noqa: BLE001 - what follows checks the operands, and raises the error
-            pass
+        except (EinsumxError, Uncacheable):
+            pass  # what follows checks the operands, and raises the error
+        except AttributeError:
+            if are_plain((*operands, out)):
+                raise
+        except Exception:
+            if is_key(operands, order):
+                raise
         else:
             return run(*operands) if out is None else run(out, *operands)
         order = as_order(order)
@@ -230,7 +240,7 @@ class Expression:
     ) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy:
-            raise NotImplementedError  # the call makes a lazy result then
+            raise Uncacheable  # the call makes a lazy result then
         check_plain(self._adapter or adapter, signatures, out)
         prepared = self._prepared(adapter, signatures)
         wanted = Delivery(as_order(order), self._request.casting, out, kinds)

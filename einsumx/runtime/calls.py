@@ -2,7 +2,8 @@
 
 The cache of calls is keyed by the equation, the signatures of the operands and of ``out=``, and the other keywords as
 they were passed, with their types, because 1 and True are equal. It holds only calls whose outcome depends on nothing
-else. All others, and all errors, are left to the functions behind it, which check every argument.
+else. All others, and all of einsumx's own errors, are left to the functions behind it, which check every argument.
+Other exceptions pass through, such as one that a signal handler raises while a plan is made.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters.operand_types import top_package
-from einsumx.adapters.registry import serving
-from einsumx.errors import BackendError
+from einsumx.adapters.registry import backend_of, serving
+from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 else:
     factors = LazyModule("einsumx.runtime.factors")
 
-__all__ = ["Translation", "cached_first", "ready"]
+__all__ = ["Translation", "are_plain", "cached_first", "is_key", "ready"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -61,17 +62,27 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
                 written, arrays = equation, operands
             else:
                 written, arrays = _split_sublists(equation, operands)
+            if not arrays:
+                raise Uncacheable
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
                 if out is None and not options and not effort.is_set:
                     run = ready(adapter, translation, written, *map(adapter.signature, arrays))
                 else:
                     run = _ready_for(adapter, translation, written, arrays, out, options)
-            except (AttributeError, BackendError, Uncacheable):
-                adapter, arrays = numbers_as_arrays(arrays)
+            except (AttributeError, BackendError, Uncacheable) as error:
+                try:
+                    adapter, arrays = numbers_as_arrays(arrays)
+                except Uncacheable:
+                    if isinstance(error, AttributeError) and are_plain((*arrays, out)):
+                        raise error from None
+                    raise
                 run = _ready_for(adapter, translation, written, arrays, out, options)
-        except Exception:  # noqa: BLE001 - the function checks the arguments, and raises the error
-            pass
+        except (EinsumxError, Uncacheable):
+            pass  # the function checks the arguments, and raises the error
+        except Exception:
+            if is_key(arrays, written, *options.values()):
+                raise
         else:
             return run(*arrays) if out is None else run(out, *arrays)
         if out is not None:
@@ -79,6 +90,23 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
         return function(equation, *operands, **options)
 
     return cast(Function, call)
+
+
+def is_key(arrays: Sequence[Array], *values: Any) -> bool:
+    """Whether arrays and values can be looked up in a cache; the hash of a user's own class may raise anything."""
+    try:
+        hash((values, *[serving(type(array)).signature(array) for array in arrays]))
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+def are_plain(arrays: tuple[Any, ...]) -> bool:
+    """Whether all of these are plain arrays of one framework, or None."""
+    try:
+        return backend_of(tuple([type(array) for array in arrays if array is not None]))[1]
+    except BackendError:
+        return False
 
 
 def _ready_for(
@@ -95,13 +123,19 @@ def _ready_for(
     scale = None
     if "alpha" in options or "beta" in options:
         options = dict(options)
-        scale = factors.factors_of(options.pop("alpha", None), options.pop("beta", None), out)
+        try:
+            scale = factors.factors_of(options.pop("alpha", None), options.pop("beta", None), out)
+        except (TypeError, ValueError) as error:
+            raise Uncacheable from error
         if scale is not None:
             options["alpha"], options["beta"] = scale.kinds
     optimize = options.get("optimize")
     if type(optimize) is list or type(optimize) is tuple:
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
-        options = {**options, "optimize": dumps(optimize, 2)}
+        try:
+            options = {**options, "optimize": dumps(optimize, 2)}
+        except ValueError as error:
+            raise Uncacheable from error
     elif type(optimize) is bytes:
         raise Uncacheable  # these bytes are no path, and a path is looked up by its bytes
     signatures = map(adapter.signature, arrays)
@@ -116,7 +150,7 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
     """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
-        TypeError: a sublist is neither a list nor a tuple, and the last argument is no text of names. An iterator can
+        Uncacheable: a sublist is neither a list nor a tuple, and the last argument is no text of names. An iterator can
             be read only once, by the function itself.
     """
     arrays, labels = [first], []
@@ -141,7 +175,7 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
     """The sublists and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
     *arrays, text = first, *others
     if type(text) is not str or "->" not in text:
-        raise TypeError
+        raise Uncacheable
     sublists, output = names_as_sublists(text, len(arrays))
     return (*sublists, output), arrays
 
@@ -169,15 +203,21 @@ def ready(
     check_plain(adapter, signatures, out)
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
-    keywords = translation(adapter, options)
-    order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
+    try:
+        keywords = translation(adapter, options)
+        order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
+    except (TypeError, ValueError) as error:
+        raise Uncacheable from error
     prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
     if out is None and order == "K" and not alpha:
         return prepared.run
     if (alpha and planned.semiring is not None) or ((alpha or out is not None) and planned.strip_exponent):
         raise Uncacheable
     kinds = (alpha, beta) if alpha else None
-    return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
+    try:
+        return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
+    except ValueError as error:
+        raise Uncacheable from error
 
 
 def _unmarshalled(path: bytes) -> Any:
