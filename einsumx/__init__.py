@@ -1,6 +1,5 @@
 """einsumx: one einsum for every array library, on that library's own fast kernels."""
 
-from importlib import import_module as _import_module
 from pathlib import Path as _Path
 from sys import modules as _modules
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from einsumx.errors import (
     SizeError,
     SublistError,
 )
+from einsumx.imports import imported as _imported
 from einsumx.runtime.caches import cache_clear, cache_info
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def __getattr__(name: str) -> object:
     if name not in _LAZY:
         message = f"module 'einsumx' has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=_modules["einsumx"])  # Python then suggests similar names
-    value = getattr(_import_module(f"einsumx.{_LAZY[name]}"), name)
+    value = getattr(_imported(f"einsumx.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
 

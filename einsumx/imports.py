@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyModule"]
+__all__ = ["LazyModule", "imported"]
 
 
 class LazyModule:
@@ -26,5 +27,26 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         if self._module is None:
-            self._module = import_module(self._name)
+            self._module = imported(self._name)
         return getattr(self._module, name)
+
+
+def imported(name: str) -> ModuleType:
+    """The module of that name, which is imported unless it was before.
+
+    A signal handler or a finalizer may run while its thread is importing a module, and call einsum too. The import
+    goes on only after that, so the call imports the unfinished modules of einsumx anew. Python then drops the
+    unfinished ones.
+    """
+    module = import_module(name)
+    if _is_unfinished(module):
+        for other, each in list(sys.modules.items()):
+            if other.startswith("einsumx.") and _is_unfinished(each):
+                sys.modules.pop(other, None)
+        module = import_module(name)
+    return module
+
+
+def _is_unfinished(module: ModuleType) -> bool:
+    """Whether a module is being imported. Python waits for other threads, so this one does it."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

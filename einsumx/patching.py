@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Sequence
 from functools import lru_cache, partial, wraps
-from importlib import import_module
 from inspect import Parameter, currentframe, getattr_static, signature
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -26,6 +25,7 @@ from einsumx.adapters.replacement import (
 )
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
+from einsumx.imports import imported
 from einsumx.runtime import effort as efforts
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.caller import opens_block
@@ -253,7 +253,7 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
 def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Replacement:
     """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
     chosen = None if effort is None else as_effort(effort)
-    library = import_module(f"einsumx.interop.{framework}").CLIENT if framework in _CLIENTS else replaceable(framework)
+    library = imported(f"einsumx.interop.{framework}").CLIENT if framework in _CLIENTS else replaceable(framework)
     return Replacement(names_of(library), begins=not opens, effort=chosen)
 
 

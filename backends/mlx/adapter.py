@@ -20,6 +20,7 @@ from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.mlx.choices import integer_workspace, workspace
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
+from einsumx.imports import imported
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
@@ -71,7 +72,7 @@ class MlxAdapter(Adapter):
     @cached_property
     def _kernels(self) -> Any:
         """Einsumx's kernels for MLX, in a module that imports MLX."""
-        return import_module("einsumx.backends.mlx.kernels")
+        return imported("einsumx.backends.mlx.kernels")
 
     # -- which arrays -----------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import cached_property, lru_cache
-from importlib import import_module
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
+from einsumx.imports import imported
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
@@ -198,15 +198,15 @@ class NumpyAdapter(Adapter):
     @cached_property
     def _kernels(self) -> Any:
         """Einsumx's kernels for NumPy. Their module imports NumPy; it is cached because exit handlers cannot import."""
-        return import_module("einsumx.backends.numpy.kernels")
+        return imported("einsumx.backends.numpy.kernels")
 
     @cached_property
     def _integers(self) -> Any:
-        return import_module("einsumx.backends.numpy.integers")
+        return imported("einsumx.backends.numpy.integers")
 
     @cached_property
     def _semirings(self) -> Any:
-        return import_module("einsumx.backends.numpy.semirings")
+        return imported("einsumx.backends.numpy.semirings")
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         with self._mode(lhs):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,7 @@ from einsumx.adapters.traits import HALVES, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.imports import imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
@@ -71,7 +71,7 @@ class PaddleAdapter(Adapter):
     @cached_property
     def _kernels(self) -> Any:
         """Einsumx's kernels for Paddle, in a module that imports it."""
-        return import_module("einsumx.backends.paddle.kernels").EagerKernels()
+        return imported("einsumx.backends.paddle.kernels").EagerKernels()
 
     # -- which tensors ----------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class PaddleAdapter(Adapter):
 
     def signature(self, array: Array) -> Signature:
         if not array.is_dense():
-            raise import_module("einsumx.backends.paddle.kernels").not_dense_error(array)
+            raise imported("einsumx.backends.paddle.kernels").not_dense_error(array)
         return array.__class__, tuple(array.shape), array.dtype, _device_name(array.place)
 
     def device(self, array: Array) -> str:
@@ -318,7 +318,7 @@ class GraphAdapter(PaddleAdapter):
 
     @cached_property
     def _kernels(self) -> Any:
-        return import_module("einsumx.backends.paddle.kernels").GraphKernels()
+        return imported("einsumx.backends.paddle.kernels").GraphKernels()
 
     def signature(self, array: Array) -> Signature:
         if not array.is_dense_tensor_type():

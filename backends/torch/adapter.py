@@ -32,6 +32,7 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.imports import imported
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
@@ -114,11 +115,11 @@ class TorchAdapter(Adapter):
     @cached_property
     def _kernels(self) -> Any:
         """Einsumx's kernels for torch, in a module that imports torch."""
-        return import_module("einsumx.backends.torch.kernels")
+        return imported("einsumx.backends.torch.kernels")
 
     @cached_property
     def _narrow(self) -> Any:
-        return import_module("einsumx.backends.torch.narrow")
+        return imported("einsumx.backends.torch.narrow")
 
     # -- which tensors ----------------------------------------------------------------------------------
 
@@ -128,20 +129,20 @@ class TorchAdapter(Adapter):
 
     def serving(self, kind: type) -> Adapter:
         if any(base.__name__ == "DTensor" and top_package(base.__module__) == "torch" for base in kind.__mro__):
-            sharded: Adapter = import_module("einsumx.backends.torch.sharded").ADAPTER
+            sharded: Adapter = imported("einsumx.backends.torch.sharded").ADAPTER
             return sharded
         return self
 
     def configured(self, options: FrameworkOptions) -> Self:
         super().configured(options._replace(precision=None))
-        import_module("einsumx.backends.torch.precision").check(options.precision)
+        imported("einsumx.backends.torch.precision").check(options.precision)
         return type(self)(options)
 
     def prepare(self, run: Run, program: Program) -> Run:
         precision = self._options.precision
         if precision is None:
             return super().prepare(run, program)
-        at_precision = import_module("einsumx.backends.torch.precision").at_precision
+        at_precision = imported("einsumx.backends.torch.precision").at_precision
         return super().prepare(at_precision(precision, run, program), program)
 
     def needs_gradient(self, array: Array) -> bool:
@@ -338,7 +339,7 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def _semirings(self) -> Any:
-        return import_module("einsumx.backends.torch.semirings")
+        return imported("einsumx.backends.torch.semirings")
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         return self._semirings.elementwise(name, lhs, rhs)
@@ -357,7 +358,7 @@ class TorchAdapter(Adapter):
 
     def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         if dtype in IN_NUMPY:
-            return int(import_module("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
+            return int(imported("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
         rows = min(lhs[1], rows_at_once(lhs, rhs))
         terms = (3 if semiring.add == "logaddexp" else 1) * rows * prod(rhs[1:])
         return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
@@ -381,7 +382,7 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def _exponents(self) -> Any:
-        return import_module("einsumx.backends.torch.exponents")
+        return imported("einsumx.backends.torch.exponents")
 
     def binary_exponent(self, array: Array) -> int | None:
         exponent: int | None = self._exponents.binary_exponent(array)

@@ -19,6 +19,7 @@ from einsumx.adapters.operand_types import (
     unknown_type_error,
 )
 from einsumx.errors import BackendError, shown
+from einsumx.imports import imported
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
@@ -130,7 +131,7 @@ def _backend(name: str) -> Adapter:
     if name in _registered:
         return _registered[name]
     if name in BUILTIN:
-        adapter: Adapter = import_module(f"einsumx.backends.{name}").ADAPTER
+        adapter: Adapter = imported(f"einsumx.backends.{name}").ADAPTER
         return adapter
     if name in declared_backends():
         return load_backend(declared_backends()[name])
@@ -284,7 +285,7 @@ def replaceable(name: str) -> Replaceable:
         BackendError: there is none of that name.
     """
     if name in _LAZY_LIBRARIES:
-        library: Replaceable = import_module(f"einsumx.backends.{name}").LIBRARY
+        library: Replaceable = imported(f"einsumx.backends.{name}").LIBRARY
         return library
     return get_backend(name)
 
