@@ -23,7 +23,8 @@ class LazyModule:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._module: ModuleType | None = None
+        module = sys.modules.get(name)
+        self._module = None if module is None or _is_unfinished(module) else module
 
     def __getattr__(self, name: str) -> Any:
         if self._module is None:

@@ -22,13 +22,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.errors import shown
+from einsumx.imports import LazyModule
 from einsumx.runtime.caches import when_cleared
 from einsumx.runtime.memory import counts_idle_memory
 from einsumx.runtime.request import bytes_in
 from einsumx.scalars import as_python
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = LazyModule("numpy")
 
 __all__ = ["MemoryPoolInfo", "empty", "is_large", "memory", "memory_pool_info", "release", "set_memory_pool", "unused"]
 
@@ -67,8 +73,6 @@ class _Block:
     __slots__ = ("_mapping", "address", "size")
 
     def __init__(self, nbytes: int) -> None:
-        import numpy as np
-
         self.size = -(-nbytes // _HUGE) * _HUGE
         # Pages that are never touched take no memory, such as those before the first huge page.
         self._mapping = mmap.mmap(-1, self.size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -173,11 +177,10 @@ def is_large(shape: Sequence[int], itemsize: int) -> bool:
 def memory(nbytes: int) -> Any:
     """Memory of the pool for a large array, as a NumPy array of bytes.
 
-    It is None if the pool is switched off, not used in this context, or if the system has no memory left.
+    It is None if the pool is switched off, not used in this context, if the system has no memory left, or while the
+    interpreter exits, when torch makes no tensor of such memory.
     """
-    import numpy as np
-
-    if getattr(_local, "depth", 0) or not _bound():
+    if getattr(_local, "depth", 0) or not _bound() or sys.is_finalizing():
         return None
     lease = _pool.lease(nbytes)
     return None if lease is None else np.asarray(lease)
@@ -185,8 +188,6 @@ def memory(nbytes: int) -> Any:
 
 def empty(shape: Sequence[int], dtype: Any) -> Any:
     """A large NumPy array in C order, with arbitrary values: in the pool, or as :func:`numpy.empty` makes it."""
-    import numpy as np
-
     dtype = np.dtype(dtype)
     leased = memory(prod(shape) * dtype.itemsize)
     return np.empty(shape, dtype) if leased is None else leased.view(dtype).reshape(shape)
