@@ -47,13 +47,14 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
     >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
     (2, 5)
     """
+    axes = _as_numbers(axes)
     try:
         equation = _known_tensordot(axes, a.shape, b.shape)
-    except (AttributeError, TypeError):  # numbers, lists, or axes in lists
+    except (AttributeError, TypeError):  # numbers or lists
         equation = ""
     if not equation:
         (a, b), shapes = _with_shapes(a, b)
-        equation = _known_tensordot(_in_tuples(axes), *shapes)
+        equation = _known_tensordot(axes, *shapes)
     return einsum(equation, a, b)
 
 
@@ -74,13 +75,14 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     >>> transpose(np.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
+    axes = None if axes is None else _as_numbers(axes)
     try:
         equation = _known_transpose(axes, len(a.shape))
-    except (AttributeError, TypeError):  # a number, a list, or axes in a list
+    except (AttributeError, TypeError):  # a number or a list
         equation = ""
     if not equation:
         (a,), (shape,) = _with_shapes(a)
-        equation = _known_transpose(_in_tuples(axes), len(shape))
+        equation = _known_transpose(axes, len(shape))
     return einsum(equation, a)
 
 
@@ -117,13 +119,13 @@ def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     return arrays, shapes
 
 
-def _in_tuples(axes: Any) -> Any:
-    """The value of ``axes=`` as a key of a cache: its sequences as tuples."""
+def _as_numbers(axes: Any) -> Any:
+    """The value of ``axes=`` as a key of a cache: integers, in tuples. A cache takes 1 and 1.0 for the same."""
     if type(axes) is int:  # such tests of types are faster than isinstance() with Iterable
         return axes
     if type(axes) is list or type(axes) is tuple or (isinstance(axes, Iterable) and not isinstance(axes, str)):
-        return tuple(map(_in_tuples, axes))
-    return axes
+        return tuple([_as_numbers(each) for each in axes])
+    return _as_axis(axes)
 
 
 def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequence[int]) -> str:
@@ -197,5 +199,5 @@ def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
     return places
 
 
-_known_tensordot = lru_cache(maxsize=1024, typed=True)(_tensordot_equation)
-_known_transpose = lru_cache(maxsize=256, typed=True)(_transpose_equation)
+_known_tensordot = lru_cache(maxsize=1024)(_tensordot_equation)
+_known_transpose = lru_cache(maxsize=256)(_transpose_equation)

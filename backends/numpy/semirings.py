@@ -276,8 +276,8 @@ def _log_product(lhs: Any, rhs: Any, *, matmul: Product) -> Any:
 def _is_near_zero(lhs: Any, rhs: Any, finfo: Any) -> bool:
     """Whether no exponential, product or sum of them can overflow or lose digits; not so for infinities and nan."""
     lows, highs = (lhs.min(), rhs.min()), (lhs.max(), rhs.max())
-    least, most = log(finfo.tiny) + 1, log(finfo.max) - log(lhs.shape[2]) - 1
-    return bool(min(*lows, sum(lows)) > least and max(*highs, sum(highs)) < most)
+    least, most = np.log(finfo.tiny) + 1, np.log(finfo.max) - log(lhs.shape[2]) - 1
+    return all(low > least for low in (*lows, sum(lows))) and all(high < most for high in (*highs, sum(highs)))
 
 
 def _shift(array: Any, axis: int) -> Any:
