@@ -569,11 +569,22 @@ def _packed_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, 
 
 
 def _may_share(out: Array, result: Array) -> bool:
-    """Whether ``result`` may share memory with ``out``: a pure rearrangement returns a view of an operand."""
+    """Whether ``result`` may share memory with ``out``: a pure rearrangement returns a view of an operand.
+
+    Two storages can have the same memory, such as those of two tensors made of one NumPy array.
+    """
     try:
-        return bool(result.untyped_storage().data_ptr() == out.untyped_storage().data_ptr())
+        (start, stop), (other_start, other_stop) = _addresses(out), _addresses(result)
     except RuntimeError:  # torch.compile's tensors have no address
         return True
+    return start < other_stop and other_start < stop
+
+
+def _addresses(tensor: Array) -> tuple[int, int]:
+    """The first address of a tensor's elements, and the one after the last."""
+    start = tensor.data_ptr()
+    span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return start, start + (span + 1) * tensor.element_size()
 
 
 ADAPTER = TorchAdapter()
