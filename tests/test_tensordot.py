@@ -180,3 +180,9 @@ def test_jax_traces_and_differentiates_it():
     same(jax.jit(function)(a, b), np.tensordot(A, B.transpose(1, 0, 2), 2).astype("float32"))
     gradient = jax.grad(lambda one: function(one, b).sum())(a)
     same(gradient, np.broadcast_to(B.transpose(1, 0, 2).sum(2), A.shape).astype("float32"))
+
+
+def test_axes_that_are_no_integers_are_refused_after_a_call_with_equal_ones_too():
+    tensordot(A, B, ([1], [0]))
+    with pytest.raises(SublistError, match="numbered by integers, not by 1.0"):
+        tensordot(A, B, ([1.0], [0]))

@@ -3,6 +3,7 @@
 from functools import partial
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -418,3 +419,11 @@ def test_an_expression_of_unknown_sizes_is_one_graph():
     for rows in (5, 6, 9):
         assert (compiled(torch.ones(rows, 3), torch.ones(3, 4)) == torch.full((rows, 4), 3.0)).all()
     assert counted.frame_count == 1
+
+
+def test_out_may_have_the_memory_of_an_operand_in_a_storage_of_its_own():
+    numbers = np.arange(110, dtype="float32")
+    lhs, out = torch.from_numpy(numbers[:100]).reshape(10, 10), torch.from_numpy(numbers[5:105]).reshape(10, 10)
+    expected = lhs.T.clone()
+    assert einsumx.einsum("ij->ji", lhs, out=out) is out
+    torch.testing.assert_close(out, expected)

@@ -1,0 +1,137 @@
+"""Calls from signal handlers and finalizers, errors that these raise in a call, and the end of a process."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import einsumx
+
+LHS, RHS = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+
+
+class InterruptError(ValueError):
+    """What a signal handler raises; einsumx's own errors are ValueErrors too."""
+
+
+def interrupted(frame_of, call):
+    """Run a call, and raise an error, as a signal handler does, when a function of that name is entered."""
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_name == frame_of:
+            sys.settrace(None)
+            raise InterruptError
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.parametrize("function", ["ready", "from_signatures", "find_path", "lower", "executable"])
+def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
+    einsumx.cache_clear()
+    with pytest.raises(InterruptError):
+        interrupted(function, lambda: einsumx.einsum("ij,jk->ki", LHS, RHS))
+    np.testing.assert_array_equal(einsumx.einsum("ij,jk->ki", LHS, RHS), (LHS @ RHS).T)
+
+
+@pytest.mark.parametrize("function", ["_run_of", "_prepare", "executable"])
+def test_such_an_error_ends_the_call_of_an_expression(function):
+    product = einsumx.expression("ij,jk->ki", LHS.shape, RHS.shape)
+    with pytest.raises(InterruptError):
+        interrupted(function, lambda: product(LHS, RHS))
+    np.testing.assert_array_equal(product(LHS, RHS), (LHS @ RHS).T)
+
+
+def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):
+    from einsumx.backends.numpy import ADAPTER
+
+    def broken(self, signature):
+        raise AttributeError("a mistake in the adapter")
+
+    einsumx.cache_clear()
+    monkeypatch.setattr(type(ADAPTER), "operand", broken)
+    with pytest.raises(AttributeError, match="a mistake in the adapter"):
+        einsumx.einsum("ij,jk->ik", LHS, RHS)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
+def test_an_alarm_ends_the_search_for_a_path():
+    labels = "abcdefghij"
+    terms = [labels[i] + labels[(i + 1) % 10] + "xyz"[i % 3] for i in range(10)]
+
+    def alarm(number, frame):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)  # again and again, as one may come where Python ignores errors
+    try:
+        with pytest.raises(TimeoutError):
+            einsumx.einsum(",".join(terms) + "->", *[np.ones((2, 2, 2))] * 10, optimize="optimal")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+IMPORTING = """
+import sys
+import numpy as np
+import einsumx
+
+place, raises = int(sys.argv[1]), sys.argv[2] == "raises"
+lhs, rhs = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+lines, nested = 0, None
+
+def trace(frame, event, argument):
+    global lines, nested
+    if frame.f_code.co_name == "<module>" and "einsumx" in frame.f_globals["__name__"] and event == "line":
+        lines += 1
+        if lines == place:
+            sys.settrace(None)
+            if raises:
+                raise TimeoutError
+            nested = einsumx.einsum("ij,jk->ik", lhs, rhs)
+    return trace
+
+sys.settrace(trace)
+try:
+    einsumx.einsum("ij,jk->ki", lhs, rhs)
+except TimeoutError:
+    assert raises
+sys.settrace(None)
+assert lines == place
+assert raises or np.array_equal(nested, lhs @ rhs)
+assert np.array_equal(einsumx.einsum("ij,jk->ki", lhs, rhs), (lhs @ rhs).T)
+assert einsumx.einsum("ii->", np.eye(3)) == 3
+"""
+
+
+@pytest.mark.parametrize("what", ["calls", "raises"])
+@pytest.mark.parametrize("place", [60, 400, 700, 900])
+def test_a_handler_during_the_imports_of_the_first_call_breaks_no_later_call(place, what):
+    subprocess.run([sys.executable, "-c", IMPORTING, str(place), what], check=True)
+
+
+ENDING = """
+import builtins, sys
+import numpy as np
+import einsumx
+
+class Last:
+    def __del__(self):
+        array = np.ones((1, 5_000_000))
+        result = einsumx.einsum("ij,ij->ij", array, array)
+        sys.stderr.write(f"{result.shape} {sys.is_finalizing()}")
+
+einsumx.einsum("ij,ij->ij", np.ones((1, 2)), np.ones((1, 2)))
+builtins.last = Last()
+"""
+
+
+def test_a_large_result_while_the_interpreter_exits():
+    done = subprocess.run([sys.executable, "-c", ENDING], check=True, capture_output=True, text=True)
+    assert done.stderr == "(1, 5000000) True"
