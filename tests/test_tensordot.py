@@ -183,6 +183,7 @@ def test_jax_traces_and_differentiates_it():
 
 
 def test_axes_that_are_no_integers_are_refused_after_a_call_with_equal_ones_too():
-    tensordot(A, B, ([1], [0]))
-    with pytest.raises(SublistError, match="numbered by integers, not by 1.0"):
-        tensordot(A, B, ([1.0], [0]))
+    lhs, rhs = np.ones((2, 3)), np.ones((3, 4))
+    assert tensordot(lhs, rhs, ([1], [0])).shape == (2, 4)
+    with pytest.raises(SublistError, match=r"numbered by integers, not by 1\.0"):
+        tensordot(lhs, rhs, ([1.0], [0]))
