@@ -95,7 +95,7 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
 def is_key(arrays: Sequence[Array], *values: Any) -> bool:
     """Whether arrays and values can be looked up in a cache; the hash of a user's own class may raise anything."""
     try:
-        hash((values, *[serving(type(array)).signature(array) for array in arrays]))
+        hash((values, *[serving(type(array)).signature(array) for array in arrays]))  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001
         return False
     return True
