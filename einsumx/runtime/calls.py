@@ -93,9 +93,13 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
 
 
 def is_key(arrays: Sequence[Array], *values: Any) -> bool:
-    """Whether arrays and values can be looked up in a cache; the hash of a user's own class may raise anything."""
+    """Whether arrays and values can be looked up in a cache.
+
+    The hash of a user's own class may raise anything, and so may the signature of another framework's array.
+    """
     try:
-        hash((values, *[serving(type(array)).signature(array) for array in arrays]))  # type: ignore[arg-type]
+        adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
+        hash((values, *map(adapter.signature, arrays)))
     except Exception:  # noqa: BLE001
         return False
     return True
