@@ -5,8 +5,8 @@
 
 The first command runs every test once to learn which lines each test runs, then judges each mutant by the tests that
 run the changed line, until one fails. A line that only imports run is judged by all tests. Tests that fail without a
-mutant judge none. The second command judges
-only the mutants that survived before. Arguments after ``--`` go to pytest. pytest-cov must be installed.
+mutant judge none. The second command judges only the mutants that survived before. Arguments after ``--`` go to pytest.
+pytest-cov must be installed.
 
 Tools such as mutmut and cosmic-ray need the source in the folder of its import name, unlike ``backends/`` here.
 """
