@@ -240,12 +240,14 @@ def together(session: nox.Session) -> None:
 @nox.session(python="3.11")
 def libraries(session: nox.Session) -> None:
     """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
+    # What other libraries are installed changes some of the slow tests, so they come first.
+    install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
+    test(session, "tests/slow", *suite("jax"))
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     for library in TOGETHER:
         session.env.update(environment_of(session, library))
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
-    test(session, "tests/slow", *suite("jax"))
     for library in TOGETHER:  # a process each: some cannot be imported beside others
         test_library(session, library, *SLOW.get(library, ()))
 
