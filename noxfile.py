@@ -132,10 +132,10 @@ os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("versions/3.*
 
 @cache
 def project() -> Path:
-    """A copy of the project without what earlier builds left, which setuptools would pack again; and its wheel.
+    """A copy of the project without what earlier builds left, which setuptools would pack again.
 
-    All sessions of a run share it. It is not in the temporary folder of a session, since that would become the
-    temporary folder of the tests, and its path is too long for the sockets of some.
+    All sessions of a run share it, and the wheel beside it. It is not in the temporary folder of a session, since that
+    would become the temporary folder of the tests, and its path is too long for the sockets of some.
     """
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
