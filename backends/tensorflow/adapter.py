@@ -291,10 +291,14 @@ class TensorflowAdapter(Adapter):
 
     @cached_property
     def _accumulates_wide(self) -> bool:
-        """Whether products in bfloat16 accumulate in float32 on the CPU; without oneDNN, TensorFlow's do not."""
+        """Whether the CPU's products in bfloat16 are summed in float32, then rounded to the nearest.
+
+        That depends on the processor: some kernels sum in bfloat16, others drop the last bits.
+        """
         with self.xp.init_scope(), self.xp.device("CPU:0"):
-            ones = self.xp.ones((1, 512), "bfloat16")  # a sum in bfloat16 does not exceed 256
-            return float(self.xp.linalg.matmul(ones, ones, transpose_b=True)[0, 0]) == 512
+            row = self.xp.fill((1, 512), self.xp.cast(1.0703125, "bfloat16"))
+            # 586.5; the nearest bfloat16 above is 588, below 584, and a sum in bfloat16 stops at 256.
+            return float(self.xp.linalg.matmul(row, row, transpose_b=True)[0, 0]) == 588
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return own(self.xp.einsum)(equation, *arrays)
