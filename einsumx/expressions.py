@@ -142,7 +142,7 @@ class Expression:
             ValueError: ``beta`` without ``out``.
         """
         scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
-        if scale is not None and self._request.semiring is not None:
+        if self._request.semiring is not None:
             check_semiring(self._request.semiring, alpha=alpha, beta=beta)
         if self._request.strip_exponent:
             check_strip_exponent(out=out, alpha=alpha, beta=beta)

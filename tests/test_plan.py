@@ -141,6 +141,15 @@ def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
         einsumx.plan("i->", (3,), dtypes="float33")
 
 
+@pytest.mark.parametrize("source", ["float64", "int32", "complex64"])
+def test_a_plan_of_half_precision_is_retargeted_whatever_its_operands_are(source):
+    made = einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes=source, dtype="float16", casting="unsafe")
+    again = made.retarget("torch")
+    assert (again.backend, again.dtype, [operand.dtype for operand in again.operands]) == (
+        "torch", "float16", [source, source],
+    )  # fmt: skip
+
+
 def test_a_plan_for_operands_that_repeat_themselves_is_right_for_others_too():
     rng = np.random.default_rng(0)
     lhs, rhs = rng.random((40, 50)), rng.random((50, 30))

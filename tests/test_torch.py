@@ -206,6 +206,8 @@ def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():
         fake = einsumx.einsum("ij,jk->ki", torch.rand(3, 4), torch.rand(4, 5))
     assert isinstance(fake, FakeTensor)
     assert fake.shape == (5, 3)
+    mantissa, exponent = einsumx.einsum("ij,jk->ik", huge, huge, strip_exponent=True)
+    assert (mantissa.shape, mantissa.dtype, exponent.dtype) == ((10**6, 10**6), torch.float16, torch.int64)
 
 
 # -- expanded operands ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ torch: Any = import_module("torch")
 
 def has_values(array: Array) -> bool:
     """Whether the values of a tensor are known, and nothing traces what is done with them."""
-    if type(array) not in (torch.Tensor, torch.nn.Parameter) or torch.compiler.is_compiling():
+    if type(array) not in (torch.Tensor, torch.nn.Parameter) or array.is_meta or torch.compiler.is_compiling():
         return False
     try:
         array.data_ptr()  # which those of torch.func do not have

@@ -123,6 +123,11 @@ def _refuses_an_array(case: Case, subject: Subject) -> None:
     _refuses(replace(case, options=keywords(alpha=factor)), subject)
 
 
+def _refuses_a_huge_integer(case: Case, subject: Subject) -> None:
+    """No float is as large as the factor."""
+    _refuses(replace(case, options=keywords(beta=10**400)), subject)
+
+
 def _takes_an_array_without_axes(case: Case, subject: Subject) -> None:
     """An array without axes counts as its value."""
     needs_einsumx(subject)
@@ -218,3 +223,5 @@ def _refused_cases() -> Iterator[Case]:
     yield alpha(truths, keywords(alpha=2), raises=BackendError, says="alpha= is 0 or 1")
     array = replace(alpha(_PRODUCT, raises=TypeError, says="alpha= is a number"), check=_refuses_an_array)
     yield replace(array, about="an array")
+    huge = beta(_PRODUCT, out=_RESULT, raises=BackendError, says="an integer that float32 does not hold")
+    yield replace(huge, check=_refuses_a_huge_integer, about="a huge integer")

@@ -198,7 +198,7 @@ def _refused_cases() -> Iterator[Case]:
         whole = operands((3, 4), (4, 2), dtype=dtype)
         yield refused(whole, _STRIPPED, raises=BackendError, says=f"which {dtype} does not hold")
     pair = operands((3, 4), (4, 2))
-    for name, value in (("alpha", 2.0), ("effort", "measure")):
+    for name, value in (("alpha", 2.0), ("alpha", 1), ("effort", "measure")):
         yield refused(pair, (*_STRIPPED, (name, value)), raises=ValueError, says="strip_exponent=True")
     yield refused(pair, (*_STRIPPED, ("semiring", "boolean")), raises=BackendError, says="not for semiring='boolean'")
     yield refused(pair, keywords(strip_exponent=1), raises=TypeError, says="strip_exponent= is True or False, not 1")

@@ -443,7 +443,7 @@ def _refused_cases() -> Iterator[Case]:
             specs = operands(*shapes, dtype=dtype)
             yield refused(specs, keywords(semiring=semiring), raises=BackendError, says=says)
     pair = operands(*shapes)
-    for name, value in (("alpha", 2.0), ("beta", 1.0)):
+    for name, value in (("alpha", 2.0), ("alpha", 1), ("beta", 1.0)):
         says = f"{name}= is for sums of products; in semiring='log' leave it away"
         options = keywords(semiring="log", **{name: value})
         out = ArraySpec((3, 5)) if name == "beta" else None

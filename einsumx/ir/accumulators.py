@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from einsumx.dtypes import itemsize, kind
+from einsumx.dtypes import can_cast, itemsize, kind
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Program
 
@@ -74,12 +74,16 @@ def holds(dtype: str, most: int, is_signed: bool) -> bool:
 
 
 def accumulated_in(program: Program) -> str | None:
-    """The float or complex dtype in which a program computes, if that is not its result's; otherwise None.
+    """The float or complex dtype in which a program computes, if ``accumulate=`` can ask for it; otherwise None.
 
-    A plan that is made again, for another backend, takes it as its accumulator.
+    A plan that is made again, for another backend, takes it as its accumulator. Operands that it does not hold were
+    cast to the result's dtype, which the framework computes in a wider one by itself.
     """
     if kind(program.dtype) not in "fc":
         return None
     types = slot_dtypes(program)
     computed = {types[op.sources[0]] for op in program.ops if op.kind == "work"} - {program.dtype}
-    return computed.pop() if len(computed) == 1 else None
+    if len(computed) != 1:
+        return None
+    (accumulator,) = computed
+    return accumulator if all(can_cast(operand.dtype, accumulator) for operand in program.operands) else None

@@ -126,6 +126,8 @@ def _ready_for(
         options = {**options, "effort": effort.get_effort()}
     scale = None
     if "alpha" in options or "beta" in options:
+        if options.get("semiring") is not None or options.get("strip_exponent"):
+            raise Uncacheable  # neither has factors
         options = dict(options)
         try:
             scale = factors.factors_of(options.pop("alpha", None), options.pop("beta", None), out)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -39,7 +40,11 @@ class Factors(NamedTuple):
         return _kind_of(self.alpha), _kind_of(self.beta)
 
     def within(self, dtype: str) -> Factors:
-        """Both as Python numbers of the kind of ``dtype``; integers wrap."""
+        """Both as Python numbers of the kind of ``dtype``; integers wrap.
+
+        Raises:
+            BackendError: an integer is larger than every float.
+        """
         return Factors(_within(self.alpha, dtype), _within(self.beta, dtype))
 
 
@@ -65,7 +70,10 @@ def _as_factor(name: str, value: Any) -> Any:
     value = as_python(value)
     if isinstance(value, Number):
         return value
-    if getattr(value, "shape", None) != ():
+    shape = getattr(value, "shape", None)
+    if shape is None and hasattr(value, "__index__"):  # an integer that torch.compile traces
+        return index(value)
+    if shape != ():
         raise TypeError(f"{name}= is a number, not {shown(value)}")
     adapter = owner(value)
     if adapter is not None and adapter.needs_gradient(value):
@@ -119,9 +127,14 @@ def _within(value: Any, dtype: str) -> Any:
             return bool(value)
         case "i" | "u":
             return wrapped(int(value), dtype)
-        case "f" if isinstance(value, int):
-            return float(value)
-        case "c" if isinstance(value, int | float):
-            return complex(value)
+        case "f" | "c" if isinstance(value, int):
+            return _as_float(value, dtype)
         case _:
             return value
+
+
+def _as_float(value: int, dtype: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise BackendError(f"alpha= or beta= is an integer that {dtype} does not hold; pass math.inf instead") from error

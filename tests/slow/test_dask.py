@@ -716,3 +716,11 @@ def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
         assert type(computed) is standin.StandinArray
         part = tuple(slice(2 * number, 2 * number + 2) for number in place)
         assert np.array_equal(standin.asnumpy(computed), expected[part])
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "ij->i", "ij->ij", "ij,ij->ij"])
+def test_chunks_in_another_byte_order_give_the_dtype_that_the_result_declares(equation):
+    values = np.arange(12.0).reshape(3, 4).astype(">f8")
+    operands = [da.from_array(values, chunks=2)] * (equation.count(",") + 1)
+    result = einsumx.einsum(equation, *operands)
+    assert result.dtype == result.compute().dtype
