@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import backend_of, is_stored, lazy_planner, serving
+from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
@@ -217,7 +217,10 @@ class Expression:
         arrays = {**self._constants, **dict(zip(self._variables, operands))}
         # Raises if the constants and the operands are of two frameworks; stored operands go with either.
         backend_of(tuple([list if is_stored(arrays[slot]) else type(arrays[slot]) for slot in sorted(arrays)]))
-        return arrays_of(list(operands), self._adapter, self._variables)
+        adapter, own = arrays_of(list(operands), self._adapter, self._variables)
+        if self._constants and adapter is not self._adapter:  # raises, if one backend serves both frameworks
+            get_backend(adapter.name).of([arrays[slot] for slot in sorted(arrays) if hasattr(arrays[slot], "shape")])
+        return adapter, own
 
     def _check_shape(self, slot: int, shape: tuple[int, ...]) -> None:
         if not may_be_equal(shape, self._shapes[slot]):

@@ -309,6 +309,29 @@ def test_arrays_of_two_libraries_are_an_error_that_names_both_types():
     assert float(run([2.0]).inner) == float(run(array_of(second, [2.0])).inner) == 2.0
 
 
+@pytest.mark.parametrize("keywords", [{}, {"memory_limit": "1 MB"}], ids=["whole", "limit"])
+def test_a_class_that_wraps_arrays_of_several_libraries_is_computed_by_that_of_each_call(keywords):
+    first, second = fake(), fake()
+
+    class Wrapper(first.Array, second.Array):
+        def __array_namespace__(self):
+            return SimpleNamespace(**vars(self.wrapped))  # a new object, equal to the one before
+
+        def __getitem__(self, key):
+            return self.wrapped.Array(self.inner[key])
+
+    def wrapper(namespace):
+        array = Wrapper(strict.asarray([1.0, 2.0]))
+        array.wrapped = namespace
+        return array
+
+    for namespace in (first, second, first):
+        result = einsumx.einsum("i,i->i", wrapper(namespace), wrapper(namespace), **keywords)
+        assert (type(result), [float(each) for each in result.inner]) == (namespace.Array, [1, 4])
+    with pytest.raises(einsumx.BackendError, match="two frameworks"):
+        einsumx.einsum("i,i->i", wrapper(first), wrapper(second), **keywords)
+
+
 # -- sizes that are not known -----------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.dialect import Spelling
-from einsumx.adapters.operand_types import top_package, type_name
+from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -42,12 +42,16 @@ TRAITS = Traits(
 )
 
 
+_MOST_NAMESPACES = 64
+"""The most namespaces whose adapters are kept. A library may make a new one for each array."""
+
+
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
     Args:
-        namespace: the library's array namespace. By default it is that of the first array that arrives, and until then
-            that of array-api-strict, the reference implementation.
+        namespace: the library's array namespace. Without one, :meth:`of` finds the adapter of each call's arrays, and
+            there is array-api-strict, the reference implementation, where no array is.
     """
 
     name = "array_api"
@@ -58,7 +62,7 @@ class ArrayApiAdapter(Adapter):
 
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
-        self._libraries: dict[str, ArrayApiAdapter] = {}
+        self._others: list[ArrayApiAdapter] = []  # those of arrays' namespaces, the last made first
         self._devices: dict[str, Any] = {}  # of the arrays so far, by name
 
     @property
@@ -75,15 +79,28 @@ class ArrayApiAdapter(Adapter):
 
     # -- which arrays -----------------------------------------------------------------------------------
 
-    def serving(self, kind: type) -> Adapter:
-        return self._libraries.setdefault(top_package(kind.__module__), ArrayApiAdapter())
+    def of(self, arrays: Sequence[Array]) -> Adapter:
+        if self._namespace is not None or not arrays:
+            return self
+        first, *others = [array.__array_namespace__() for array in arrays]
+        for array, other in zip(arrays[1:], others):
+            if not _are_one(first, other):
+                one, another = type_name(type(arrays[0])), type_name(type(array))
+                raise BackendError(
+                    f"the operands belong to two frameworks: {one} of {_name(first)} and {another} of {_name(other)}; "
+                    "convert one of them first"
+                )
+        for known in self._others:
+            if _are_one(first, known._namespace):
+                return known
+        adapter = type(self)(first)
+        self._others = [adapter, *self._others[: _MOST_NAMESPACES - 1]]
+        return adapter
 
     def is_plain(self, kind: type) -> bool:
-        return False  # every array goes through `plain`, which takes the namespace from the first one
+        return False  # a class may wrap arrays of several libraries, so that each call asks for the namespace
 
     def plain(self, array: Array) -> Array:
-        if self._namespace is None:
-            self._namespace = array.__array_namespace__()
         known_sizes(array.shape)
         return array
 
@@ -103,7 +120,7 @@ class ArrayApiAdapter(Adapter):
 
     @property
     def _library(self) -> str:
-        return str(getattr(self.xp, "__name__", type(self.xp).__name__))
+        return _name(self.xp)
 
     # -- describing arrays ------------------------------------------------------------------------------
 
@@ -371,6 +388,19 @@ def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:
             return ("zeros",)
         case ops.First() | ops.Scale() | ops.Native():
             return ()
+
+
+def _are_one(namespace: Any, other: Any) -> bool:
+    """Whether two namespaces are the same; a library may make a new object for each array."""
+    if namespace is other:
+        return True
+    with suppress(Exception):
+        return bool(namespace == other) or (type(namespace) is type(other) and vars(namespace) == vars(other))
+    return False
+
+
+def _name(namespace: Any) -> str:
+    return str(getattr(namespace, "__name__", type(namespace).__name__))
 
 
 ADAPTER = ArrayApiAdapter()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.base import Adapter
+from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.traits import Traits
 from einsumx.backends.array_api.adapter import ArrayApiAdapter
@@ -25,7 +26,7 @@ class NamedLibrary(ArrayApiAdapter):
     def xp(self) -> Any:
         return import_module(self.module)
 
-    def serving(self, kind: type) -> Adapter:
+    def of(self, arrays: Sequence[Array]) -> Adapter:
         return self
 
     def check_type(self, kind: type) -> None:

@@ -63,7 +63,7 @@ def scaled(chunk: Any, factors: Factors, dtype: str) -> Any:
 
 def _adapter_of(chunk: Any) -> Adapter:
     kind: type = type(chunk)
-    return serving(kind)
+    return serving(kind).of((chunk,))
 
 
 def _bare(chunk: Any) -> Any:

@@ -31,6 +31,10 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
         return self
 
+    def of(self, arrays: Sequence[Array]) -> Adapter:
+        """The adapter for arrays of one call; another one if it depends on more than their types."""
+        return self
+
     def takes_arrays_of(self, other: Adapter) -> bool:
         """Whether it also takes the arrays of another adapter, beside those that it serves."""
         return False

@@ -212,7 +212,7 @@ def owner(array: object) -> Adapter | None:
         BackendError: the framework's backend refuses the type.
     """
     kind: type = type(array)
-    return serving(kind) if _is_known(kind) else None
+    return serving(kind).of((array,)) if _is_known(kind) else None
 
 
 @lru_cache(maxsize=1024)

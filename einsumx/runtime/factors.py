@@ -137,4 +137,6 @@ def _as_float(value: int, dtype: str) -> float:
     try:
         return float(value)
     except OverflowError as error:
-        raise BackendError(f"alpha= or beta= is an integer that {dtype} does not hold; pass math.inf instead") from error
+        raise BackendError(
+            f"alpha= or beta= is an integer that {dtype} does not hold; pass math.inf instead"
+        ) from error

@@ -106,6 +106,7 @@ def arrays_of(
         raise BackendError(f"backend={required.name!r} was asked for, but the operands are arrays of {adapter.name}")
     if plain:
         return adapter, operands
+    adapter = adapter.of([array for array in operands if not is_builtin(type(array))])
     arrays = {
         slot: _plain(adapter, numbers[slot], array)
         for slot, array in enumerate(operands)

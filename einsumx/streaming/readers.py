@@ -200,13 +200,18 @@ def framework_of(operands: Sequence[Any], requested: Adapter | None) -> tuple[Ad
     if adapter is None:
         kinds = [_kind_that_computes(number, array) for number, array in enumerate(operands)]
         adapter = backend_of(tuple(kinds))[0] or get_backend("numpy")
-    own = [number for number, array in enumerate(operands) if is_builtin(type(array)) or owner(array) is adapter]
+    owners = {number: owner(array) for number, array in enumerate(operands) if not is_builtin(type(array))}
+    own = [number for number in range(len(operands)) if number not in owners or _serves(adapter, owners[number])]
     arrays = list(operands)
     if own:
-        _, plain = arrays_of([operands[number] for number in own], adapter, own)
+        adapter, plain = arrays_of([operands[number] for number in own], adapter, own)
         for number, array in zip(own, plain):
             arrays[number] = array
     return adapter, arrays
+
+
+def _serves(adapter: Adapter, other: Adapter | None) -> bool:
+    return other is not None and other.name == adapter.name
 
 
 def _kind_that_computes(number: int, array: Any) -> type:
