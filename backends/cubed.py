@@ -52,7 +52,10 @@ class CubedAdapter(NamedLibrary):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         chunks = -1 if 0 in shape else "auto"  # by which cubed divides by the elements of a chunk
-        return self.xp.zeros(shape, dtype=self.dtype(dtype), chunks=chunks, **self._placed(self.device(arrays[0])))
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), chunks=chunks, **self._beside(arrays[0]))
+
+    def _beside(self, like: Array) -> dict[str, Any]:
+        return {"spec": like.spec}  # arrays of two specs are refused in one computation
 
     def check_eager(self, array: Array) -> None:
         raise BackendError(self.no_limit)  # whose elements are computed when the caller asks for them

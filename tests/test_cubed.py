@@ -67,3 +67,21 @@ def test_out_is_refused_as_arrays_cannot_be_written_to():
     ones = array(np.ones((2, 2)))
     with pytest.raises(einsumx.BackendError, match=r"cannot be written to .* leave out= away"):
         einsumx.einsum("ij->ji", ones, out=ones)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda array: einsumx.einsum("ij,jk->ik", array, array, alpha=2.0),
+        lambda array: einsumx.einsum("ij,,jk->ik", array, 2.0, array),
+        lambda array: einsumx.einsum("ij,j->i", array, [1.0, 2.0, 3.0, 4.0]),
+        lambda array: einsumx.einsum("ij,jk->ik", array, array, semiring="log"),
+        lambda array: einsumx.einsum("ij->j", array[:0]),
+    ],
+    ids=["factor", "number", "list", "log", "empty"],
+)
+def test_what_a_call_makes_has_the_spec_of_its_operands(call, tmp_path):
+    spec = cubed.Spec(work_dir=str(tmp_path), allowed_mem="100MB", reserved_mem=0)
+    result = call(cubed.from_array(np.ones((4, 4)), chunks=2, spec=spec))
+    assert result.spec == spec
+    result.compute()

@@ -190,12 +190,16 @@ class ArrayApiAdapter(Adapter):
         if like is None:
             return self.xp.asarray(value)
         if isinstance(value, list | tuple):
-            return self.xp.asarray(value, **self._placed(self.device(like)))
+            return self.xp.asarray(value, **self._beside(like))
         # The standard's rule: a Python scalar adopts the array's dtype, which must be of the same or a wider kind.
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
         if dtype_kind(dtype) not in kinds:
             raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
-        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._beside(like))
+
+    def _beside(self, like: Array) -> dict[str, Any]:
+        """The keywords that create an array which can be computed with ``like``."""
+        return self._placed(self.device(like))
 
     def _placed(self, device: str) -> dict[str, Any]:
         """The keyword that creates an array on a device, if the library has devices."""
@@ -263,7 +267,7 @@ class ArrayApiAdapter(Adapter):
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self._placed(self.device(arrays[0])))
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self._beside(arrays[0]))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
@@ -289,7 +293,7 @@ class ArrayApiAdapter(Adapter):
         return super().elementwise(name, lhs, rhs)
 
     def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, **self._placed(self.device(like)))
+        return self.xp.arange(start, stop, **self._beside(like))
 
     def magnitudes(self, array: Array) -> Any:
         try:
@@ -340,7 +344,7 @@ class ArrayApiAdapter(Adapter):
         return host
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
-        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._placed(self.device(like)))
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._beside(like))
 
     # -- blocks -----------------------------------------------------------------------------------------
 
