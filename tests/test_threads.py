@@ -242,10 +242,6 @@ def test_the_environment_says_how_many_threads(environment, number):
     assert number_in(**environment).stdout.split() == [str(number)]
 
 
-def test_our_own_variable_must_make_sense():
-    assert "EINSUMX_NUM_THREADS is 'many', not a positive integer" in number_in(EINSUMX_NUM_THREADS="many").stderr
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which CPUs are ours")
 def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
     assert 1 <= int(number_in().stdout) <= len(os.sched_getaffinity(0))

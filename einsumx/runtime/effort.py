@@ -40,7 +40,7 @@ _frozen: bool | None = None
 is_set = os.environ.get(_VARIABLE, "") not in ("", "estimate")
 """Whether the effort can be another than ``"estimate"`` anywhere in the process, for a quick check.
 
-It is also true while ``EINSUMX_EFFORT`` is nonsense, so that :func:`as_effort` is called and raises the error.
+It is also true while ``EINSUMX_EFFORT`` is nonsense, so that :func:`get_effort` is called and warns of it.
 """
 
 
@@ -48,7 +48,7 @@ def as_effort(value: object = None) -> Effort:
     """The effort of a keyword ``effort=``; None is the current effort.
 
     Raises:
-        ValueError: no effort has this name, or ``EINSUMX_EFFORT`` is none.
+        ValueError: no effort has this name.
 
     >>> as_effort("measure")
     'measure'
@@ -58,9 +58,6 @@ def as_effort(value: object = None) -> Effort:
 
 def get_effort() -> Effort:
     """The current effort, ``"estimate"`` or ``"measure"``.
-
-    Raises:
-        ValueError: ``EINSUMX_EFFORT`` is neither of them.
 
     >>> import einsumx
     >>> einsumx.get_effort()
@@ -134,17 +131,10 @@ def freeze(on: bool = True) -> None:
 
 
 def is_frozen() -> bool:
-    """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is.
+    """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is."""
+    from einsumx.runtime.environment import variable
 
-    Raises:
-        ValueError: ``EINSUMX_FREEZE`` is neither 0 nor 1.
-    """
-    if _frozen is not None:
-        return _frozen
-    text = os.environ.get(_FREEZE, "")
-    if text not in ("", "0", "1"):
-        raise ValueError(f"{_FREEZE} is {text!r}, not 0 or 1")
-    return text == "1"
+    return bool(variable(_FREEZE, {"0": False, "1": True}.get, "0 or 1")) if _frozen is None else _frozen
 
 
 def hold(thread: int, effort: Effort) -> None:
@@ -173,7 +163,10 @@ def _checked(value: object, what: str) -> Effort:
 
 
 def _of_environment() -> Effort:
-    return _checked(os.environ.get(_VARIABLE) or "estimate", _VARIABLE)
+    from einsumx.runtime.environment import variable
+
+    efforts: dict[str, Effort] = {"estimate": "estimate", "measure": "measure"}
+    return variable(_VARIABLE, efforts.get, '"estimate" or "measure"') or "estimate"
 
 
 def _count(effort: Effort, change: int) -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from einsumx.errors import shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import when_cleared
+from einsumx.runtime.environment import variable
 from einsumx.runtime.memory import counts_idle_memory
 from einsumx.runtime.request import bytes_in
 from einsumx.scalars import as_python
@@ -241,7 +242,13 @@ def set_memory_pool(size: int | str) -> None:
     """
     size = as_python(size)
     if isinstance(size, str):
-        _pool.bound = _readable(size, "the size of the memory pool")
+        bound = bytes_in(size)
+        if bound is None:
+            raise ValueError(
+                f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', or "
+                "bytes"
+            )
+        _pool.bound = bound
     elif isinstance(size, bool) or not isinstance(size, int):
         raise TypeError(f"the size of the memory pool is a number of bytes or a text such as '1GiB', not {shown(size)}")
     elif size < 0:
@@ -253,9 +260,6 @@ def set_memory_pool(size: int | str) -> None:
 
 def memory_pool_info() -> MemoryPoolInfo:
     """The bound of the memory pool, the idle bytes that it holds, and how often it had the memory of a large array.
-
-    Raises:
-        ValueError: the environment variable ``EINSUMX_MEMORY_POOL`` is unreadable.
 
     >>> import einsumx
     >>> einsumx.memory_pool_info()._fields
@@ -270,15 +274,8 @@ def _bound() -> int:
 
 @lru_cache(maxsize=1)
 def _default() -> int:
-    text = os.environ.get(_ENVIRONMENT, "").strip()
-    return _readable(text, _ENVIRONMENT) if text else _DEFAULT
-
-
-def _readable(text: str, name: str) -> int:
-    size = bytes_in(text)
-    if size is None:
-        raise ValueError(f"{name} is {shown(text)}, which is no amount of memory; write '1GiB', '500MB', or bytes")
-    return size
+    size = variable(_ENVIRONMENT, bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
+    return _DEFAULT if size is None else size
 
 
 @when_cleared

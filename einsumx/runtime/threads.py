@@ -18,6 +18,7 @@ from typing import TypeAlias, cast
 
 from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
+from einsumx.runtime.environment import variable
 
 __all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 
@@ -42,9 +43,6 @@ def get_num_threads() -> int:
     This is the number that :func:`set_num_threads` set; else the first of the environment variables
     ``EINSUMX_NUM_THREADS``, ``OMP_NUM_THREADS``, ``OPENBLAS_NUM_THREADS`` and ``MKL_NUM_THREADS`` that is set; else the
     number of cores that this process may use. The threads of PyTorch, JAX and MXNet are their own.
-
-    Raises:
-        ValueError: ``EINSUMX_NUM_THREADS`` is not a positive integer.
 
     >>> import einsumx
     >>> einsumx.get_num_threads() >= 1
@@ -89,13 +87,16 @@ def _default() -> int:
 
 
 def _from_environment(name: str) -> int | None:
-    """A positive integer; OpenMP's may be a list, one number for each level of nesting."""
-    text = os.environ.get(name, "").partition(",")[0].strip()
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    if text and name == _ENVIRONMENT[0]:
-        raise ValueError(f"{name} is {text!r}, not a positive integer")
-    return None
+    """A positive integer; others' variables may have other meanings."""
+    if name != _ENVIRONMENT[0]:
+        return _positive(os.environ.get(name, ""))
+    return variable(name, _positive, "a positive integer")
+
+
+def _positive(text: str) -> int | None:
+    """The first number of a list, as OpenMP has one for each level of nesting."""
+    first = text.partition(",")[0].strip()
+    return int(first) or None if first.isdecimal() and len(first) < 10 else None
 
 
 def core_count() -> int:

@@ -1,0 +1,41 @@
+"""The environment variables: a value that means nothing is told once, and counts as not set."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import numpy as np
+import einsumx
+from einsumx.adapters.registry import get_backend
+from einsumx.runtime.wisdom import may_have
+large = np.ones((3000, 1), "f4")
+for _ in range(3):
+    einsumx.einsum("ik,jk->ij", large, large)
+    einsumx.cache_clear()
+may_have(get_backend("numpy"), "cpu")
+print(einsumx.get_effort(), einsumx.memory_pool_info().bound)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("EINSUMX_EFFORT", '"estimate" or "measure"'),
+        ("EINSUMX_FREEZE", "0 or 1"),
+        ("EINSUMX_MEMORY_POOL", "an amount of memory such as 1GiB, 500MB, or bytes"),
+        ("EINSUMX_NUM_THREADS", "a positive integer"),
+        ("EINSUMX_WISDOM", "0 or 1"),
+    ],
+)
+def test_a_value_that_means_nothing_is_told_once_and_counts_as_not_set(name, meant, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("EINSUMX_")}
+    environment |= {"EINSUMX_CACHE": str(tmp_path), name: "rubbish"}
+    if name == "EINSUMX_FREEZE":
+        environment["EINSUMX_EFFORT"] = "measure"  # or nothing asks for it
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr.count("Warning: ") == 1
+    assert f"RuntimeWarning: {name} is 'rubbish', not {meant}, and counts as not set" in done.stderr
+    assert done.stdout.split() == ["measure" if name == "EINSUMX_FREEZE" else "estimate", str(1 << 30)]
