@@ -114,6 +114,15 @@ def test_what_cannot_be_imported_is_no_name(tmp_path, monkeypatch, capsys, name)
     assert files_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["json", "_", "einsumx", "dask", "jaxlib", "declared"])
+def test_a_name_that_is_taken_is_refused_before_any_file_is_written(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr("einsumx.cli.commands.new_backend.declared_backends", lambda: {"declared": None})
+    monkeypatch.chdir(tmp_path)
+    assert main(["new-backend", name]) == 2
+    assert re.search("a name of Python's|is a backend for .* already", capsys.readouterr().err)
+    assert files_in(tmp_path) == []
+
+
 @pytest.mark.parametrize("name", BUILTIN)
 def test_a_backend_of_einsumx_is_not_written_again(name):
     with pytest.raises(einsumx.EinsumxError, match=f"einsumx has a backend for {name}"):

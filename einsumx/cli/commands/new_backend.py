@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
+from einsumx.adapters.entry_points import declared_backends
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import BUILTIN
 from einsumx.cli.output import page_url, source_url
@@ -82,6 +84,10 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
     """
     if not (name.isascii() and name.isidentifier()) or iskeyword(name):
         raise EinsumxError(f"{shown(name)} is no name of a module: write the one that `import` takes, such as gridlib")
+    if name in sys.stdlib_module_names or not name.strip("_"):
+        raise EinsumxError(f"{name} is no array library, but a name of Python's: write the one of the library")
+    if name in declared_backends() or name in ("dask", "einsumx", "jaxlib"):
+        raise EinsumxError(f"there is a backend for {name} already, and two cannot serve the same arrays")
     if name in BUILTIN:
         raise EinsumxError(f"einsumx has a backend for {name}, which comes before those of packages")
     module, _, kind = arrays.rpartition(".") if arrays else (name, "", "")
