@@ -245,8 +245,8 @@ def set_memory_pool(size: int | str) -> None:
         bound = bytes_in(size)
         if bound is None:
             raise ValueError(
-                f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', or "
-                "bytes"
+                f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', "
+                "or bytes"
             )
         _pool.bound = bound
     elif isinstance(size, bool) or not isinstance(size, int):

@@ -156,7 +156,8 @@ def _store(adapter: Adapter, device: str) -> _Store:
     with _state.lock:
         if (adapter, kind) not in _state.stores:
             # A backend without a module stands for many libraries.
-            is_kept = bool(adapter.module) and variable("EINSUMX_WISDOM", {"0": False, "1": True}.get, "0 or 1") is not False
+            asked = variable("EINSUMX_WISDOM", {"0": False, "1": True}.get, "0 or 1")
+            is_kept = bool(adapter.module) and asked is not False
             findings: dict[str, Finding] = {}
             try:
                 findings = _stored(adapter, kind) if is_kept else {}
