@@ -195,5 +195,3 @@ def test_the_variable_freezes_a_process_until_somebody_sets_it(text, frozen, mon
     assert is_frozen() is frozen
     einsumx.freeze(not frozen)
     assert is_frozen() is not frozen
-
-

@@ -283,21 +283,28 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.stdout.split(), done.stderr) == (["0"], "")
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not place threads")
-def test_workers_stay_away_from_the_core_of_the_caller(monkeypatch):
-    allowed = os.sched_getaffinity(0)
-    if len(allowed) < 2:
-        pytest.skip("this machine has one core")
-    before = threads.get_num_threads()
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind threads to CPUs")
+def test_a_caller_bound_to_one_cpu_binds_neither_the_workers_nor_their_number():
+    code = """
+import os, threading
+from einsumx.runtime import threads
+cpus = os.sched_getaffinity(0)
+workers = set()
+def call():
+    os.sched_setaffinity(0, {min(cpus)})
+    meeting = threading.Barrier(3)
+    def job():
+        meeting.wait()
+        workers.add(threading.get_native_id())
+        meeting.wait()
+    print(threads.core_count() == len(cpus))
     threads.set_num_threads(3)
-    try:
-        meeting = threading.Barrier(3, timeout=60)
-        for core in sorted(allowed)[:2]:
-            monkeypatch.setattr(threads, "_current_core", lambda core=core: core)
-            threads.run([meeting.wait] * 3)
-            assert {frozenset(os.sched_getaffinity(worker)) for worker in threads._pool._numbers} == {
-                frozenset(allowed - {core})
-            }
-        assert os.sched_getaffinity(0) == allowed
-    finally:
-        threads.set_num_threads(before)
+    threads.run([job] * 3)
+caller = threading.Thread(target=call)
+caller.start()
+caller.join()
+others = workers - {caller.native_id}
+print(len(others), all(os.sched_getaffinity(worker) == cpus for worker in others))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout.split(), done.stderr) == (["True", "2", "True"], "")

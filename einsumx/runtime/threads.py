@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
@@ -25,9 +25,6 @@ __all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 Job: TypeAlias = Callable[[], object]
 
 _ENVIRONMENT = ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-_MOST_APART = 16
-"""The most workers that avoid the caller's core; with more, one of many cores hardly matters."""
 
 _inside = threading.local()
 """Per thread: ``job`` is true while it executes a job, so that :func:`run` does not nest; ``most`` is the number
@@ -105,8 +102,9 @@ def core_count() -> int:
 
 
 def _cpus() -> set[int]:
+    """The CPUs of the main thread; the caller's thread may be bound to one of them."""
     if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
+        return os.sched_getaffinity(os.getpid())
     return set(range(os.cpu_count() or 1))
 
 
@@ -204,15 +202,12 @@ class _Pool:
         """Start over, in a process without the threads."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._workers = 0
-        self._numbers: list[int] = []  # the system's numbers of the workers
-        self._avoided = -1
         self.lock = threading.Lock()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
         """Execute ``jobs`` in the caller's thread and in up to ``helpers`` others."""
         if helpers > self._workers:
             self._grow(helpers)
-        self._keep_apart()
         call = _Call(jobs)
         for _ in range(helpers):
             self._calls.put(call)
@@ -229,47 +224,18 @@ class _Pool:
                     return
                 self._workers += 1
 
-    def _keep_apart(self) -> None:
-        """Tell the system not to wake the workers on the core that the caller's thread is on.
-
-        Linux often does that even if another core is idle, and then both share one core for some milliseconds: long
-        enough that two threads take as long as one.
-        """
-        core = _current_core()
-        if core in (-1, self._avoided) or len(self._numbers) > _MOST_APART:
-            return
-        self._avoided = core
-        allowed = os.sched_getaffinity(0)
-        for number in self._numbers:
-            with suppress(OSError):  # the thread has ended
-                os.sched_setaffinity(number, allowed - {core} or allowed)
-
     def _serve(self) -> None:
         import numpy
 
-        self._numbers.append(threading.get_native_id())
-        self._avoided = -1  # the next call says which core this thread avoids, too
+        if hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):  # a thread starts with the CPUs of its caller, who may be bound to one
+                os.sched_setaffinity(0, _cpus())
         # Unlike ufuncs, numpy.einsum does not warn of infinities and nan; the error state is per thread.
         numpy.seterr(all="ignore")
         _blas().settle_worker()
         next_call = self._calls.get
         while True:
             next_call().work()
-
-
-@lru_cache(maxsize=1)
-def _core_reader() -> Callable[[], int]:
-    """The C library's function that says on which core a thread is; on other systems, one that returns -1."""
-    if hasattr(os, "sched_setaffinity"):
-        import ctypes
-
-        with suppress(AttributeError, OSError):
-            return cast("Callable[[], int]", ctypes.CDLL(None).sched_getcpu)
-    return lambda: -1
-
-
-def _current_core() -> int:
-    return _core_reader()()
 
 
 _pool = _Pool()
