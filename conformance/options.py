@@ -58,7 +58,7 @@ SUBJECTS: dict[str, dict[str, Any]] = {
 }
 CASES: dict[str, dict[str, Any]] = {
     "level": {"choices": LEVELS, "default": "quick", "help": "some or all of the cases (default: quick)"},
-    "random": {"type": _count, "metavar": "N", "help": "random problems in each dtype (default: 20, or 100 in full)"},
+    "random": {"type": _count, "metavar": "N", "help": "random problems in each dtype (default: 10, or 100 in full)"},
     "seed": {"type": int, "default": 0, "metavar": "S", "help": "seed of the random problems (default: 0)"},
 }
 """Options that the pytest plugin has too, as arguments of argparse's ``add_argument``."""

@@ -63,7 +63,7 @@ _MODULES = (
 
 LISTED = "list of deviations"
 
-RANDOM: dict[Level, int] = {"quick": 20, "full": 100}
+RANDOM: dict[Level, int] = {"quick": 10, "full": 100}
 """The default number of random problems in each dtype."""
 
 FEATURES: dict[str, str] = {
