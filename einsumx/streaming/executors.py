@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -108,7 +108,8 @@ class _RemoteScheduler(Scheduler):
 
     def close(self, running: Sequence[Future[Any]]) -> None:
         for future in running:
-            future.cancel()
+            with suppress(Exception):  # a cluster that is gone
+                future.cancel()
         try:
             self._withdraw()
         finally:
@@ -245,7 +246,7 @@ class WorkerPool:
 
     Raises:
         TypeError: it is no executor.
-        ValueError: it was shut down.
+        ValueError: it was shut down, or its cluster does not answer.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -260,7 +261,10 @@ class WorkerPool:
         threads = 1  # in each process
         if is_of(executor, "distributed"):
             client: Any = executor
-            nthreads = client._client.nthreads().values()
+            try:
+                nthreads = client._client.nthreads().values()
+            except Exception as error:
+                raise ValueError(f"the cluster of executor= does not answer: {error}; connect to another one") from error
             self.workers, threads = max(sum(nthreads), 1), max(nthreads, default=1)
             self._scheduler = _DaskScheduler
         elif isinstance(executor, futures.ThreadPoolExecutor):

@@ -368,6 +368,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):
+            if isinstance(error, BlockError):
+                raise _with_progress(error, limited, len(missing)) from cause
             raise
         # A framework with immutable arrays may lose its fresh result when a block cannot be put into it.
         ledger.forget(everything=is_writing and not target.outlives)
@@ -375,6 +377,15 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     if missing:
         raise AssertionError(f"blocks {sorted(missing)[:10]} were not computed")
     return None
+
+
+def _with_progress(error: BlockError, limited: Limited, missing: int) -> BlockError:
+    """The error of a block, with what was done before and how to go on."""
+    blocks = limited.program.blocks
+    how = "with out= on disk and resume=, a later call goes on from there"
+    if limited.resume is not None:
+        how = f"the same call with resume={shown(os.fspath(limited.resume))} goes on from there"
+    return BlockError(f"{error}\n  {blocks - missing} of {blocks} blocks are done, {missing} are missing; {how}")
 
 
 def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limited:

@@ -106,7 +106,7 @@ class Scheduler:
         while True:
             try:
                 return self.submit(piece)
-            except BrokenExecutor as error:
+            except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
                 self._lose(piece, error, lost)
 
     def _finished(self, running: dict[Future[Any], Piece], waiting: list[Piece], lost: Counter[int]) -> dict[int, Any]:
