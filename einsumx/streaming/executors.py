@@ -264,7 +264,9 @@ class WorkerPool:
             try:
                 nthreads = client._client.nthreads().values()
             except Exception as error:
-                raise ValueError(f"the cluster of executor= does not answer: {error}; connect to another one") from error
+                raise ValueError(
+                    f"the cluster of executor= does not answer: {error}; connect to another one"
+                ) from error
             self.workers, threads = max(sum(nthreads), 1), max(nthreads, default=1)
             self._scheduler = _DaskScheduler
         elif isinstance(executor, futures.ThreadPoolExecutor):
