@@ -1,12 +1,16 @@
 """Peak memory under a limit: what NumPy and torch count stays within what the plan says, and that within the limit."""
 
 import multiprocessing
+import os
 import random
 import re
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import peaks
@@ -229,3 +233,45 @@ def test_gradients_of_torch_stay_within_the_limit(equation, dtype):
         call = partial(torch.autograd.grad, result, operands, cotangent, retain_graph=True)
         gradients, backward = peaks.torch_peak(call)
         assert sum(gradient.nbytes for gradient in gradients) <= backward <= limit
+
+
+MAPPED = """
+import os, sys, threading, time
+import numpy as np
+import einsumx
+
+def counted(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))
+
+def watch():
+    while not ended.is_set():
+        for name in most:
+            most[name] = max(most[name], counted(name))
+        time.sleep(0.001)
+
+lhs, rhs, out = (np.lib.format.open_memmap(f"{sys.argv[1]}/{name}.npy", "r+") for name in ("lhs", "rhs", "out"))
+einsumx.einsum("ij,jk->ik", lhs[:300, :300], rhs[:300, :300], memory_limit="1 MB")  # imports, and buffers of BLAS
+before = {name: counted(name) for name in ("RssAnon", "RssFile")}
+most, ended = dict(before), threading.Event()
+watching = threading.Thread(target=watch)
+watching.start()
+einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="20 MB", out=out)
+ended.set()
+watching.join()
+assert (out[::999, ::777] == out.shape[0]).all()
+print(most["RssAnon"] - before["RssAnon"], counted("RssFile") - before["RssFile"])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not count a process's pages")
+def test_the_system_counts_no_more_anonymous_memory_than_the_limit_and_gets_back_the_pages_of_maps(tmp_path):
+    for name in ("lhs", "rhs", "out"):
+        np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (3000, 3000))[:] = 1
+    command = [sys.executable, "-c", MAPPED, str(tmp_path)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "EINSUMX_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    anonymous, mapped = map(int, done.stdout.split())
+    assert anonymous <= 20e6 + 200_000  # of Python's own objects
+    assert mapped <= 4e6  # of 108e6

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.derivatives import Backward, Passes, backward
 from einsumx.errors import MemoryLimitError
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options, Request
 from einsumx.streaming.run import plan_within, run_blocks
+
+if TYPE_CHECKING:
+    from einsumx.blocked.derivatives import Backward, Passes
 
 __all__ = ["RecordedContraction", "recorded"]
 
@@ -49,6 +51,8 @@ class RecordedContraction:
         Raises:
             MemoryLimitError: it does not fit, although this was checked before the forward pass.
         """
+        from einsumx.blocked.derivatives import backward
+
         passes = self._passes
         adapter, step = passes.adapter, backward(passes.equation, place)
         np = get_backend("numpy").xp

@@ -1,4 +1,4 @@
-"""Asks the system to load pages of mapped files before they are read, without waiting for them."""
+"""Asks the system to load pages of mapped files before they are read, and gives them back behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-__all__ = ["will_need"]
+from einsumx.runtime.maps import addresses, mapping
+
+__all__ = ["give_back", "will_need"]
 
 _MANY = 4096
 """Contiguous runs of bytes beyond which a block is not announced: the calls would take longer than they save."""
@@ -33,6 +35,20 @@ def will_need(block: Any) -> None:
         start = lowest + sum(stride * number for (stride, _), number in zip(axes, index))
         for piece in range(start, start + run, _PIECE):
             _load(calls, piece, min(piece + _PIECE, start + run))
+
+
+def give_back(block: Any) -> None:
+    """Let a block of a mapped file count as memory of this process no longer.
+
+    The system keeps its pages, those that were written to as well, as long as it has room. Between the rows of a block,
+    pages of other blocks are given back too: reading them again finds them where they are.
+    """
+    calls, mapped = _system_calls(), mapping(block)
+    if calls is None or mapped is None or mapped.mode == "c":  # whose pages have changes that the file has not
+        return
+    first, stop = addresses(block)
+    first -= first % mmap.PAGESIZE
+    calls.madvise(ctypes.c_void_p(first), ctypes.c_size_t(stop - first), mmap.MADV_DONTNEED)
 
 
 def _load(calls: Any, start: int, stop: int) -> None:

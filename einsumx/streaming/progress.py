@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from logging import INFO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError
 from einsumx.ir.ranges import ranges
 from einsumx.log import log
 from einsumx.runtime.request import Progress
-from einsumx.streaming.journal import Journal
 from einsumx.streaming.walk import Box, box_size
 from einsumx.streaming.writers import Target
+
+if TYPE_CHECKING:
+    from einsumx.streaming.journal import Journal
 
 __all__ = ["Ledger", "reported"]
 

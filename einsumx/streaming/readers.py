@@ -16,7 +16,7 @@ from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.stored import host_array, stored_operand
 from einsumx.streaming.opened import OpenedBy
-from einsumx.streaming.page_cache import will_need
+from einsumx.streaming.page_cache import give_back, will_need
 from einsumx.streaming.stores import is_remote
 from einsumx.streaming.walk import Box, box_size
 
@@ -35,6 +35,7 @@ class Source:
         in_place: whether blocks of it are views on the device.
         read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_prefetch: whether :meth:`prefetch` has any effect.
+        gives_back: whether pages of a mapped file are given back to the system behind the reader.
         stored: the memory map or the stored array that it is read from; None for an array in memory.
         opened: the array as the user passed it, if each worker opens it by a function.
     """
@@ -43,6 +44,7 @@ class Source:
     in_place: bool
     read_rate: float | None = None
     can_prefetch: bool = False
+    gives_back: bool = False
     stored: Any = None
     opened: OpenedBy | None = None
 
@@ -112,6 +114,18 @@ class _Mapped(_OnDevice):
     def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
         super().__init__(array, adapter)
         self.stored = mapped
+        self._last: Box | None = None
+
+    def read(self, box: Box) -> Array:
+        if box != self._last:
+            self.close()
+            self._last = box
+        return super().read(box)
+
+    def close(self) -> None:
+        last, self._last = self._last, None
+        if last is not None and self.gives_back:
+            give_back(self.stored[last])
 
     def on_host(self) -> Any:
         return self.stored

@@ -9,12 +9,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.derivatives import PassArray, Passes
 from einsumx.blocked.plan import BlockedContraction, blocked_program, check_limit, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
@@ -25,6 +25,7 @@ from einsumx.ir.program import Operand
 from einsumx.ir.semiring import Semiring
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import (
     accumulator,
     check_byte_order,
@@ -36,10 +37,7 @@ from einsumx.runtime.prepare import (
 from einsumx.runtime.request import Contraction, Options, Progress, Request
 from einsumx.runtime.results import result_order
 from einsumx.streaming.array_files import check_whole, name_of
-from einsumx.streaming.devices import Devices, find_devices
-from einsumx.streaming.executors import WorkerPool
-from einsumx.streaming.fingerprints import fingerprint
-from einsumx.streaming.journal import Journal
+from einsumx.streaming.page_cache import give_back
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
@@ -47,7 +45,16 @@ from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.walk import BlockIndex, Blocks, compute
 from einsumx.streaming.writers import Output
 
+if TYPE_CHECKING:
+    from einsumx.blocked.derivatives import Passes
+    from einsumx.streaming.devices import Devices
+    from einsumx.streaming.executors import WorkerPool
+    from einsumx.streaming.journal import Journal
+
 __all__ = ["Limited", "plan_within", "run_blocked", "run_blocks"]
+
+_GIVEN_BACK = 0.1e-9
+"""Seconds in which a process gives back a byte of a mapped file, and finds it again where it is read once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,8 @@ class _OpenedRequest:
         )
         if not numbers:
             return None
+        from einsumx.blocked.derivatives import PassArray, Passes
+
         arrays = [
             PassArray(source.operand, source.in_place, source.read_rate, own)
             for source, own in zip(self.own_sources, is_own)
@@ -146,7 +155,11 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
     if devices and (request.device or executor is not None):
         other = "device" if request.device else "executor"
         raise ValueError(f"devices= cannot be combined with {other}=")
-    pool: WorkerPool | Devices | None = WorkerPool(executor) if executor is not None else None
+    pool: WorkerPool | Devices | None = None
+    if executor is not None:
+        from einsumx.streaming.executors import WorkerPool
+
+        pool = WorkerPool(executor)
     adapter, operands = framework_of(request.operands, request.adapter)
     check_limit(adapter)
     for array in operands:
@@ -156,7 +169,11 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
     options = request.options(adapter)
     if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
-    names = find_devices(adapter, devices or [request.device] if devices or request.device else [])
+    names: tuple[str, ...] = ()
+    if devices or request.device:
+        from einsumx.streaming.devices import Devices, find_devices
+
+        names = find_devices(adapter, devices or [request.device])
     own, device = sources(operands, adapter, names[0] if names else "", as_copies=as_copies)
     planned = own
     if len(names) > 1:
@@ -291,6 +308,8 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     for number, source in enumerate(limited.sources):
         if source.stored is not None:
             check_whole(f"operand {number}", source.stored)
+    for source in limited.sources:
+        source.gives_back = _gives_back(limited.program)
     with _journal(limited) as journal:
         limited.target.reserve()
         ledger = Ledger(limited.program, journal)
@@ -313,6 +332,9 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
     if limited.resume is None:
         yield None
         return
+    from einsumx.streaming.fingerprints import fingerprint
+    from einsumx.streaming.journal import Journal
+
     out = limited.target.out
 
     def fingerprints(before: list[Any]) -> list[Any]:
@@ -347,11 +369,18 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
     )
 
 
+def _gives_back(program: BlockedProgram) -> bool:
+    """Whether pages of mapped files are given back behind the reader and the writer, as that takes little time."""
+    read = sum(operand.nbytes * times for operand, times in zip(program.operands, program.reads))
+    return (read + prod(program.shape) * itemsize(program.dtype)) * _GIVEN_BACK < 0.05 * program.seconds
+
+
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
     adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
     left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
     missing = set(left)
+    mapped = target.out if _gives_back(limited.program) and mapping(target.out) is not None else None
     is_writing = False
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
@@ -365,6 +394,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                 del block
                 ledger.add(box, target)
                 missing.discard(number)
+                if mapped is not None:
+                    give_back(mapped[(*box, ...)])
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):

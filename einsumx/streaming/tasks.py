@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.ir.ranges import ranges
-from einsumx.streaming.shared_operands import SharedOperand
 from einsumx.streaming.walk import BlockIndex, Blocks, Box
+
+if TYPE_CHECKING:
+    from einsumx.streaming.shared_operands import SharedOperand
 
 __all__ = ["Job", "Part", "Piece", "block_bytes", "box_of", "cut", "part_of", "parts_of", "pieces_for"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.exponents import Scaled
@@ -23,11 +23,12 @@ from einsumx.runtime.results import check_out_dtype
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
-from einsumx.streaming.fingerprints import PART, digest, parts_of_box
 from einsumx.streaming.opened import opened
-from einsumx.streaming.permits import ResultFiles, result_files
 from einsumx.streaming.readers import is_host, is_host_array
 from einsumx.streaming.walk import Box, box_size, difference
+
+if TYPE_CHECKING:
+    from einsumx.streaming.permits import ResultFiles
 
 __all__ = ["Output", "Target", "write"]
 
@@ -185,6 +186,8 @@ class _Host(Target):
             reserve(self.out)
 
     def files(self, program: BlockedProgram) -> ResultFiles | None:
+        from einsumx.streaming.permits import result_files
+
         return result_files(self.out, program)
 
     def put(self, box: Box, block: Array) -> None:
@@ -205,6 +208,8 @@ class _Host(Target):
         sync(self.out)
 
     def digest(self, box: Box) -> str:
+        from einsumx.streaming.fingerprints import PART, digest, parts_of_box
+
         numpy = get_backend("numpy")
         size = itemsize(numpy.dtype_name(self.out.dtype))
         # Slices of a stored array are copies, and small ones may be decoded from one large chunk.
