@@ -453,5 +453,8 @@ def _refused_cases() -> Iterator[Case]:
     says = "effort='measure' times plans of sums of products"
     yield refused(pair, keywords(semiring="log", effort="measure"), raises=ValueError, says=says)
     yield refused(pair, keywords(semiring="max"), raises=ValueError, says="semiring='max' is unknown; the names are")
+    options = keywords(semiring="boolean", casting="equiv")
+    says = "dtype bool, which casting='equiv' does not allow into an out= of float32"
+    yield refused(pair, options, raises=BackendError, says=says, out=ArraySpec((3, 5)))
     says = "computes in bool, not in float32; leave dtype= away"
     yield refused(pair, keywords(semiring="boolean", dtype="float32"), raises=BackendError, says=says)

@@ -382,6 +382,8 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
         exponents.check_stripped(dtype, options.semiring)
     if options.semiring is not None:
         options.semiring.check_dtype(dtype)
+        if options.semiring.is_boolean:  # nonzero is true, whatever casts are allowed
+            return dtype
     for number, operand in enumerate(operands):
         if operand.dtype != dtype and not adapter.can_cast(operand.dtype, dtype, options.casting):
             raise BackendError(

@@ -420,7 +420,7 @@ def with_semiring(options: Options, semiring: Any) -> Options:
             "a wider result"
         )
     if chosen.is_boolean and options.dtype is None:
-        options = options._replace(dtype="bool", casting="unsafe")  # nonzero is true
+        options = options._replace(dtype="bool")
     return options._replace(effort="estimate", semiring=chosen)
 
 
