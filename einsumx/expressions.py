@@ -102,7 +102,7 @@ class Expression:
         shapes = ", ".join(
             f"[{shape}]" if slot in self._constants else str(shape) for slot, shape in enumerate(self._shapes)
         )
-        return f"<einsumx expression {excerpt(self._sized.text)}  {excerpt(shapes)}>"
+        return f"<einsumx expression {excerpt(self._sized.named)}  {excerpt(shapes)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         inputs = [self._constants.get(slot, shape) for slot, shape in enumerate(self._shapes)]
@@ -226,7 +226,7 @@ class Expression:
         if not may_be_equal(shape, self._shapes[slot]):
             raise SizeError(
                 f"operand {slot} has shape {shown(shape)}, but the expression was made for "
-                f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.text)}"
+                f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.named)}"
             )
 
     def _check_count(self, operands: Sequence[Any]) -> None:

@@ -138,7 +138,7 @@ class Plan(Program):
         if self.strip_exponent:
             raise EinsumxError(
                 "a plan with strip_exponent=True has no source, as what scales its intermediates is einsumx itself; a "
-                f"plan without it has one\n  {excerpt(self.equation)}"
+                f"plan without it has one\n  {excerpt(self.written)}"
             )
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
         return plan_source(plan, adapter_in(get_backend(plan.backend), plan.semiring), name)
@@ -331,6 +331,8 @@ def _to_data(value: Any) -> Any:
                 del data["semiring"]
             if not value.strip_exponent:
                 del data["strip_exponent"]
+            if not value.named:
+                del data["named"]
             return data
         case Operand() | Semiring():
             return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
@@ -351,7 +353,7 @@ def _check_known(plan: Plan, use: str) -> None:
     if names:
         raise SizeError(
             f"a plan is {use} for known sizes, and the size of label {names[0]!r} is not known; make a plan with a "
-            f"number in its place\n  {excerpt(plan.equation)}"
+            f"number in its place\n  {excerpt(plan.written)}"
         )
 
 

@@ -159,3 +159,15 @@ def test_a_plan_for_operands_that_repeat_themselves_is_right_for_others_too():
     assert made(repeated, rhs).tolist() == einsumx.einsum("ij,jk->ik", repeated, rhs).tolist()
     for operand in (lhs, np.broadcast_to(lhs[:, :1], lhs.shape), lhs.T.copy().T):
         np.testing.assert_allclose(made(operand, rhs), operand @ rhs, rtol=1e-12)
+
+
+def test_a_plan_of_names_keeps_them_and_names_that_mean_another_equation_are_refused():
+    made = einsumx.plan(np.ones((2, 3)), np.ones((3, 4)), "row col, col k -> row k")
+    stored = json.loads(made.to_json())
+    for each in (made, made.retarget("torch"), einsumx.Plan.from_json(json.dumps(stored))):
+        assert str(each).startswith("row col, col k -> row k  (2,3) (3,4)")
+        with pytest.raises(einsumx.SizeError, match="row col, col k -> row k"):
+            each(np.ones((2, 3)), np.ones((4, 4)))
+    for named in ("row col, col k -> k row", "row col", "x", "\x1b[2J"):
+        with pytest.raises(einsumx.EinsumxError, match="do not compute"):
+            einsumx.Plan.from_json(json.dumps({**stored, "named": named}))

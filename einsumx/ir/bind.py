@@ -32,7 +32,7 @@ class SizedEquation:
     """An equation whose labels are numbers with sizes; the axes of an ellipsis have labels too.
 
     Attributes:
-        text: that of :class:`~einsumx.ir.parse.Equation`.
+        text, named: those of :class:`~einsumx.ir.parse.Equation`.
         inputs: label numbers of each operand, one for each axis.
         output: label numbers of the result.
         sizes: the size of each label. An operand's axis of size 1 broadcasts to it.
@@ -44,6 +44,7 @@ class SizedEquation:
     output: tuple[int, ...]
     sizes: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
+    named: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,7 +117,7 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
     if sizes is None:
         _raise_size_error(equation, shapes)
-    return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes))
+    return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes), equation.named)
 
 
 def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:

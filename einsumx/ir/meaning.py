@@ -23,7 +23,7 @@ from einsumx.ir.bind import SizedEquation, bind, label_names
 from einsumx.ir.exponents import check_stripped
 from einsumx.ir.layout import contiguous
 from einsumx.ir.ops import Op
-from einsumx.ir.parse import parse_text
+from einsumx.ir.parse import parse_names, parse_sublists, parse_text
 from einsumx.ir.program import Path, Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.strict import MOST_AXES, PLAN
@@ -83,6 +83,8 @@ def check_meaning(program: Program, computed_in: Collection[str] = ()) -> None:
         slots = verify(program)
         if parsed.text != program.equation:
             raise _Refusal(f"the equation is not in the form {excerpt(parsed.text)}")
+        if program.named and _in_letters(program.named, len(shapes)) != program.equation:
+            raise _Refusal(f"it is not {excerpt(program.named)}")
         if equation.shape != program.shape:
             raise _Refusal(f"the result of the equation has shape {equation.shape}")
         _check_sizes(program, slots)
@@ -95,6 +97,14 @@ def check_meaning(program: Program, computed_in: Collection[str] = ()) -> None:
             _Replay(program, equation).check()
     except _Refusal as refusal:
         raise EinsumxError(f"the ops of this plan do not compute {excerpt(program.equation)}: {refusal}") from None
+
+
+def _in_letters(named: str, count: int) -> str:
+    """An equation of names in letters; empty if it is none."""
+    try:
+        return parse_sublists(*parse_names(named, count)).text
+    except EinsumxError:
+        return ""
 
 
 def _check_terms(program: Program) -> None:

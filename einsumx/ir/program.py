@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,7 @@ class Program(_Referable):
         semiring: whose functions sums, products and zeros mean; None for plus and times.
         strip_exponent: whether each intermediate is scaled by a power of two, and the result a mantissa and an
             exponent.
+        named: the equation in the user's names; empty if labels are letters.
     """
 
     equation: str
@@ -86,6 +87,12 @@ class Program(_Referable):
     dtype: str
     semiring: Semiring | None = None
     strip_exponent: bool = False
+    named: str = field(default="", compare=False)
+
+    @property
+    def written(self) -> str:
+        """The equation for users: in their names, if they gave any."""
+        return self.named or self.equation
 
     def sized(self, values: Mapping[str, Any]) -> Program:
         """The same ops with what ``values`` has for each unknown size.

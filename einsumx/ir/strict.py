@@ -312,6 +312,7 @@ _DTYPE = r"(bool|object|(u?int|b?float|complex)\d{1,3}(_[a-z0-9]{1,20})?)"
 PLAN = Fields(
     {
         "equation": _EQUATION,
+        "named": _EQUATION,
         "backend": _LINE,
         "device": _LINE,
         "reason": _LINE,

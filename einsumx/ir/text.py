@@ -51,7 +51,7 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
     algebra = in_algebra(program.semiring, program.strip_exponent)
-    return f"{visible(program.equation)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
+    return f"{visible(program.written)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
 
 
 def in_algebra(semiring: Semiring | None, strip_exponent: bool = False) -> str:
@@ -120,10 +120,10 @@ def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
     if not log.isEnabledFor(INFO):
         return
     if log.isEnabledFor(DEBUG):
-        log.debug("plan %s: %s", excerpt(program.equation), _plan_line(program, kernels))
+        log.debug("plan %s: %s", excerpt(program.written), _plan_line(program, kernels))
     for op in program.ops:
         if has_fallbacks and isinstance(op, ops.Native):
-            text = excerpt(program.equation)
+            text = excerpt(program.written)
             log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
 
 

@@ -24,10 +24,10 @@ def verify(program: Program) -> dict[int, Shape]:
     """
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
     if program.result not in shapes or program.result < len(program.operands):
-        raise EinsumxError(f"plan of {excerpt(program.equation)}: no op writes the result, slot %{program.result}")
+        raise EinsumxError(f"plan of {excerpt(program.written)}: no op writes the result, slot %{program.result}")
     if shapes[program.result] != program.shape:
         raise EinsumxError(
-            f"plan of {excerpt(program.equation)}: the result has shape {shapes[program.result]}, not {program.shape}"
+            f"plan of {excerpt(program.written)}: the result has shape {shapes[program.result]}, not {program.shape}"
         )
     return shapes
 

@@ -91,7 +91,10 @@ def lower(
     else:
         calls, result = _lowered(problem)
     shape = equation.shape
-    return Program(equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring)
+    return Program(
+        equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring,
+        named="" if equation.named == equation.text else equation.named,
+    )  # fmt: skip
 
 
 def _asked(traits: Traits, dtype: str, accumulate: str) -> str | None:

@@ -125,7 +125,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     program = program.sized(dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL))
     cost = program_cost(program, kernels)
     return Timeline(
-        equation=visible(program.equation),
+        equation=visible(program.written),
         facts=(where, *(f"{name}: {value}" for name, value in summary(cost).items())),
         text=text,
         rows=tuple(_program_rows(program, cost, _labels(program))),

@@ -124,7 +124,7 @@ def _sizes_of(values: dict[int, Array], program: Program, adapter: Adapter) -> d
 
 
 def _told(where: str, program: Program) -> str:
-    return f"{where}; axes of unknown size do not broadcast\n  {excerpt(program.equation)}"
+    return f"{where}; axes of unknown size do not broadcast\n  {excerpt(program.written)}"
 
 
 class Update(NamedTuple):

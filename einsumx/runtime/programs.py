@@ -6,6 +6,7 @@ A program that a user calls may have been stored and read back, so it is checked
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run
@@ -28,7 +29,8 @@ __all__ = ["retarget", "run_program"]
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    return make_program(Contraction(get_backend(backend), program.equation, operands, device, _options_of(program)))
+    contraction = Contraction(get_backend(backend), program.equation, operands, device, _options_of(program))
+    return replace(make_program(contraction), named=program.named)
 
 
 def _options_of(program: Program) -> Options:
@@ -53,13 +55,13 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     adapter, arrays = arrays_of(list(operands), None)
     if len(arrays) != len(program.operands):
         raise SizeError(
-            f"the plan takes {len(program.operands)} operands, not {len(arrays)}\n  {excerpt(program.equation)}"
+            f"the plan takes {len(program.operands)} operands, not {len(arrays)}\n  {excerpt(program.written)}"
         )
     signatures = tuple(map(adapter.signature, arrays))
     device = one_device(adapter, signatures)
     actual = described(adapter, signatures)
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
-        check_operand(number, operand, planned, program.equation)
+        check_operand(number, operand, planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
         return by_layout(Contraction(adapter, program.equation, actual, device, _options_of(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))

@@ -203,7 +203,7 @@ def _fitting(adapter: Adapter, program: Program, out: Signature) -> Callable[[Ar
         return None
     message = (
         "out= has another size than the result along axis {}; axes of unknown size do not broadcast\n  "
-        f"{excerpt(program.equation)}"
+        f"{excerpt(program.written)}"
     )
 
     def fit(out: Array, result: Array) -> Array:
@@ -238,7 +238,7 @@ def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signa
     if not sizes.may_be_equal(shape, program.shape):
         raise SizeError(
             f"out= has shape {shown(tuple(shape))} but the result has shape {shown(program.shape)}\n"
-            f"  {excerpt(program.equation)}"
+            f"  {excerpt(program.written)}"
         )
     out_device, device = adapter.device_of(out), adapter.device_of(first)
     if out_device and device and out_device != device:  # some arrays are on no device
