@@ -123,7 +123,7 @@ def tune(
 
     >>> import einsumx, numpy as np
     >>> tuning = einsumx.tune("ij,jk->ik", np.ones((300, 20)), np.ones((20, 400)), rounds=1)
-    >>> tuning.tried[0].plan.ops == einsumx.plan("ij,jk->ik", (300, 20), (20, 400)).ops
+    >>> tuning.plan in [each.plan for each in tuning.tried]
     True
     """
     written, inputs = split(operands)

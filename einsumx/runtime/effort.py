@@ -132,9 +132,11 @@ def freeze(on: bool = True) -> None:
 
 def is_frozen() -> bool:
     """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is."""
+    if _frozen is not None or not os.environ.get(_FREEZE):
+        return bool(_frozen)
     from einsumx.runtime.environment import variable
 
-    return bool(variable(_FREEZE, {"0": False, "1": True}.get, "0 or 1")) if _frozen is None else _frozen
+    return bool(variable(_FREEZE, {"0": False, "1": True}.get, "0 or 1"))
 
 
 def hold(thread: int, effort: Effort) -> None:
@@ -163,6 +165,8 @@ def _checked(value: object, what: str) -> Effort:
 
 
 def _of_environment() -> Effort:
+    if not os.environ.get(_VARIABLE):  # an interpreter that exits imports nothing
+        return "estimate"
     from einsumx.runtime.environment import variable
 
     efforts: dict[str, Effort] = {"estimate": "estimate", "measure": "measure"}
