@@ -270,7 +270,6 @@ def oldest(session: nox.Session) -> None:
     requirements = (
         "numpy==1.23.0",
         "opt_einsum==3.4.0",
-        "platformdirs==4.0.0",
         "threadpoolctl==3.8.0",
         "jinja2==3.1.0",
     )

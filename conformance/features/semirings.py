@@ -131,6 +131,14 @@ def is_stable_with_large_offsets(case: Case, subject: Subject) -> None:
     _judge_with(case, subject, _with_offsets(case))
 
 
+def keeps_nan_to_itself(case: Case, subject: Subject) -> None:
+    """One column has nan, and the exponentials of all terms are infinite."""
+    lhs, rhs = case.values()
+    rhs += 1000
+    rhs[0, 0] = np.nan
+    _judge_with(case, subject, [lhs, rhs])
+
+
 def is_stable_where_terms_underflow(case: Case, subject: Subject) -> None:
     """Sums whose terms are all small beside the largest elements of their rows and columns."""
     _judge_with(case, subject, _crossed(case.values()))
@@ -387,6 +395,7 @@ def _hard_cases() -> Iterator[Case]:
         for example in (pairs[0], _FEW[1], _FEW[2]):
             yield log(is_stable_with_large_offsets, example=example, about="large offsets")
         if dtype in ("float32", "float64"):
+            yield log(keeps_nan_to_itself, example=pairs[0], about="nan beside large offsets")
             for example in pairs[:1]:
                 yield log(is_stable_where_terms_underflow, example=example, about="terms underflow")
         yield log(has_no_terms_but_the_impossible, example=pairs[0], about="minus infinities")

@@ -64,20 +64,24 @@ def key_of(adapter: Adapter, device: str) -> Key:
 
 
 def cache_folder() -> Path:
-    """The folder of calibrations: ``EINSUMX_CACHE``, or one in the platform's cache folder.
+    """The folder of calibrations: ``EINSUMX_CACHE``, or one where the platform has its caches.
 
     Raises:
-        RuntimeError: the platform has no cache folder, because the user has no home.
+        RuntimeError: that is nowhere, because the user has no home.
     """
     configured = os.environ.get("EINSUMX_CACHE")
     if configured:
         return Path(configured)
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("einsumx", appauthor=False, opinion=False)
-    if not folder.is_absolute():
+    match sys.platform:
+        case "win32":
+            caches = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        case "darwin":
+            caches = Path.home() / "Library" / "Caches"
+        case _:
+            caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if not caches.is_absolute():
         raise RuntimeError("the home of the user is not known; set EINSUMX_CACHE to a folder")
-    return folder
+    return caches / "einsumx"
 
 
 def declared_rates(adapter: Adapter, device: str) -> Rates:

@@ -395,7 +395,7 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                 ledger.add(box, target)
                 missing.discard(number)
                 if mapped is not None:
-                    give_back(mapped[(*box, ...)])
+                    give_back(mapped[box])
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):
