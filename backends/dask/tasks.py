@@ -40,9 +40,11 @@ def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Semiring | N
         chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
     with pool.unused():  # idle memory of the pool would count against a worker's memory
         result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe", semiring=semiring)
+    if dtype == "object":
+        return get_backend("numpy").boxed(result, dtype)
     if not getattr(result.dtype, "isnative", True):  # a view of a chunk in another byte order
-        result = result.astype(result.dtype.newbyteorder("="))
-    return get_backend("numpy").boxed(result, dtype) if dtype == "object" else result
+        return result.astype(result.dtype.newbyteorder("="))
+    return result
 
 
 def add(parts: Sequence[Any], semiring: Semiring | None) -> Any:
