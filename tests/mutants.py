@@ -96,7 +96,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST | str]:
             yield ast.Call(ast.Name(CALLS[name]), arguments, [] if CALLS[name] == "list" else keywords)
         case ast.Expr(ast.Call()):
             yield "pass"
-        case ast.Return(ast.expr()):
+        case ast.Return(ast.expr() as value) if ast.unparse(value) != "None":
             yield "return None"
 
 
