@@ -112,6 +112,12 @@ LIBRARY_TESTS = (
 )  # fmt: skip
 """The tests that need one of them."""
 
+ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sparse or tensorflow"
+"""Leaves out the pages that the session `tests` runs."""
+
+OF_THE_SUITE = "--ignore-glob=*/tests/test_conformance_*.py"
+"""Leaves out the tests of the conformance suite itself, which do not depend on versions."""
+
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
 
@@ -245,12 +251,12 @@ def libraries(session: nox.Session) -> None:
     """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
     # What other libraries are installed changes some of the slow tests, so they come first.
     install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
-    test(session, "tests/slow", *suite("jax"))
+    test(session, "tests/slow", *suite("jax"), "-k", "not (jax and random)")
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     for library in TOGETHER:
         session.env.update(environment_of(session, library))
-    test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS])
+    test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS], "-k", ONLY_HERE)
     for library in TOGETHER:  # a process each: some cannot be imported beside others
         test_library(session, library, *SLOW.get(library, ()))
 
@@ -274,7 +280,7 @@ def oldest(session: nox.Session) -> None:
         "jinja2==3.1.0",
     )
     install(session, *TESTING, *requirements)
-    test(session)
+    test(session, OF_THE_SUITE)
     # The suite also judges opt_einsum's own einsum, which has other faults in 3.3.
     session.install("opt_einsum==3.3.0")
     session.run("pytest", "-n", "auto", *[f"tests/test_{name}.py" for name in PATH_TESTS])
@@ -284,7 +290,7 @@ def oldest(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """The newest Python, and the newest NumPy that it has."""
     install(session, *TESTING)
-    test(session)
+    test(session, OF_THE_SUITE)
 
 
 @nox.session
