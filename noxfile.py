@@ -48,11 +48,11 @@ OWN_EINSUMS = {
 }
 """The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
 
-_TINYGRADS = "memory or semiring or exponents or accumulators or argmax or random or threads or 1000"
+_TINYGRADS = "memory or semiring or exponents or accumulators or argmax or random or threads or (many and 1000)"
 SLOW = {
     "tinygrad": ("-k", f"not (conformance and ({_TINYGRADS}))"),
-    "ndonnx": ("-k", "not (conformance and (1000 or threads))"),
-    "cubed": ("-k", "not (conformance and (60 or threads))"),
+    "ndonnx": ("-k", "not (conformance and (many and 1000 or threads))"),
+    "cubed": ("-k", "not (conformance and (many and 60 or threads))"),
 }
 """What `libraries` leaves out: cases for which tinygrad compiles kernels for minutes, and long chains of lazy calls."""
 
@@ -114,9 +114,6 @@ LIBRARY_TESTS = (
 
 ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sparse or tensorflow"
 """Leaves out the pages that the session `tests` runs."""
-
-OF_THE_SUITE = "--ignore-glob=*/tests/test_conformance_*.py"
-"""Leaves out the tests of the conformance suite itself, which do not depend on versions."""
 
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
@@ -280,7 +277,7 @@ def oldest(session: nox.Session) -> None:
         "jinja2==3.1.0",
     )
     install(session, *TESTING, *requirements)
-    test(session, OF_THE_SUITE)
+    test(session)
     # The suite also judges opt_einsum's own einsum, which has other faults in 3.3.
     session.install("opt_einsum==3.3.0")
     session.run("pytest", "-n", "auto", *[f"tests/test_{name}.py" for name in PATH_TESTS])
@@ -290,7 +287,7 @@ def oldest(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """The newest Python, and the newest NumPy that it has."""
     install(session, *TESTING)
-    test(session, OF_THE_SUITE)
+    test(session)
 
 
 @nox.session

@@ -418,9 +418,6 @@ class ResultOnTheWrongDevice(ArrayApiAdapter):
         found = super().matmul(lhs, rhs, transpose_lhs, transpose_rhs)
         return self.xp.asarray(found, device=self.xp.Device("device2"))
 
-    def serving(self, kind):
-        return self
-
 
 @fault("forms", "no array of torch")
 class ResultOfAnotherFramework(Torch):

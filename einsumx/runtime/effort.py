@@ -134,9 +134,9 @@ def is_frozen() -> bool:
     """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is."""
     if _frozen is not None or not os.environ.get(_FREEZE):
         return bool(_frozen)
-    from einsumx.runtime.environment import variable
+    from einsumx.runtime.environment import switch
 
-    return bool(variable(_FREEZE, {"0": False, "1": True}.get, "0 or 1"))
+    return bool(switch(_FREEZE))
 
 
 def hold(thread: int, effort: Effort) -> None:

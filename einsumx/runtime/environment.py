@@ -9,7 +9,7 @@ from warnings import warn
 
 from einsumx.errors import shown
 
-__all__ = ["variable"]
+__all__ = ["switch", "variable"]
 
 T = TypeVar("T")
 
@@ -24,9 +24,9 @@ def variable(name: str, read: Callable[[str], T | None], meant: str) -> T | None
     Args:
         name: the variable's.
         read: from its text to its value; None for a text that means nothing.
-        meant: what the variable may be, for the warning.
+        meant: the values that it may have, for the warning.
 
-    >>> variable("EINSUMX_EXAMPLE", {"0": False, "1": True}.get, "0 or 1") is None
+    >>> variable("EINSUMX_EXAMPLE", {"a": 1, "b": 2}.get, "a or b") is None
     True
     """
     text = os.environ.get(name, "").strip()
@@ -37,3 +37,8 @@ def variable(name: str, read: Callable[[str], T | None], meant: str) -> T | None
         _told.add((name, text))
         warn(f"{name} is {shown(text)}, not {meant}, and counts as not set", RuntimeWarning, stacklevel=2)
     return value
+
+
+def switch(name: str) -> bool | None:
+    """The value of an environment variable that is 0 or 1; None as for :func:`variable`."""
+    return variable(name, {"0": False, "1": True}.get, "0 or 1")

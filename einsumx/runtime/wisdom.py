@@ -22,7 +22,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.errors import EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.runtime.effort import is_frozen
-from einsumx.runtime.environment import variable
+from einsumx.runtime.environment import switch
 from einsumx.runtime.wisdom_names import computed_text, has_files, key_of
 
 if TYPE_CHECKING:
@@ -156,8 +156,7 @@ def _store(adapter: Adapter, device: str) -> _Store:
     with _state.lock:
         if (adapter, kind) not in _state.stores:
             # A backend without a module stands for many libraries.
-            asked = variable("EINSUMX_WISDOM", {"0": False, "1": True}.get, "0 or 1")
-            is_kept = bool(adapter.module) and asked is not False
+            is_kept = bool(adapter.module) and switch("EINSUMX_WISDOM") is not False
             findings: dict[str, Finding] = {}
             try:
                 findings = _stored(adapter, kind) if is_kept else {}

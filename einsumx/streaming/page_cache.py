@@ -29,24 +29,23 @@ def will_need(block: Any) -> None:
     calls = _system_calls()
     if calls is None or not block.size or prod(size for _, size in axes) > _MANY:
         return
-    lowest = block.__array_interface__["data"][0]
-    lowest += sum(stride * (size - 1) for stride, size in zip(block.strides, block.shape) if stride < 0)
+    lowest, _ = addresses(block)
     for index in product(*(range(size) for _, size in axes)):
         start = lowest + sum(stride * number for (stride, _), number in zip(axes, index))
         for piece in range(start, start + run, _PIECE):
             _load(calls, piece, min(piece + _PIECE, start + run))
 
 
-def give_back(block: Any) -> None:
-    """Let a block of a mapped file count as memory of this process no longer.
+def give_back(array: Any, box: tuple[slice, ...]) -> None:
+    """Let a part of an array count as memory of this process no longer, if it is mapped from a file.
 
-    The system keeps its pages, those that were written to as well, as long as it has room. Between the rows of a block,
-    pages of other blocks are given back too: reading them again finds them where they are.
+    The system keeps its pages, those that were written to as well, as long as it has room. Between the rows of the
+    part, other pages are given back too: reading them again finds them where they are.
     """
-    calls, mapped = _system_calls(), mapping(block)
+    calls, mapped = _system_calls(), mapping(array)
     if calls is None or mapped is None or mapped.mode == "c":  # whose pages have changes that the file has not
         return
-    first, stop = addresses(block)
+    first, stop = addresses(array[box])
     first -= first % mmap.PAGESIZE
     calls.madvise(ctypes.c_void_p(first), ctypes.c_size_t(stop - first), mmap.MADV_DONTNEED)
 

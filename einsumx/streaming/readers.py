@@ -14,6 +14,7 @@ from einsumx.errors import BackendError
 from einsumx.ir.program import Operand
 from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
+from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import host_array, stored_operand
 from einsumx.streaming.opened import OpenedBy
 from einsumx.streaming.page_cache import give_back, will_need
@@ -125,7 +126,7 @@ class _Mapped(_OnDevice):
     def close(self) -> None:
         last, self._last = self._last, None
         if last is not None and self.gives_back:
-            give_back(self.stored[last])
+            give_back(self.stored, last)
 
     def on_host(self) -> Any:
         return self.stored
@@ -214,18 +215,14 @@ def framework_of(operands: Sequence[Any], requested: Adapter | None) -> tuple[Ad
     if adapter is None:
         kinds = [_kind_that_computes(number, array) for number, array in enumerate(operands)]
         adapter = backend_of(tuple(kinds))[0] or get_backend("numpy")
-    owners = {number: owner(array) for number, array in enumerate(operands) if not is_builtin(type(array))}
-    own = [number for number in range(len(operands)) if number not in owners or _serves(adapter, owners[number])]
+    kinds = list(map(type, operands))
+    own = [number for number, kind in enumerate(kinds) if is_builtin(kind) or is_served(adapter, kind)]
     arrays = list(operands)
     if own:
         adapter, plain = arrays_of([operands[number] for number in own], adapter, own)
         for number, array in zip(own, plain):
             arrays[number] = array
     return adapter, arrays
-
-
-def _serves(adapter: Adapter, other: Adapter | None) -> bool:
-    return other is not None and other.name == adapter.name
 
 
 def _kind_that_computes(number: int, array: Any) -> type:

@@ -25,7 +25,6 @@ from einsumx.ir.program import Operand
 from einsumx.ir.semiring import Semiring
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
-from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import (
     accumulator,
     check_byte_order,
@@ -308,8 +307,6 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     for number, source in enumerate(limited.sources):
         if source.stored is not None:
             check_whole(f"operand {number}", source.stored)
-    for source in limited.sources:
-        source.gives_back = _gives_back(limited.program)
     with _journal(limited) as journal:
         limited.target.reserve()
         ledger = Ledger(limited.program, journal)
@@ -380,7 +377,9 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
     left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
     missing = set(left)
-    mapped = target.out if _gives_back(limited.program) and mapping(target.out) is not None else None
+    gives_back = _gives_back(limited.program)
+    for source in limited.sources:
+        source.gives_back = gives_back
     is_writing = False
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
@@ -394,8 +393,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                 del block
                 ledger.add(box, target)
                 missing.discard(number)
-                if mapped is not None:
-                    give_back(mapped[box])
+                if gives_back:
+                    give_back(target.out, box)
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not adapter.is_out_of_memory(cause):
