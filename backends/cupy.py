@@ -13,6 +13,7 @@ from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
+from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
 from einsumx.backends.numpy.adapter import NumpyAdapter
 from einsumx.errors import BackendError
@@ -25,7 +26,9 @@ TRAITS = replace(
     NUMPY,
     native_dtypes=frozenset(),
     wide_products=(),
-    batch_strides=False,  # cupy.matmul copies batches that are not C-contiguous
+    matrix_layout="contiguous",
+    batch_layout="C",
+    packed_dtypes=INTEGERS,
     matmul_dtypes=NUMPY.matmul_dtypes - {"float128", "complex256", "object"},
     rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )

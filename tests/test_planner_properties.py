@@ -275,8 +275,8 @@ class Interpreter:
             assert lhs.size
             assert rhs.size
             lhs, rhs = (np.ascontiguousarray(side.swapaxes(-3, -2)) for side in (lhs, rhs))
-        assert traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes
-        assert traits.batch_strides or lhs.shape[:-2] == rhs.shape[:-2]
+        assert traits.batch_layout == "strided" or traits.max_batch_axes is None or batch <= traits.max_batch_axes
+        assert traits.broadcasts_batch or lhs.shape[:-2] == rhs.shape[:-2]
         assert traits.transpose_flags or not (op.transpose_lhs or op.transpose_rhs)
         for side in (lhs, rhs):
             rows, cols = side.shape[-2:]
@@ -329,7 +329,8 @@ STRICT = einsumx.Traits(
     views=False,
     min_batch_axes=1,
     max_batch_axes=1,
-    batch_strides=False,
+    batch_layout="C",
+    broadcasts_batch=False,
     transpose_flags=True,
     max_transpose_axes=4,
     matmul_dtypes=frozenset({"float32", "float64"}),

@@ -6,13 +6,16 @@ The planner never checks which framework it plans for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import NAMED, kind
 from einsumx.ir.cost import LongSide
 
-__all__ = ["HALVES", "INTEGERS", "Traits"]
+__all__ = ["HALVES", "INTEGERS", "MatrixLayout", "Traits"]
+
+MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
+"""Which matrices are read without a copy; see :meth:`Traits.layout`."""
 
 INTEGERS = frozenset(name for name in NAMED if kind(name) in "iu")
 HALVES = frozenset({"float16", "bfloat16"})
@@ -40,12 +43,24 @@ class Traits:
 
     min_batch_axes: int = 0
     max_batch_axes: int | None = None
-    """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. With
-    ``batch_strides``, the adapter accepts more and loops over all but the largest."""
+    """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. If
+    ``batch_layout`` is ``"strided"``, the adapter accepts more and loops over all but the largest."""
 
-    batch_strides: bool = True
-    """Batch axes of a matmul may have any strides, including 0, and each matrix needs one unit stride.
-    Otherwise the matrices must be contiguous."""
+    matrix_layout: MatrixLayout = "strided"
+    """Which matrices a matmul of two axes reads without a copy: those with one unit stride, whatever the other one
+    (``"strided"``), or those that are C- or F-contiguous (``"contiguous"``). Ignored unless ``strided``; see also
+    ``packed_dtypes``."""
+
+    batch_layout: MatrixLayout = "strided"
+    """The same for a matmul with batch axes. ``"strided"``: each matrix as above, and batch axes with any strides, 0
+    included. ``"C"``: one call for the whole batch reads C-contiguous operands only. If ``strided``, the adapter then
+    multiplies pair by pair where an operand is not C-contiguous, if a matmul of two axes reads each of its matrices."""
+
+    broadcasts_batch: bool = True
+    """A batch axis of size 1 broadcasts in a matmul."""
+
+    packed_dtypes: frozenset[str] = frozenset()
+    """Dtypes of which every matmul reads C-contiguous operands only."""
 
     transpose_flags: bool = False
     """Matmul has flags that transpose a contiguous operand; set if a transpose is not a view."""
@@ -130,6 +145,16 @@ class Traits:
                 raise TypeError(f"Traits({name}=) is a tuple of pairs, as (('float16', 'float32'),), not {pairs!r}")
         if not isinstance(self.rates, Rates):
             raise TypeError(f"Traits(rates=) is einsumx.adapters.rates.Rates(...), not {self.rates!r}")
+
+    def layout(self, dtype: str, is_batched: bool) -> MatrixLayout:
+        """Which operands of ``dtype`` one matmul reads without a copy, with or without batch axes.
+
+        ``"strided"``: each matrix has one unit stride, and the other stride is at least the size of that axis.
+        ``"contiguous"``: the operand is C- or F-contiguous. ``"C"``: it is C-contiguous.
+        """
+        if dtype in self.packed_dtypes:
+            return "C"
+        return self.batch_layout if is_batched else self.matrix_layout
 
     def compute_dtype(self, dtype: str) -> str:
         """The dtype of sums and intermediates of a result of ``dtype``: narrow ones are kept in a wider one."""

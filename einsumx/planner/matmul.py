@@ -210,7 +210,7 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
         return "no axis of its matrices has unit stride"
     if len(runs) > 1:
         return "its free axes do not merge, and a product for each takes longer than the copy"
-    if builder.traits.batch_strides and not builder.choosing.is_by_cost:
+    if builder.traits.batch_layout == "strided" and not builder.choosing.is_by_cost:
         return "the product of a packed operand is faster, as was measured"
     return "its batch axes do not lie in the order of the matmul"
 
@@ -415,7 +415,7 @@ class _Search:
             return
         for order in orders[1:]:
             yield order, ()
-        if not (self._traits.strided and self._traits.batch_strides):
+        if not (self._traits.strided and self._traits.batch_layout == "strided"):
             return
         for order in orders:
             merging = cut(
@@ -607,7 +607,7 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     if builder.merged(term, contracted) is None:
         return None
     packed = (*term.in_memory_order(shared), *term.in_memory_order(free), *contracted)
-    if shared and not builder.traits.batch_strides and not builder.is_packed(term, packed):
+    if shared and builder.traits.batch_layout != "strided" and not builder.is_packed(term, packed):
         return None
     runs = builder.runs(term, free)
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
@@ -615,7 +615,7 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
         return None
     rows = readable[cheapest(builder, [partial(_fewer, run) for run in readable])]
     loops = tuple(label for run in runs if run is not rows for label in run)
-    if loops and not builder.traits.batch_strides:
+    if loops and builder.traits.batch_layout != "strided":
         return None
     return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
 

@@ -82,7 +82,7 @@ def _takes_short_road(traits: Traits, dtype: str) -> bool:
     """Whether the framework computes products of a dtype as the short road writes them."""
     return (
         traits.strided
-        and traits.batch_strides
+        and traits.layout(dtype, True) == traits.layout(dtype, False) == "strided"
         and not traits.min_batch_axes
         and dtype in traits.matmul_dtypes
         and kind(dtype) in "fc"

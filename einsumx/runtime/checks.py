@@ -88,6 +88,7 @@ def _fits(op: Op, sources: Sequence[Operand], traits: Traits) -> bool:
         case Matmul():
             batch = max(map(len, shapes)) - 2 - op.inner_batch
             asks_flags = op.transpose_lhs or op.transpose_rhs
+            loops = traits.batch_layout == "strided"  # over all batch axes but one
             return (
                 dtype in traits.matmul_dtypes
                 and (traits.transpose_flags or not asks_flags)
@@ -95,8 +96,8 @@ def _fits(op: Op, sources: Sequence[Operand], traits: Traits) -> bool:
                 and (not op.threads or dtype in traits.pool_products)
                 and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
                 and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
-                and (traits.batch_strides or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
-                and (traits.batch_strides or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
+                and (loops or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
+                and (traits.broadcasts_batch or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
             )
         case Native():
             labels = set(op.equation) - set(",->")
