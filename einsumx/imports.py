@@ -29,7 +29,10 @@ class LazyModule:
     def __getattr__(self, name: str) -> Any:
         if self._module is None:
             self._module = imported(self._name)
-        return getattr(self._module, name)
+        value = getattr(self._module, name)
+        if callable(value) and not isinstance(value, type):
+            self.__dict__[name] = value  # found without this method from now on
+        return value
 
 
 def imported(name: str) -> ModuleType:

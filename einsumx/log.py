@@ -17,9 +17,14 @@ A call that finds its plan in the caches logs nothing. After ``einsumx.cache_cle
 
 from __future__ import annotations
 
-from logging import NullHandler, getLogger
+from logging import INFO, NullHandler, getLogger
 
-__all__ = ["log"]
+__all__ = ["log", "tells_plans"]
 
 log = getLogger("einsumx")
 log.addHandler(NullHandler())
+
+
+def tells_plans() -> bool:
+    """Whether new plans are logged."""
+    return log.isEnabledFor(INFO)

@@ -48,13 +48,13 @@ print(json.dumps(sorted(after)))
 
 def test_import_loads_the_modules_that_a_cached_call_needs_and_no_others():
     modules = loaded("import einsumx")
-    assert sum(name.startswith("einsumx") for name in modules) <= 21
+    assert sum(name.startswith("einsumx") for name in modules) <= 22
     assert not [name for name in modules if name.startswith(NEVER_AT_IMPORT)]
 
 
 def test_a_small_product_loads_the_planner_but_nothing_for_blocks_plans_or_files():
     modules = loaded("import einsumx; einsumx.einsum('ij,jk->ik', numpy.ones((2, 3)), numpy.ones((3, 4)))")
-    assert {"einsumx.planner.lower", "einsumx.backends.numpy"} <= modules
+    assert {"einsumx.planner.direct", "einsumx.backends.numpy"} <= modules
     assert not [name for name in modules if name.startswith(NEVER_FOR_A_PRODUCT)]
 
 
@@ -111,7 +111,7 @@ print(json.dumps([before, einsumx.cache_info()]))
 """
     before, after = fresh(code)
     assert before == after
-    names = {"blocks", "calls", "equations", "limits", "options", "plans", "sizes", "stored", "templates"}
+    names = {"blocks", "calls", "equations", "limits", "forms", "options", "plans", "sizes", "stored"}
     assert set(before) == names
 
 

@@ -80,8 +80,11 @@ ENDS = {
         compute()  # Python ignores errors in some callbacks of imports
         signal.signal(signal.SIGALRM, lambda *_: sys.exit(0))
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
-        while True:
-            compute()
+        try:
+            while True:
+                compute()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # the handler is not there to the end of the process
     """,
     "while operands are shared in files": """
         from multiprocessing import get_context

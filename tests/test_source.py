@@ -117,12 +117,12 @@ def test_what_the_framework_does_otherwise_is_written_out():
     assert statements(einsumx.plan("bij,bjk->bik", *[(9, 40, 40)] * 2, dtypes="bool")) == [
         "return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(bool)"
     ]
-    assert statements(einsumx.plan("ij->i", (3, 4), dtypes="int8")) == ["return a.sum(axis=1, dtype=np.int8)"]
+    assert statements(einsumx.plan("ij->i", (3000, 4), dtypes="int8")) == ["return a.sum(axis=1, dtype=np.int8)"]
     assert statements(einsumx.plan("bij,bjk->bik", *[(9, 40, 40)] * 2, dtypes="bfloat16", backend="jax")) == [
         'return jnp.einsum("abc,acd->abd", a, b, preferred_element_type=jnp.float32).astype(jnp.bfloat16)'
     ]
     assert statements(einsumx.plan("ij->ji", (1, 1))) == ["return a.T"]
-    assert statements(einsumx.plan("ij->", (1, 1)))[-1] == "return a.reshape(()).copy()[()]"
+    assert statements(einsumx.plan("ij->", (1, 1)))[-1] == 'return np.einsum("ab->", a)'
 
 
 @pytest.mark.parametrize("mxnet_1", [True], indirect=True)

@@ -319,13 +319,13 @@ def test_a_warning_that_is_an_error_is_raised_once():
 
 def test_a_finalizer_that_contracts_while_a_file_is_read_does_not_hang(monkeypatch):
     def read(path):
-        monkeypatch.setattr(wisdom_files, "read_file", read_file)
+        monkeypatch.setattr(wisdom.wisdom_files, "read_file", read_file)
         inner.append(wisdom.find(NUMPY, "cpu", KEY))
         return read_file(path)
 
     stored()
     inner = []
-    monkeypatch.setattr(wisdom_files, "read_file", read)
+    monkeypatch.setattr(wisdom.wisdom_files, "read_file", read)
     assert wisdom.find(NUMPY, "cpu", KEY) == finding()
     assert inner == [finding()]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import cached_property, lru_cache
 from math import prod
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +20,8 @@ from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import imported
 from einsumx.ir.cost import slot_dtypes
-from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
-from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Scale, Sum
+from einsumx.ir.layout import broadcast, contiguous, is_contiguous, layout_class, memory_order
+from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.runtime.maps import owns_memory, share_file
@@ -47,6 +47,10 @@ TRAITS = Traits(
     native_any_labels=True,
     rates=Rates(call=1e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
 )
+
+
+_LOUD = (Multiply, Matmul, Scale, Cast)
+"""The ops that may warn about infinities, overflow and nan. numpy.einsum, which computes sums too, never does."""
 
 
 class NumpyAdapter(Adapter):
@@ -95,7 +99,7 @@ class NumpyAdapter(Adapter):
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, strides, *_ = signature
         size = dtype.itemsize
-        layout = None if _is_contiguous(shape, strides, size) else _in_elements(shape, strides, size)
+        layout = None if is_contiguous(shape, strides, size) else _in_elements(shape, strides, size)
         return Operand(shape, self._dtype_name(dtype), layout)
 
     def dtype_name(self, dtype: Any) -> str:
@@ -175,6 +179,10 @@ class NumpyAdapter(Adapter):
         kernels = self._kernels
         kernel: Callable[..., Array]
         match op:
+            case Transpose():
+                kernel = methodcaller("transpose", op.axes)
+            case Reshape():
+                kernel = methodcaller("reshape", op.shape)
             case Matmul() if op.sums:
                 kernel = self._integers.wide_matmul(shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
@@ -279,18 +287,15 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, program: Program) -> Run:
-        # Unlike ufuncs and casts, numpy.einsum, which computes sums too, never warns about infinities or overflow.
-        types = slot_dtypes(program)
-        can_warn = False
-        for op in program.ops:
-            dtype = types[op.sources[0]]
-            if isinstance(op, Multiply | Matmul | Scale):
-                can_warn = can_warn or kind(dtype) in "fc"
-            elif isinstance(op, Cast):
-                can_warn = can_warn or not self.can_cast(dtype, op.dtype, "safe")
-        if "object" in types.values():  # objects such as Decimal may use the caller's context
+        loud = [op for op in program.ops if type(op) in _LOUD]
+        types = {operand.dtype for operand in program.operands}
+        if not loud and "object" not in types:
+            return run
+        if len(types) > 1 or any(type(op) is Cast for op in program.ops):
+            types = set(slot_dtypes(program).values())
+        if "object" in types:  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
-        return self._quiet(run) if can_warn else run
+        return self._quiet(run) if any(kind(dtype) in "fc" for dtype in types) else run
 
     def _with_errstate(self, run: Run) -> Run:
         """``run`` without warnings."""
@@ -391,17 +396,6 @@ class NumpyAdapter(Adapter):
             if getattr(result, "dtype", None) == self.xp.object_:
                 result = result.astype(out.dtype)
             self.xp.copyto(out, result, casting="unsafe")
-
-
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether an array is C-contiguous, from its strides in bytes."""
-    span = itemsize
-    for size, stride in zip(reversed(shape), reversed(strides)):
-        if size != 1:
-            if stride != span:
-                return False
-            span *= size
-    return True
 
 
 def _in_elements(shape: tuple[int, ...], strides: Any, size: int) -> tuple[int, ...] | None:

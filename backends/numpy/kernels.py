@@ -91,6 +91,9 @@ _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 _UPDATED = 1 << 18
 """The bytes of a block of ``out`` that is read, multiplied, added to and written while it is in the cache."""
 
+_FEW = 1 << 17
+"""The most products of the elements of all operands for which no time is spent on how to split the work."""
+
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
 batch of such products takes up to 2.5 times as long on two threads as on one."""
@@ -164,18 +167,20 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
         shapes, dtype: of the operands.
         threads: as for :class:`~einsumx.ir.ops.Matmul`.
     """
-    if min(map(len, shapes)) == 1 or _is_tiny_product(shapes, dtype):
-        return np.ndarray.dot
     lhs, rhs = shapes
-    batch = broadcast(lhs[:-2], rhs[:-2])
+    if len(lhs) == 1 or len(rhs) == 1:
+        return np.ndarray.dot
     (rows, inner), cols = lhs[-2:], rhs[-1]
+    work = rows * inner * cols
+    is_slow = dtype not in _MULTIPLY_ADDS
+    if len(lhs) == 2 and work <= _TINY and not is_slow:
+        return np.ndarray.dot  # half of matmul's overhead
+    batch = broadcast(lhs[:-2], rhs[:-2])
     shape = (*batch, rows, cols)
-    is_large = pool.is_large(shape, np.dtype(dtype).itemsize)  # as in _new, in fewer calls, for small products
-    plain = _pooled(np.matmul, shape, dtype) if is_large else partial(np.matmul, order="C")
-    rate = _MULTIPLY_ADDS.get(dtype)
-    if rate is None or not prod(shape) * inner or threads == "blas":
+    plain = _pooled(np.matmul, shape, dtype) if _is_large(shape, dtype) else partial(np.matmul, order="C")
+    if is_slow or not prod(shape) * inner or threads == "blas":
         return plain
-    work, count = rows * inner * cols, prod(batch)
+    count = prod(batch)
     is_tiny = work < _TINY and min(rows, cols) > 1
     if not threads and (count == 1 or is_tiny or work >= _BLAS_SHARES):
         return plain
@@ -250,12 +255,6 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
     return _cut_matmul(parts, shape, dtype)
 
 
-def _is_tiny_product(shapes: Sequence[Shape], dtype: str) -> bool:
-    """Whether to call ``ndarray.dot``, which has half of matmul's overhead."""
-    lhs, rhs = shapes
-    return len(lhs) == 2 and dtype in _MULTIPLY_ADDS and prod(lhs) * rhs[1] <= _TINY
-
-
 # -- elementwise products and sums --------------------------------------------------------------------------------
 
 
@@ -290,10 +289,12 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
 
     NumPy's einsum sums up to three times as fast as ``add.reduce``. Its order "K" follows the array, "C" sums inside.
     """
-    labels = [symbol(axis) for axis in range(len(shape))]
+    labels = "".join(map(symbol, range(len(shape))))
     kept = [axis for axis in range(len(shape)) if axis not in axes]
-    equation = f"{''.join(labels)}->{''.join(labels[axis] for axis in kept)}"
-    result = tuple(shape[axis] for axis in kept)
+    equation = f"{labels}->{''.join([labels[axis] for axis in kept])}"
+    if prod(shape) <= _TINY:
+        return partial(_EINSUM, equation, order="C")
+    result = tuple([shape[axis] for axis in kept])
     pieces, axis = _split_of_total(shape, axes, dtype)
     order = "C" if sums_inside(shape, axes, dtype) else "K"
     if pieces == 1:
@@ -374,6 +375,8 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
 
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of NumPy's own einsum, whose time is assumed to be proportional to the number of products."""
+    if prod(map(prod, shapes)) <= _FEW:
+        return partial(_EINSUM, equation, order="C")
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}

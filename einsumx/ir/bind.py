@@ -10,10 +10,20 @@ from operator import index
 from typing import Any, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
-from einsumx.ir.parse import Equation, Label, parse_text, symbol
+from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
 from einsumx.ir.sizes import UNKNOWN, Unknown
 
-__all__ = ["EllipsisAxis", "SizedEquation", "bind", "known_sizes", "label_names", "labels_of", "planned_sizes"]
+__all__ = [
+    "EllipsisAxis",
+    "SizedEquation",
+    "bind",
+    "bind_sublists",
+    "bind_text",
+    "known_sizes",
+    "label_names",
+    "labels_of",
+    "planned_sizes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,65 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes), equation.named)
 
 
+def bind_text(text: str, shapes: Sequence[tuple[int, ...]]) -> SizedEquation | None:
+    """The same for an equation of ASCII letters with an explicit output; None for another one, and for a wrong one.
+
+    >>> bind_text("ij,kj->ik", [(2, 3), (5, 3)]).sizes
+    (2, 3, 5)
+    """
+    return _bound(text, *_lettered(text), shapes)
+
+
+def _bound(
+    text: str, inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...], count: int,
+    shapes: Sequence[tuple[int, ...]],
+) -> SizedEquation | None:  # fmt: skip
+    """An equation of numbered labels with its sizes; None if it does not fit the shapes, or a size is unknown."""
+    if len(inputs) != len(shapes) or not inputs:
+        return None
+    for labels, shape in zip(inputs, shapes):
+        if len(labels) != len(shape) or Unknown in map(type, shape):
+            return None
+    sizes = _sizes(inputs, shapes, count)
+    return None if sizes is None else SizedEquation(text, inputs, output, sizes, tuple(shapes), text)
+
+
+def bind_sublists(
+    inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]
+) -> SizedEquation | None:
+    """The same for sublists of integers, with an output.
+
+    >>> bind_sublists([(7, 3), (3, 9)], (9, 7), [(2, 3), (3, 5)]).text
+    'ab,bc->ca'
+    """
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(chain(*inputs)))}
+    if output is None or set(map(type, chain(numbers, output))) != {int} or len(numbers) > len(SYMBOLS):
+        return None
+    if len(set(output)) < len(output) or not numbers.keys() >= set(output):
+        return None
+    number = numbers.__getitem__
+    terms = tuple([tuple(map(number, labels)) for labels in inputs])
+    letters = ["".join(map(SYMBOLS.__getitem__, labels)) for labels in terms]
+    result = tuple(map(number, output))
+    return _bound(
+        f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}", terms, result, len(numbers), shapes
+    )
+
+
+@lru_cache(maxsize=1024)
+def _lettered(text: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], int]:
+    """The numbers of the labels of each operand and of the result, and how many there are; no operands otherwise."""
+    left, arrow, right = text.partition("->")
+    letters = left.replace(",", "")
+    numbers = {letter: number for number, letter in enumerate(dict.fromkeys(letters))}
+    is_plain = arrow and text.isascii() and letters.isalpha()
+    if not is_plain or len(set(right)) < len(right) or not numbers.keys() >= set(right):
+        return (), (), 0
+    number = numbers.__getitem__
+    inputs = tuple([tuple(map(number, term)) for term in left.split(",")])
+    return inputs, tuple(map(number, right)), len(numbers)
+
+
 def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:
     """The label of each number of the bound equation, for operands of these ranks.
 
@@ -175,10 +244,10 @@ def _sizes(
                 if sizes[label] != size and sizes[label] != 1:
                     return None
                 sizes[label] = size
-        if len(set(labels)) < len(labels) and any(
-            size != shape[labels.index(label)] for label, size in zip(labels, shape)
-        ):
-            return None
+        if len(set(labels)) < len(labels):
+            own = dict(zip(labels, shape))
+            if any(own[label] != size for label, size in zip(labels, shape)):
+                return None
     return tuple(sizes)
 
 

@@ -304,7 +304,7 @@ _SHORT_SUM = 64
 _EINSUM_CALLS = 1.4
 """The time of a call that reads an equation, in calls."""
 
-_EINSUM_ROW = 2
+EINSUM_ROW = 2
 """The overhead of an innermost loop of an einsum, in runs of a copy.
 
 Fitted to NumPy's times for 1280 random pairs of up to 4e6 steps, in float32, float64 and complex64, in random memory
@@ -417,7 +417,7 @@ class CostModel:
         if not rates.sweep:
             return call + work * max(operands - 1, 1) / (rates.native or rates.stream)
         rate = rates.sweep if is_packed else rates.native or rates.sweep
-        return call + rows * _EINSUM_ROW * rates.run + work / rate
+        return call + rows * EINSUM_ROW * rates.run + work / rate
 
     def sparse(self, elements: int, multiply_adds: int) -> float:
         """A call on sparse arrays.

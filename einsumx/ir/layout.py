@@ -10,6 +10,7 @@ __all__ = [
     "broadcast",
     "contiguous",
     "inverse",
+    "is_contiguous",
     "layout_class",
     "layout_pattern",
     "memory_order",
@@ -38,6 +39,22 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
     return tuple(strides)
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int], unit: int = 1) -> bool:
+    """Whether an array is C-contiguous; ``unit`` is the stride of neighbours, in the unit of ``strides``.
+
+    >>> is_contiguous((2, 3), (12, 4), 4), is_contiguous((2, 1), (1, 7))
+    (True, True)
+    """
+    span = unit
+    for axis in range(len(shape) - 1, -1, -1):
+        size = shape[axis]
+        if size != 1:
+            if strides[axis] != span:
+                return False
+            span *= size
+    return True
 
 
 def merged_stride(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
@@ -142,7 +159,7 @@ def layout_class(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
     >>> layout_class((4, 5), (5, 1)), layout_class((4, 5), (700, 1)), layout_class((4, 5), (33, 1))
     (None, (6, 1), (6, 1))
     """
-    if 0 in shape:
+    if 0 in shape or is_contiguous(shape, strides):
         return None
     pattern = layout_pattern(shape, strides)
     return tuple(strides) if pattern is None else pattern_strides(pattern, shape)

@@ -580,16 +580,21 @@ class Native(_ManySources):
         return {letter: axis for term, axes in zip(self.terms, sources) for letter, axis in zip(term, axes)}
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
-        terms, output = self.terms, self.output
-        if not "".join(terms).isalpha() and any(terms):  # the equation becomes part of code
+        left, _, output = self.equation.partition("->")
+        terms = left.split(",")
+        letters = left.replace(",", "")
+        if len(terms) != len(shapes) or (letters and not letters.isalpha()):  # the equation becomes part of code
             return None
-        if len(terms) != len(shapes) or any(len(term) != len(shape) for term, shape in zip(terms, shapes)):
+        sizes: dict[str, int] = {}
+        for term, shape in zip(terms, shapes):
+            if len(term) != len(shape):
+                return None
+            for letter, size in zip(term, shape):
+                if sizes.setdefault(letter, size) != size:
+                    return None
+        if len(set(output)) < len(output) or not sizes.keys() >= set(output):
             return None
-        sizes = self.by_letter(shapes)
-        if any(sizes[letter] != size for term, shape in zip(terms, shapes) for letter, size in zip(term, shape)):
-            return None
-        is_output = set(output) <= sizes.keys() and len(set(output)) == len(output)
-        return tuple([sizes[letter] for letter in output]) if is_output else None
+        return tuple([sizes[letter] for letter in output])
 
     def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return tuple(self.by_letter(sources).values())

@@ -76,6 +76,10 @@ def symbol(index: int) -> str:
     return chr(point)
 
 
+SYMBOLS = tuple(map(symbol, range(1024)))
+"""The characters of the first labels."""
+
+
 def parse_text(text: str, count: int) -> Equation:
     """Read an equation such as ``"ij,jk->ik"`` for ``count`` operands.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logging import DEBUG, INFO
+from logging import DEBUG
 from math import prod
 
 from einsumx.errors import excerpt, visible
@@ -14,7 +14,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
-from einsumx.log import log
+from einsumx.log import log, tells_plans
 
 __all__ = [
     "assumption",
@@ -117,7 +117,7 @@ def _grouped(name: str) -> str:
 
 def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
     """Log a new plan in one line, and each use of the framework's own einsum if that is a fallback."""
-    if not log.isEnabledFor(INFO):
+    if not tells_plans():
         return
     if log.isEnabledFor(DEBUG):
         log.debug("plan %s: %s", excerpt(program.written), _plan_line(program, kernels))

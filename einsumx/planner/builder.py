@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from math import prod
+from typing import Any
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
-from einsumx.ir.layout import Pattern, contiguous, layout_pattern, merged_stride
+from einsumx.ir.layout import merged_stride
 from einsumx.ir.ops import Op
 from einsumx.planner.selection import BY_COST, Choosing
-from einsumx.planner.template import Decision, Elements, Labels, Template, replaced
+from einsumx.planner.terms import Labels, Term, native_equation
 
-__all__ = ["Builder", "Labels", "Term", "cut"]
-
-Answer = TypeVar("Answer", bound=Hashable)
-
-
-class Term:
-    """A value during lowering: its slot, and for each axis a label and a stride in elements."""
-
-    __slots__ = ("_memory", "_steps", "labels", "slot", "strides")
-
-    def __init__(self, slot: int, labels: Labels, strides: tuple[int, ...], memory: Labels | None = None) -> None:
-        self.slot, self.labels, self.strides = slot, labels, strides
-        self._memory = memory
-        self._steps: dict[int, int] | None = None
-
-    def __repr__(self) -> str:
-        return f"Term(slot={self.slot}, labels={self.labels}, strides={self.strides})"
-
-    @property
-    def memory(self) -> Labels:
-        """The labels from the outermost in memory to the innermost."""
-        if self._memory is None:
-            axes = sorted(range(len(self.labels)), key=[-abs(stride) for stride in self.strides].__getitem__)
-            self._memory = tuple([self.labels[axis] for axis in axes])
-        return self._memory
-
-    @property
-    def steps(self) -> dict[int, int]:
-        """The stride of each label."""
-        if self._steps is None:
-            self._steps = dict(zip(self.labels, self.strides))
-        return self._steps
-
-    def in_memory_order(self, labels: Sequence[int]) -> Labels:
-        """``labels`` from the outermost in memory to the innermost."""
-        return tuple([label for label in self.memory if label in labels])
+__all__ = ["Builder", "cut"]
 
 
 _LARGEST_COUNT = 2**63 - 1
@@ -61,11 +26,14 @@ class Builder:
     """Appends ops and tracks the layout of their results.
 
     Args:
-        sizes: a stand-in for the size of each label, see :mod:`einsumx.planner.template`; or the sizes.
+        sizes: of each label.
         traits: of the target framework.
         slots: the number of operands.
-        elements: counts by the sizes.
         choosing: among the candidates for each product.
+
+    Attributes:
+        slots: the number of slots: of operands and ops.
+        is_tidy: whether all ops are needed, and none can be joined with another one.
     """
 
     def __init__(
@@ -73,38 +41,18 @@ class Builder:
         sizes: Sequence[int],
         traits: Traits,
         slots: int,
-        elements: Elements | None = None,
         choosing: Choosing = BY_COST,
     ) -> None:
         self.sizes = sizes
         self.traits = traits
         self.ops: list[Op] = []
-        self.elements = Elements(sizes) if elements is None else elements
-        self.decisions: list[Decision] = []
         self.choosing = choosing
-        self._slots = slots
-        self._stand_ins = Elements(sizes)
+        self.is_tidy = True
+        self.slots = slots
 
-    def decide(self, question: Callable[[Elements], Answer]) -> Answer:
-        """The answer to a question about sizes; lowering asks each of them here."""
-        answer = question(self.elements)
-        self.record(question, answer)
-        return answer
-
-    def record(self, question: Callable[[Elements], Hashable], answer: Hashable) -> None:
-        """Record a decision that was made elsewhere."""
-        self.decisions.append((question, answer))
-
-    def spans(self) -> dict[int, Labels]:
-        """The labels that each size in the ops spans, if the sizes are stand-ins."""
-        spans: dict[int, Labels] = {size: (label,) for label, size in enumerate(self.sizes)}
-        spans.update((size, labels) for labels, size in self._stand_ins.items())
-        spans[1] = ()
-        return spans
-
-    def size(self, labels: Labels) -> int:
-        """The number of elements that ``labels`` span, by the stand-ins."""
-        return self._stand_ins[labels]
+    def size(self, labels: Sequence[int]) -> int:
+        """The number of elements that ``labels`` span."""
+        return prod(map(self.sizes.__getitem__, labels))
 
     def shape(self, labels: Sequence[int]) -> tuple[int, ...]:
         """The sizes of ``labels``."""
@@ -113,37 +61,29 @@ class Builder:
 
     def add(self, op: Callable[..., Op], *arguments: Any) -> int:
         """Append an op, made from its output slot and ``arguments``; returns that slot."""
-        slot = self._slots
-        self._slots += 1
+        slot = self.slots
+        self.slots += 1
         self.ops.append(op(slot, *arguments))
         return slot
 
-    def splice(self, template: Template[Any], names: dict[int, int], labels: Labels) -> None:
-        """Append the ops of a template.
+    def extend(self, calls: Sequence[Op]) -> None:
+        """Append ops whose slots follow those of the others."""
+        self.ops += calls
+        self.slots += len(calls)
 
-        Args:
-            template: its labels are numbers.
-            names: the slots of its operands here; those of its ops are added.
-            labels: the label here of each number.
-        """
-        for op, spans in zip(template.ops, template.spans):
-            names[op.out] = self._slots
-            self._slots += 1
-            sizes = None
-            if spans is not None:
-                sizes = [self._stand_ins[tuple([labels[number] for number in span])] for span in spans]
-            self.ops.append(replaced(op, names, sizes))
-
-    def pattern(self, term: Term) -> Pattern | None:
-        """The layout of a term without sizes; None if elements of two axes overlap."""
-        if term.memory is term.labels:
-            return ()
-        shape = self.shape(term.labels)
-        return layout_pattern(shape, None if term.strides == contiguous(shape) else term.strides)
+    def native(self, terms: Sequence[Term], result: Labels) -> Term:
+        """A call of the framework's own einsum, with its result in this order."""
+        slots = tuple([term.slot for term in terms])
+        equation = native_equation([term.labels for term in terms], result)
+        return self.packed(self.add(ops.Native, slots, equation), result)
 
     def packed(self, slot: int, labels: Labels) -> Term:
         """A C-contiguous term."""
-        return Term(slot, labels, contiguous(self.shape(labels)), labels)
+        return Term(slot, labels, None, self.sizes)
+
+    def strided(self, slot: int, labels: Labels, strides: tuple[int, ...] | None) -> Term:
+        """A term with strides; None for a C-contiguous one."""
+        return Term(slot, labels, strides, self.sizes)
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""
@@ -151,7 +91,7 @@ class Builder:
         added = self.ops[-1]
         labels = added.arranged(term.labels) if isinstance(added, _ARRANGING) else term.labels
         strides = added.result_strides(self.shape(term.labels), term.strides)
-        return self.packed(slot, labels) if strides is None else Term(slot, labels, strides)
+        return self.strided(slot, labels, strides)
 
     # -- one operand ------------------------------------------------------------------------------------
 
@@ -181,7 +121,7 @@ class Builder:
         shape = self.shape(term.labels)
         slot = self.reshape(term.slot, ((1,) * len(labels)) + shape)
         out = self.add(ops.Expand, slot, (*self.shape(labels), *shape))
-        return Term(out, (*labels, *term.labels), ((0,) * len(labels)) + term.strides)
+        return self.strided(out, (*labels, *term.labels), ((0,) * len(labels)) + term.strides)
 
     def drop(self, term: Term, axes: Sequence[int]) -> Term:
         """Drop ``axes``, each of size 1 in the array."""
@@ -190,10 +130,13 @@ class Builder:
         kept = [axis for axis in range(len(term.labels)) if axis not in axes]
         labels = tuple(term.labels[axis] for axis in kept)
         slot = self.reshape(term.slot, self.shape(labels))
-        return Term(slot, labels, tuple(term.strides[axis] for axis in kept))
+        return self.strided(slot, labels, tuple(term.strides[axis] for axis in kept))
 
     def sum(self, term: Term, labels: Sequence[int]) -> Term:
         """Sum over ``labels``; those of size 1 are only dropped."""
+        if not labels:
+            return term
+        self.is_tidy = False
         ones = [axis for axis, label in enumerate(term.labels) if label in labels and self.sizes[label] == 1]
         term = self.drop(term, ones)
         labels = [label for label in labels if self.sizes[label] != 1]
@@ -222,7 +165,9 @@ class Builder:
     def scale(self, term: Term, labels: Labels) -> Term:
         """The sum over ``labels``, which the term lacks, so that all summands are equal."""
         while labels:
-            most = self.decide(partial(_most_in_one_count, labels))
+            most = 1
+            while most < len(labels) and self.size(labels[: most + 1]) <= _LARGEST_COUNT:
+                most += 1
             term = self._apply(ops.Scale, term, self.size(labels[:most]))
             labels = labels[most:]
         return term
@@ -241,8 +186,11 @@ class Builder:
         if labels == term.labels:
             return term
         if self.traits.strided or self.traits.pairs_by_einsum:
-            axes = tuple(term.labels.index(label) for label in labels)
-            return self._apply(ops.Transpose, term, axes, "" if self.traits.strided else reason)
+            axes = tuple(map(term.labels.index, labels))
+            if not self.traits.strided:
+                return self._apply(ops.Transpose, term, axes, reason)
+            slot = self.add(ops.Transpose, term.slot, axes)
+            return Term(slot, labels, tuple([term.strides[axis] for axis in axes]), self.sizes, term.memory)
         return self._permuted_copy(term, labels, reason)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:
@@ -282,14 +230,6 @@ class Builder:
                 slot = self.add(ops.Transpose, self.reshape(slot, before), moved, reason)
             order = target
         return self.packed(self.reshape(slot, self.shape(labels)), labels)
-
-
-def _most_in_one_count(labels: Labels, elements: Elements) -> int:
-    """How many of ``labels``, from the first on, one count can sum over."""
-    most = 1
-    while most < len(labels) and elements[labels[: most + 1]] <= _LARGEST_COUNT:
-        most += 1
-    return most
 
 
 def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:

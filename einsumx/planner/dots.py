@@ -7,12 +7,11 @@ with another order of axes first, except that it reads a matrix transposed. The 
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 
-from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import Classes, Pair, Price, ResultUse, cheapest
-from einsumx.planner.template import Elements
+from einsumx.planner.builder import Builder
+from einsumx.planner.matmul import Classes, Pair
+from einsumx.planner.terms import Labels, ResultUse, Term
 
 __all__ = ["dot_order", "loop_order"]
 
@@ -29,7 +28,7 @@ def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
     swapped = Classes(classes.batch, classes.contracted, classes.rhs_free, classes.lhs_free)
     target = pair.use.target(classes.kept)
     choices: list[tuple[Term, Term, Labels]] = []
-    prices: list[Price] = []
+    copied: list[float] = []
     for (first, second, own), order in product(((lhs, rhs, classes), (rhs, lhs, swapped)), (lhs.labels, rhs.labels)):
         batch = tuple(label for label in target or order if label in own.batch)
         contracted = tuple(label for label in order if label in own.contracted)
@@ -40,12 +39,8 @@ def dot_order(builder: Builder, pair: Pair) -> tuple[Term, Term, Labels]:
             (made, 0 if _is_ready(made, pair.use) else 1),
         )
         choices.append((first, second, target or made))
-        prices.append(partial(_price, weights))
-    return choices[cheapest(builder, prices)]
-
-
-def _price(weights: tuple[tuple[Labels, float], ...], elements: Elements) -> float:
-    return sum(weight * elements[labels] for labels, weight in weights)
+        copied.append(sum([weight * builder.size(labels) for labels, weight in weights]))
+    return choices[copied.index(min(copied))]
 
 
 def _copied(term: Term, batch: Labels, rows: Labels, cols: Labels) -> float:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel
-from einsumx.ir.layout import Pattern, contiguous, layout_pattern, memory_order, pattern_strides
+from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.simplify import simplify
-from einsumx.planner.builder import Builder, Labels, Term
-from einsumx.planner.matmul import ResultUse
+from einsumx.planner.builder import Builder
+from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.narrow import exact_products, wide_sums
-from einsumx.planner.pairwise import contract, native_equation, wide_product
+from einsumx.planner.pairwise import contract, wide_product
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
-from einsumx.planner.short import ShortPair, short_ops
-from einsumx.planner.step import contract_step
-from einsumx.planner.template import Elements, Template, Templates, known, stand_ins
+from einsumx.planner.terms import Labels, ResultUse, Term
 
 __all__ = ["Setting", "alternatives", "lower"]
 
@@ -40,7 +39,7 @@ class Setting(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """A contraction to be lowered, as for :func:`lower`; with stand-ins for sizes in a draft of a template.
+    """A contraction to be lowered, as for :func:`lower`.
 
     Attributes:
         equation, operands, path, traits, dtype: as for :func:`lower`.
@@ -83,13 +82,12 @@ def lower(
     """
     accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     problem = _Problem(equation, operands, path, traits, dtype, accumulate)
+    calls: tuple[Op, ...]
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
-        calls: tuple[Op, ...] = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
-    elif names:
-        _, calls, result = _drafted(problem, Elements(equation.sizes), Choosing(names))
+        calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
-        calls, result = _lowered(problem)
+        calls, result = _lowered(problem, Choosing(names) if names else BY_COST)
     shape = equation.shape
     return Program(
         equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring,
@@ -119,116 +117,44 @@ def alternatives(
     if 0 in equation.sizes:
         return []
     choosing = Choosing(listed=True)
-    elements = Elements(equation.sizes)
-    builder, _, _ = _drafted(problem, elements, choosing)
+    _lowered(problem, choosing)
     steps = (choosing.alternatives or [])[-len(path) :]
-    if len(steps) == 1 and problem.accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype):
+    if len(steps) == 1 and problem.accumulate is None and may_be_one_einsum(*problem[:2], traits, dtype):
         model = CostModel(traits, dtype)
-        seconds = model.least_einsum(elements[tuple(range(len(equation.sizes)))], len(operands))
+        seconds = model.least_einsum(prod(equation.sizes), len(operands))
         steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
     return steps
 
 
-def _lowered(problem: _Problem) -> tuple[tuple[Op, ...], int]:
-    """The ops for these sizes and the slot of the result, from a template if the contraction has one."""
-    equation, operands, path, traits, dtype, accumulate = problem
-    elements = Elements(equation.sizes)
-    patterns = [layout_pattern(operand.shape, operand.strides) for operand in operands]
-    if accumulate is None:
-        short = _short_road(equation, operands, patterns, traits, dtype, elements)
-        if short is not None:
-            return short
-    if len(operands) > _MOST_OPERANDS or None in patterns:
-        _, calls, result = _drafted(problem, elements)
-        return calls, result
-    ones = tuple([size == 1 for size in equation.sizes])
-    described = [
-        (operand.dtype, layout, tuple([size == 1 for size in operand.shape]) if 1 in operand.shape else ())
-        for operand, layout in zip(operands, patterns)
-    ]
-    templates: Templates[int] = known(
-        (traits, dtype, accumulate, equation.inputs, equation.output, path, ones, *described)
-    )
-    template = templates.fitting(equation.sizes)
-    if template is None:
-        sized, stood = _stood_in(equation, operands, patterns, ones)
-        builder, calls, result = _drafted(problem._replace(equation=sized, operands=stood), elements)
-        template = Template.drafted(calls, builder.spans(), result, builder.decisions)
-        templates.add(template, equation.sizes)
-    return template.sized(elements), template.result
+def _lowered(problem: _Problem, choosing: Choosing) -> tuple[tuple[Op, ...], int]:
+    """The ops, and the slot of the result."""
+    equation, operands = problem.equation, problem.operands
+    count = len(operands)
+    plain = equation, operands, problem.traits, problem.dtype
+    if choosing.is_by_cost and problem.accumulate is None:
+        direct = direct_ops(*plain)
+        if direct is not None:
+            return direct
+    may_be_one = problem.accumulate is None and (choosing.is_by_cost or choosing.asks_for_one_einsum)
+    may_be_one = may_be_one and may_be_one_einsum(*plain)
+    if may_be_one and choosing.asks_for_one_einsum:
+        return (one_einsum(equation, count),), count
+    builder, slot = _compute(problem, choosing)
+    calls, result = tuple(builder.ops), slot
+    if not builder.is_tidy:
+        calls, result = simplify(calls, [operand.shape for operand in operands], slot)
+    if may_be_one and not builder.is_tidy and _one_einsum_is_cheaper(problem, calls):
+        return (one_einsum(equation, count),), count
+    return calls, result
 
 
-def _short_road(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    patterns: Sequence[Pattern | None],
-    traits: Traits,
-    dtype: str,
-    elements: Elements,
-) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a small product and the slot of the result; None for another contraction."""
-    if len(operands) != 2 or 1 in equation.sizes:
-        return None
-    for labels, operand in zip(equation.inputs, operands):
-        if operand.dtype != dtype or 1 in operand.shape or len(set(labels)) < len(labels):
-            return None
-    (lhs, rhs), (lhs_layout, rhs_layout) = equation.inputs, patterns
-    pair = ShortPair(lhs, rhs, lhs_layout, rhs_layout, equation.output)
-    short = short_ops(pair, elements.__getitem__, traits, dtype, lambda question: question(elements))
-    if short is None:
-        return None
-    calls, order = short
-    if order != equation.output:
-        axes = tuple([order.index(label) for label in equation.output])
-        calls.append(ops.Transpose(2 + len(calls), 1 + len(calls), axes))
-    return tuple(calls), 1 + len(calls)
-
-
-_MOST_OPERANDS = 8
-"""The most operands of a contraction that has a template. The steps of larger ones have templates."""
-
-
-def _stood_in(
-    equation: SizedEquation, operands: Sequence[Operand], patterns: Sequence[Pattern | None], ones: tuple[bool, ...]
-) -> tuple[SizedEquation, list[Operand]]:
-    """The same contraction with stand-ins for sizes."""
-    sizes = stand_ins(ones)
-    stood = []
-    for labels, operand, pattern in zip(equation.inputs, operands, patterns):
-        shape = tuple([1 if size == 1 else sizes[label] for label, size in zip(labels, operand.shape)])
-        stood.append(Operand(shape, operand.dtype, pattern_strides(pattern or (), shape)))
-    shapes = tuple([operand.shape for operand in stood])
-    return SizedEquation(equation.text, equation.inputs, equation.output, sizes, shapes), stood
-
-
-def _drafted(
-    problem: _Problem, elements: Elements, choosing: Choosing = BY_COST
-) -> tuple[Builder, tuple[Op, ...], int]:
-    """The ops and the slot of the result, and the builder with the decisions that led to them.
-
-    ``elements`` counts by the sizes also where the problem has stand-ins.
-    """
-    equation, operands, dtype = problem.equation, problem.operands, problem.dtype
-    builder, slot = _compute(problem, elements, choosing)
-    calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
-    may_be_one_einsum = problem.accumulate is None and _may_be_one_einsum(builder, equation, operands, dtype)
-    if may_be_one_einsum and (
-        choosing.asks_for_one_einsum
-        or (choosing.is_by_cost and _one_einsum_is_cheaper(builder, equation, operands, dtype, calls))
-    ):
-        result = len(operands)
-        text = native_equation(equation.inputs, equation.output)
-        calls = (ops.Native(result, tuple(range(len(operands))), text),)
-    return builder, calls, result
-
-
-def _compute(problem: _Problem, elements: Elements, choosing: Choosing) -> tuple[Builder, int]:
+def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
     """The ops in the accumulator; without one, in the result's dtype, or in another one.
 
     That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
     """
     equation, operands, path, traits, dtype, accumulate = problem
-    builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
+    builder = Builder(equation.sizes, traits, len(operands), choosing)
     if accumulate is not None:
         return builder, _lower_in(builder, problem, accumulate)
     sums = wide_sums(builder, equation, operands, dtype)
@@ -240,9 +166,7 @@ def _compute(problem: _Problem, elements: Elements, choosing: Choosing) -> tuple
     wider = dict(traits.widen).get(dtype)
     slot = _lower_in(builder, problem, dtype)
     if wider is not None and not _rounds_once(builder.ops, traits, dtype):
-        decisions = builder.decisions
-        builder = Builder(equation.sizes, traits, len(operands), elements, choosing)
-        builder.decisions += decisions
+        builder = Builder(equation.sizes, traits, len(operands), choosing)
         slot = _lower_in(builder, problem, wider)
     return builder, slot
 
@@ -267,43 +191,21 @@ def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
     return True
 
 
-def _may_be_one_einsum(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly.
-
-    Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
-    """
-    traits = builder.traits
-    if not traits.rates.native or dtype not in traits.native_dtypes:
-        return False
-    if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
-        return False
-    if not traits.native_any_labels and not equation.sizes:
-        return False
-    return all(
-        operand.dtype == dtype
-        and operand.shape == builder.shape(term)
-        and (traits.native_any_labels or len(set(term)) == len(term))
-        for operand, term in zip(operands, equation.inputs)
-    )
-
-
-def _one_einsum_is_cheaper(
-    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str, calls: Sequence[Op]
-) -> bool:
+def _one_einsum_is_cheaper(problem: _Problem, calls: Sequence[Op]) -> bool:
     """Whether the framework's own einsum takes less time than the mere overhead of ``calls``."""
-    if builder.traits.views and all(op.kind == "view" for op in calls):  # the own einsum would copy
+    equation, operands, _, traits, dtype, _ = problem
+    work = [op for op in calls if op.kind != "view"]
+    if (traits.views and not work) or (len(calls) == 1 and isinstance(calls[0], ops.Native | ops.Matmul)):
+        return False  # the own einsum would copy
+    model = CostModel(traits, dtype)
+    overhead = sum([model.overhead(op) for op in calls])
+    count, sizes, steps = len(operands), equation.sizes, prod(equation.sizes)
+    if model.least_einsum(steps, count) >= overhead:
         return False
-    model = CostModel(builder.traits, dtype)
-    overhead = sum(map(model.overhead, calls))
-    count, labels = len(operands), tuple(range(len(equation.sizes)))
-    if not builder.decide(lambda elements: model.least_einsum(elements[labels], count) < overhead):
-        return False
-    sizes = equation.sizes
     orders = [*map(_in_memory_order, equation.inputs, operands), equation.output]
     arrays = [[label for label in order if sizes[label] != 1] for order in orders]
     loops, is_packed = outer_loops(arrays[:-1], arrays[-1])
-    outer = tuple(loops)
-    return builder.decide(lambda elements: model.einsum(elements[labels], elements[outer], count, is_packed) < overhead)
+    return model.einsum(steps, prod([sizes[label] for label in loops]), count, is_packed) < overhead
 
 
 def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
@@ -320,11 +222,12 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     terms, repeated, counted = _read(builder, problem, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
-    # A template of the whole contraction serves a pair; candidates have the names of labels of the whole contraction.
-    lowered_step = contract if len(path) == 1 or not builder.choosing.is_by_cost else contract_step
-    lowered_step = partial(wide_product, sums=sums) if sums else lowered_step
-    steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
-    for number, ((step, keep), use) in enumerate(zip(steps, _uses(steps, terms, equation.output))):
+    lowered_step = partial(wide_product, sums=sums) if sums else contract
+    steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
+    if len(path) > 1:
+        steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
+        uses = _uses(steps, terms, equation.output)
+    for number, ((step, keep), use) in enumerate(zip(steps, uses)):
         builder.choosing.begin_step(number)
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
         if len(taken) == 1:
@@ -343,19 +246,23 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     traits = builder.traits
-    may_be_view = traits.views and set(equation.inputs[0]) <= set(equation.output)
-    if repeated or (not may_be_view and all(op.kind == "view" for op in builder.ops)):
+    is_view = not len(path[0]) > 1 and all(op.kind == "view" for op in builder.ops)
+    if repeated or (is_view and not (traits.views and set(equation.inputs[0]) <= set(equation.output))):
         reason = _why_own(traits, repeated)
         slot = builder.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
         term = builder.packed(slot, term.labels)
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
-        term = Term(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
+        term = builder.strided(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
     return term.slot
 
 
 def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
     equation, operands = problem.equation, problem.operands
+    terms = _plain(builder, equation, operands, compute)
+    if terms is not None:
+        return terms, (), ()
+    builder.is_tidy = False
     terms = [
         _operand(builder, slot, labels, operand)
         for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
@@ -367,6 +274,21 @@ def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term]
     if builder.traits.pairs_by_einsum:
         terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
     return terms, repeated, counted
+
+
+def _plain(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], compute: str) -> list[Term] | None:
+    """The operands as they are; None if one has to be cast, or has repeated labels or axes that broadcast."""
+    if len(operands) == 1 or builder.traits.pairs_by_einsum:
+        return None
+    terms = []
+    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
+        strides = operand.strides
+        if operand.dtype != compute or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
+            return None
+        if 1 in operand.shape and operand.shape != builder.shape(labels):
+            return None
+        terms.append(builder.strided(slot, labels, strides))
+    return terms
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
@@ -399,14 +321,9 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
     """The position of the term with the fewest elements; ``len(terms)`` if the result has no more."""
     kept = {label for term in terms for label in term.labels}
     arrays = [tuple([label for label in output if label in kept]), *[term.labels for term in terms]]
-    at = builder.decide(partial(_fewest, arrays))
+    counts = list(map(builder.size, arrays))
+    at = counts.index(min(counts))
     return at - 1 if at else len(terms)
-
-
-def _fewest(arrays: Sequence[Labels], elements: Elements) -> int:
-    """The position of the array with the fewest elements."""
-    counts = [elements[labels] for labels in arrays]
-    return counts.index(min(counts))
 
 
 def _uses(
@@ -446,7 +363,7 @@ def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> T
     """An operand without broadcast axes and, unless :func:`_diagonal` follows, with diagonals taken."""
     sizes = builder.sizes
     strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
-    term = Term(slot, labels, strides)
+    term = builder.strided(slot, labels, strides)
     narrow = [axis for axis, (label, size) in enumerate(zip(labels, operand.shape)) if size != sizes[label]]
     term = builder.drop(term, narrow)
     return term if builder.traits.pairs_by_einsum else builder.diagonal(term)
@@ -468,4 +385,4 @@ def _diagonal(builder: Builder, term: Term, needed: frozenset[int], dtype: str) 
     is_summed = len(set(term.labels)) < len(term.labels) and len(kept) < len(set(term.labels))
     if not is_summed or dtype not in builder.traits.native_dtypes:
         return builder.diagonal(term)
-    return builder.packed(builder.add(ops.Native, (term.slot,), native_equation((term.labels,), kept)), kept)
+    return builder.native((term,), kept)

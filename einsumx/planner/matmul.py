@@ -7,35 +7,26 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import product as combinations
 from math import prod
-from typing import TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import LOPSIDED, CostModel, run_counters
 from einsumx.ir.ops import Threads
-from einsumx.planner.builder import Builder, Labels, Term, cut
-from einsumx.planner.template import Elements
+from einsumx.planner.builder import Builder, cut
+from einsumx.planner.terms import Labels, ResultUse, Term
 
 __all__ = [
     "Choice",
     "Classes",
     "Pair",
-    "Price",
-    "ResultUse",
     "candidates",
-    "cheapest",
-    "cheapest_or",
     "choose",
     "matmul",
 ]
-
-Price: TypeAlias = Callable[[Elements], float]
-"""Seconds, from the number of elements that labels span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +41,6 @@ class Classes:
     @property
     def kept(self) -> Labels:
         return (*self.batch, *self.lhs_free, *self.rhs_free)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultUse:
-    """How a result is used, which decides between axis orders.
-
-    Attributes:
-        order: the requested axis order; None for the result of an inner step.
-        contracted: the labels that the next step sums, in the order in which its other term has them.
-        batch: the labels that the next step has in both terms and keeps.
-    """
-
-    order: Labels | None = None
-    contracted: Labels = ()
-    batch: Labels = ()
-
-    def target(self, labels: Labels) -> Labels | None:
-        """``labels`` in the requested order."""
-        return None if self.order is None else tuple(label for label in self.order if label in labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +69,13 @@ class OperandAccess:
         rows: the free labels along its matrices.
         loops: the free labels that become batch axes.
         transposed: its matrices are stored as ``[contracted, rows]``.
-        copy: the price of copying it first; None if it is read in place.
+        copy: the seconds of copying it first; None if it is read in place.
     """
 
     rows: Labels
     loops: Labels = ()
     transposed: bool = False
-    copy: Price | None = None
+    copy: float | None = None
 
     @property
     def copied(self) -> bool:
@@ -130,7 +102,7 @@ class Choice:
         swapped: the right term is the product's left operand.
         by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
         result: the axis order of the product.
-        price: seconds.
+        seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
         is_ready: the result needs no copy before it is used.
     """
 
@@ -143,7 +115,7 @@ class Choice:
     swapped: bool
     by_vector: bool
     result: Labels
-    price: Price
+    seconds: float
     is_ready: bool
 
     @property
@@ -231,34 +203,7 @@ def candidates(builder: Builder, pair: Pair, model: CostModel, *, all_of_them: b
 
 def choose(builder: Builder, pair: Pair) -> Choice:
     """The cheapest candidate."""
-    choices = candidates(builder, pair, CostModel(builder.traits, pair.dtype))
-    return choices[cheapest(builder, [choice.price for choice in choices])]
-
-
-def cheapest(builder: Builder, prices: Sequence[Price]) -> int:
-    """The position of the lowest price, and of the first of equals, so that plans are deterministic."""
-    return builder.decide(partial(_lowest, tuple(prices))) if len(prices) > 1 else 0
-
-
-def cheapest_or(builder: Builder, prices: Sequence[Price], others: Sequence[Price]) -> tuple[int, bool]:
-    """The same, unless one of ``others`` is lower: then the position of the first such one, and True."""
-    if not others:
-        return cheapest(builder, prices), False
-    return builder.decide(partial(_lowest_or, tuple(prices), tuple(others)))
-
-
-def _lowest(prices: tuple[Price, ...], elements: Elements) -> int:
-    seconds = [price(elements) for price in prices]
-    return seconds.index(min(seconds))
-
-
-def _lowest_or(prices: tuple[Price, ...], others: tuple[Price, ...], elements: Elements) -> tuple[int, bool]:
-    seconds = [price(elements) for price in prices]
-    least = min(seconds)
-    for at, price in enumerate(others):
-        if price(elements) < least:
-            return at, True
-    return seconds.index(least), False
+    return min(candidates(builder, pair, CostModel(builder.traits, pair.dtype)), key=lambda choice: choice.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +299,7 @@ class _Search:
                 swapped,
                 by_vector,
                 result,
-                self._price(first, second, batch, axes, views, turn),
+                self._seconds(first, second, batch, axes, views, turn),
                 turn is None,
             )
 
@@ -365,44 +310,31 @@ class _Search:
         is_mixed, has_side = left.transposed != right.transposed, self._traits.long_side != "either"
         if not (is_mixed or has_side):
             return False
-        question = partial(_do_sides_matter, self._model, left.rows, right.rows, contracted, is_mixed, has_side)
-        return self._builder.decide(question)
+        size = self._builder.size
+        rows, cols = size(left.rows), size(right.rows)
+        if has_side and (rows > LOPSIDED * cols or cols > LOPSIDED * rows):
+            return True
+        return is_mixed and self._model.is_long_sum(rows, cols, size(contracted))
 
-    def _price(
+    def _seconds(
         self,
         first: OperandAccess,
         second: OperandAccess,
         batch: tuple[Labels, ...],
         axes: _Axes,
         views: int,
-        turn: _Move | None,
-    ) -> Price:
-        """The price of copies, views, the product, and of ``turn``, which brings the result into order."""
-        model, loops = self._model, self._traits.max_batch_axes == 1 and len(batch) > 1
-        rows, cols, contracted, inner = first.rows, second.rows, axes.contracted, axes.inner
+        turn: float | None,
+    ) -> float:
+        """The time of copies, views, the product, and ``turn``, which brings the result into order."""
+        model, size = self._model, self._builder.size
+        total = views * self._traits.rates.view + (first.copy or 0.0) + (second.copy or 0.0) + (turn or 0.0)
+        sizes = [size(run) for run in batch]
+        matrices, rows, cols = prod(sizes) * size(axes.inner), size(first.rows), size(second.rows)
+        if axes.summed:
+            total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
+        calls = prod(sizes) // max(1, *sizes) if self._traits.max_batch_axes == 1 and len(batch) > 1 else 1
         turned = first.transposed, not second.transposed
-        matrices = (*[label for run in batch for label in run], *inner)
-        fixed = views * self._traits.rates.view
-        more = [price for price in (first.copy, second.copy) if price is not None]
-        if turn is not None:
-            more.append(turn.price(model))
-        summed = ((*matrices, *rows, *cols), self._classes.kept) if axes.summed else None
-
-        def seconds(elements: Elements) -> float:
-            total = fixed
-            for price in more:
-                total += price(elements)
-            if summed:
-                total += model.elementwise(elements[summed[0]], elements[summed[1]])
-            calls = 1
-            if loops:
-                sizes = [elements[run] for run in batch]
-                calls = prod(sizes) // max(1, *sizes)
-            return total + model.matmul(
-                calls, elements[matrices], elements[rows], elements[cols], elements[contracted], turned, bool(inner)
-            )
-
-        return seconds
+        return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, bool(axes.inner))
 
     # -- axes -------------------------------------------------------------------------------------------
 
@@ -490,67 +422,39 @@ class _Search:
             if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
                 orders = [rows for rows in orders if all(rows != access.rows for access in accesses)]
         for rows in orders:
-            moves = [self._move(term.memory, order(rows)) for order in (straight, turned)]
-            copies = [OperandAccess(rows, (), at == 1, move.price(self._model)) for at, move in enumerate(moves)]
-            if not (traits.strided or traits.transpose_flags):
-                accesses.extend(copies)
-            elif moves[0] == moves[1]:
-                accesses.append(copies[0])
-            elif self._all:
+            copies = [
+                OperandAccess(rows, (), at == 1, self._copy(term.memory, order(rows)))
+                for at, order in enumerate((straight, turned))
+            ]
+            if self._all or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
             else:
-                accesses.append(copies[cheapest(builder, [copy.copy for copy in copies if copy.copy])])
+                accesses.append(min(copies, key=lambda access: access.copy or 0.0))
         return accesses
 
     # -- moving data ------------------------------------------------------------------------------------
 
-    def _move(self, source: Labels, target: Labels) -> _Move:
-        """A copy of an array from one order of its axes to another."""
-        sizes = self._builder.sizes
-        before = [label for label in source if sizes[label] != 1]
-        after = [label for label in target if sizes[label] != 1]
+    def _copy(self, source: Labels, target: Labels) -> float:
+        """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
+        builder = self._builder
+        before = [label for label in source if builder.sizes[label] != 1]
+        after = [label for label in target if builder.sizes[label] != 1]
         if before == after and not self._traits.strided:
-            return _RESHAPE
+            return 0.0
         counters = run_counters(before, after)
-        return _Move(tuple(before), None if counters is None else tuple(counters))
+        return self._model.copy(builder.size(before), None if counters is None else builder.size(counters))
 
-    def _turn(self, result: Labels) -> tuple[_Move | None, int]:
-        """The copy and the views that bring the result from the product's order into the one it is needed in."""
+    def _turn(self, result: Labels) -> tuple[float | None, int]:
+        """The seconds of the copy, and the views, that bring the result into the order in which it is needed."""
         use = self._use
         target = use.target(result)
         if target is not None:
             if target == result:
                 return None, 0
-            return (None, 1) if self._traits.strided else (self._move(result, target), 0)
-        if not (use.contracted or use.batch) or _is_ready(self._builder, result, use):
+            return (None, 1) if self._traits.strided else (self._copy(result, target), 0)
+        if not (use.contracted or use.batch) or use.is_ready(result, self._builder.sizes, self._traits.strided):
             return None, 0
-        return _Move(result, None), 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """A copy that changes the order of axes.
-
-    Attributes:
-        labels: of the array, in memory order and without sizes of 1.
-        counters: the labels that count contiguous runs; None if the innermost axis moves.
-    """
-
-    labels: Labels
-    counters: Labels | None
-
-    def price(self, model: CostModel) -> Price:
-        """The time of the copy; nothing for a reshape."""
-        labels, counters = self.labels, self.counters
-        if self is _RESHAPE:
-            return lambda _: 0.0
-        if counters is None:
-            return lambda elements: model.copy(elements[labels])
-        return lambda elements: model.copy(elements[labels], elements[counters])
-
-
-_RESHAPE = _Move((), ())
-"""The copy of an array that has its axes in order already."""
+        return self._model.copy(self._builder.size(result)), 0
 
 
 def _views(
@@ -588,15 +492,6 @@ def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess)
     return first.transposed if first.rows else not second.transposed
 
 
-def _do_sides_matter(
-    model: CostModel, rows: Labels, cols: Labels, inner: Labels, is_mixed: bool, has_side: bool, elements: Elements
-) -> bool:
-    height, width = elements[rows], elements[cols]
-    if has_side and (height > LOPSIDED * width or width > LOPSIDED * height):
-        return True
-    return is_mixed and model.is_long_sum(height, width, elements[inner])
-
-
 def _is_free(access: OperandAccess) -> bool:
     """Whether an operand is read in place without loops over free axes."""
     return access.copy is None and not access.loops
@@ -613,16 +508,11 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
     if not readable:
         return None
-    rows = readable[cheapest(builder, [partial(_fewer, run) for run in readable])]
+    rows = max(readable, key=builder.size)
     loops = tuple(label for run in runs if run is not rows for label in run)
     if loops and builder.traits.batch_layout != "strided":
         return None
     return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
-
-
-def _fewer(labels: Labels, elements: Elements) -> float:
-    """A price that is lower for more elements."""
-    return -elements[labels]
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
@@ -661,24 +551,6 @@ def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: i
     if not own or label not in term.labels:
         return not own and label not in term.labels
     return len(own) == len(run) and (copied or builder.merged(term, (*run, label)) is not None)
-
-
-def _is_ready(builder: Builder, result: Labels, use: ResultUse) -> bool:
-    """Whether the next step can read a packed result in place."""
-    result = tuple(label for label in result if builder.sizes[label] != 1)
-    contracted = tuple(label for label in result if label in use.contracted)
-    if not contracted:
-        return True
-    if contracted != tuple(label for label in use.contracted if label in contracted):
-        return False
-    start = result.index(contracted[0])
-    if result[start : start + len(contracted)] != contracted:
-        return False
-    free = [place for place, label in enumerate(result) if label not in contracted and label not in use.batch]
-    is_run = not free or free[-1] - free[0] == len(free) - 1
-    if builder.traits.strided:
-        return is_run and result[-1] not in use.batch
-    return is_run and all(label in use.batch for label in result[: len(result) - len(contracted) - len(free)])
 
 
 def _grouped(labels: Labels, use: ResultUse) -> Labels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from math import prod
 from typing import NamedTuple
 
 from einsumx.dtypes import itemsize, kind
@@ -11,9 +11,8 @@ from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand, Path
 from einsumx.ir.sizes import is_known
-from einsumx.planner.builder import Builder, Labels
+from einsumx.planner.builder import Builder
 from einsumx.planner.path import step_outputs
-from einsumx.planner.template import Elements
 
 __all__ = ["ExactFloats", "exact_products", "wide_sums"]
 
@@ -51,8 +50,7 @@ def wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Oper
         builder.size(tuple(sorted(each))) for each in (contracted, kept)
     ]:
         return ""
-    labels = tuple(range(len(equation.sizes)))
-    return sums if builder.decide(lambda elements: elements[labels] >= _LEAST_STEPS) else ""
+    return sums if prod(equation.sizes) >= _LEAST_STEPS else ""
 
 
 def _multiplies_operands(builder: Builder, equation: SizedEquation, operands: Sequence[Operand]) -> bool:
@@ -76,35 +74,20 @@ def exact_products(
     if largest_sum(dtypes, 1) is None or not is_known(equation.sizes):
         return None
     output = frozenset(equation.output)
-    summed = tuple([label for label in range(len(equation.sizes)) if label not in output])
     terms = [frozenset(labels) for labels in equation.inputs]
-    products = []
+    steps = 0
     for step, keep in step_outputs(path, terms, output):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)]
         terms.append(keep)
         if len(taken) == 2 and taken[0] & taken[1] - keep:
-            products.append(tuple(sorted(taken[0] | taken[1])))
-    is_plain = _multiplies_operands(builder, equation, operands)
-    question = partial(_floats_for, traits.exact_products, dtypes, dtype, summed, tuple(products), is_plain)
-    return builder.decide(question)
-
-
-def _floats_for(
-    floats: tuple[tuple[str, int], ...],
-    dtypes: tuple[str, ...],
-    dtype: str,
-    summed: Labels,
-    products: tuple[Labels, ...],
-    is_plain: bool,
-    elements: Elements,
-) -> ExactFloats | None:
-    """The first of ``floats`` in which a contraction of operands of ``dtypes`` is exact, if it is large enough."""
-    most = largest_sum(dtypes, elements[summed])
-    if most is None or sum([elements[labels] for labels in products]) < _LEAST_STEPS:
+            steps += builder.size(tuple(taken[0] | taken[1]))
+    most = largest_sum(dtypes, prod([size for label, size in enumerate(equation.sizes) if label not in output]))
+    if most is None or steps < _LEAST_STEPS:
         return None
     exact = exact_floats(most)
+    is_plain = _multiplies_operands(builder, equation, operands)
     factor = max([largest(name) or 0 for name in dtypes]) if is_plain else most
-    for name, bits in floats:
+    for name, bits in traits.exact_products:
         if name in exact and factor <= 1 << bits:
             is_signed = any(kind(each) == "i" for each in dtypes)
             between = "int32" if name == "float32" else "int64"

@@ -7,7 +7,7 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -16,25 +16,21 @@ from einsumx.ir import ops
 from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Threads
-from einsumx.ir.parse import symbol
-from einsumx.planner.builder import Builder, Labels, Term
+from einsumx.planner.builder import Builder
+from einsumx.planner.direct import direct_product
 from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import (
     Choice,
     Classes,
     Pair,
-    Price,
-    ResultUse,
     candidates,
-    cheapest,
-    cheapest_or,
     choose,
     matmul,
 )
 from einsumx.planner.selection import Alternative
-from einsumx.planner.template import Elements
+from einsumx.planner.terms import Labels, ResultUse, Term
 
-__all__ = ["contract", "native", "native_equation", "native_order", "wide_product"]
+__all__ = ["contract", "wide_product"]
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -47,10 +43,20 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         dtype: of the computation.
         use: how the result is used.
     """
-    lhs = builder.sum(lhs, [label for label in lhs.labels if label not in rhs.labels and label not in keep])
-    rhs = builder.sum(rhs, [label for label in rhs.labels if label not in lhs.labels and label not in keep])
-    unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and builder.sizes[label] == 1]
-    lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
+    alone = set(lhs.labels) ^ set(rhs.labels)
+    if not alone <= keep:
+        lhs = builder.sum(lhs, [label for label in lhs.labels if label in alone and label not in keep])
+        rhs = builder.sum(rhs, [label for label in rhs.labels if label in alone and label not in keep])
+    sizes = builder.sizes
+    if 1 in sizes:
+        unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and sizes[label] == 1]
+        lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
+    if builder.choosing.is_by_cost:
+        direct = direct_product(lhs, rhs, sizes, keep, use, builder.traits, dtype, builder.slots)
+        if direct is not None:
+            builder.extend(direct[0])
+            return builder.packed(builder.slots - 1, direct[1])
+    builder.is_tidy = False
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
     classes, traits = pair.classes, builder.traits
     through = dict(traits.matmul_through).get(dtype)
@@ -89,6 +95,7 @@ def wide_product(
         dtype: of the terms.
         sums: the dtype of the sums.
     """
+    builder.is_tidy = False
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
     return matmul(builder, pair, replace(choose(builder, pair), by_vector=False), dtype=sums)
 
@@ -109,20 +116,19 @@ def _product(builder: Builder, pair: Pair) -> Term:
         return _dot(builder, pair)
     classes = pair.classes
     model = CostModel(builder.traits, pair.dtype)
-    labels = (*classes.kept, *classes.contracted)
     if not builder.choosing.is_by_cost:
         candidate = _selected(builder, pair, model)
         if candidate is not None:
             return candidate.make(builder, pair)
-    choices = candidates(builder, pair, model)
-    prices = tuple([choice.price for choice in choices])
-    others: list[_Candidate] = []
-    if _may_be_native(builder, pair) and builder.decide(partial(_may_be_least, model, labels, prices)):
-        others.append(_native_candidate(builder, pair))
-    if _may_be_summed(builder, pair):
-        others.append(_summed_candidate(pair, model))
-    at, instead = cheapest_or(builder, prices, [candidate.price for candidate in others])
-    return others[at].make(builder, pair) if instead else matmul(builder, pair, choices[at])
+    best = min(candidates(builder, pair, model), key=lambda choice: choice.seconds)
+    steps = builder.size((*classes.kept, *classes.contracted))
+    if _may_be_native(builder, pair) and model.least_einsum(steps, 2) < best.seconds:
+        order, seconds = native_order(builder, pair)
+        if seconds < best.seconds:
+            return native(builder, pair, order)
+    if _may_be_summed(builder, pair) and _multiply_sum_seconds(builder, pair, model) < best.seconds:
+        return _multiply_sum(builder, pair)
+    return matmul(builder, pair, best)
 
 
 _LONG = 2e-4
@@ -134,7 +140,7 @@ class _Candidate(NamedTuple):
 
     name: str
     kind: Hashable
-    price: Price
+    seconds: float
     make: Callable[[Builder, Pair], Term]
 
 
@@ -142,28 +148,25 @@ def _selected(builder: Builder, pair: Pair, model: CostModel) -> _Candidate | No
     """The candidate with the name that the builder asks for, if there is one; lists all if the builder wants them."""
     every = []
     for choice in candidates(builder, pair, model, all_of_them=True):
-        is_long = pair.dtype in builder.traits.pool_products and choice.price(builder.elements) > _LONG
+        is_long = pair.dtype in builder.traits.pool_products and choice.seconds > _LONG
         by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
         for threads in by_threads:
             name, kind = f"{choice.name} {threads}".rstrip(), (*choice.kind, threads)
-            every.append(_Candidate(name, kind, choice.price, partial(_matmul_by, choice=choice, threads=threads)))
+            every.append(_Candidate(name, kind, choice.seconds, partial(_matmul_by, choice=choice, threads=threads)))
     if _may_be_native(builder, pair):
-        every.append(_native_candidate(builder, pair))
+        order, seconds = native_order(builder, pair)
+        every.append(_Candidate("einsum", "einsum", seconds, partial(native, result=order)))
     if _may_be_summed(builder, pair):
-        every.append(_summed_candidate(pair, model))
-    choosing, elements = builder.choosing, builder.elements
+        seconds = _multiply_sum_seconds(builder, pair, model)
+        every.append(_Candidate("multiply and sum", "sum", seconds, _multiply_sum))
+    choosing = builder.choosing
     if choosing.alternatives is not None:
-        choosing.alternatives[-1] += [Alternative(each.name, each.price(elements), each.kind) for each in every]
+        choosing.alternatives[-1] += [Alternative(each.name, each.seconds, each.kind) for each in every]
     return next((candidate for candidate in every if candidate.name == choosing.selected), None)
 
 
 def _matmul_by(builder: Builder, pair: Pair, choice: Choice, threads: Threads) -> Term:
     return matmul(builder, pair, choice, threads)
-
-
-def _native_candidate(builder: Builder, pair: Pair) -> _Candidate:
-    order, price = native_order(builder, pair)
-    return _Candidate("einsum", "einsum", price, partial(native, result=order))
 
 
 def _may_be_summed(builder: Builder, pair: Pair) -> bool:
@@ -172,19 +175,9 @@ def _may_be_summed(builder: Builder, pair: Pair) -> bool:
     return builder.traits.strided and bool(classes.batch) and not (classes.lhs_free or classes.rhs_free)
 
 
-def _summed_candidate(pair: Pair, model: CostModel) -> _Candidate:
-    price = partial(_multiply_sum_seconds, model, pair.lhs.labels, pair.classes.batch)
-    return _Candidate("multiply and sum", "sum", price, _multiply_sum)
-
-
-def _may_be_least(model: CostModel, labels: Labels, prices: Sequence[Price], elements: Elements) -> bool:
-    """Whether the framework's own einsum, if its loops are the best, takes less time than all of ``prices``."""
-    return model.least_einsum(elements[labels], 2) < min([price(elements) for price in prices])
-
-
-def _multiply_sum_seconds(model: CostModel, labels: Labels, kept: Labels, elements: Elements) -> float:
-    steps = elements[labels]
-    return model.elementwise(steps, steps, steps) + model.elementwise(steps, elements[kept])
+def _multiply_sum_seconds(builder: Builder, pair: Pair, model: CostModel) -> float:
+    steps = builder.size(pair.lhs.labels)
+    return model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(pair.classes.batch))
 
 
 def _may_be_native(builder: Builder, pair: Pair) -> bool:
@@ -229,13 +222,7 @@ def _product_order(builder: Builder, pair: Pair) -> Labels:
     target = pair.use.target(classes.kept)
     if target is not None:
         orders.insert(0, target)
-    runs = [_inner_run(builder, lhs, rhs, order) for order in orders]
-    return orders[cheapest(builder, [partial(_shortness, run) for run in runs])]
-
-
-def _shortness(run: Labels, elements: Elements) -> float:
-    """The price of an order whose innermost run has these labels."""
-    return -min(elements[run], _LONG_RUN)
+    return max(orders, key=lambda order: min(builder.size(_inner_run(builder, lhs, rhs, order)), _LONG_RUN))
 
 
 _LONG_RUN = 256
@@ -295,8 +282,8 @@ def _multiply_sum(builder: Builder, pair: Pair, order: Labels = ()) -> Term:
 # -- the framework's own einsum -------------------------------------------------------------------------------------
 
 
-def native_order(builder: Builder, pair: Pair) -> tuple[Labels, Price]:
-    """The order of the result for which the framework's own einsum is fastest, and its price.
+def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
+    """The order of the result for which the framework's own einsum is fastest, and its seconds.
 
     It may loop faster if the result follows the operands, but then the requested order takes a view.
     """
@@ -306,43 +293,33 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, Price]:
     terms = pair.lhs, pair.rhs
     operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
     has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
-    labels = (*classes.kept, *classes.contracted)
+    steps = builder.size((*classes.kept, *classes.contracted))
     orders = [target]
     if traits.strided:
         natural = natural_order(operands, [label for label in target if sizes[label] != 1])
         orders.append((*natural, *[label for label in target if sizes[label] == 1]))
-    prices: list[Price] = []
+    seconds: dict[Labels, float] = {}
     for order in dict.fromkeys(orders):
         outer, is_packed = outer_loops(operands, [label for label in order if sizes[label] != 1])
         turn = 0.0 if order == target else traits.rates.view
-        prices.append(partial(_native_seconds, model, labels, tuple(outer), is_packed and not has_steps, turn))
-    best = cheapest(builder, prices)
-    return orders[best], prices[best]
-
-
-def _native_seconds(
-    model: CostModel, labels: Labels, outer: Labels, is_packed: bool, turn: float, elements: Elements
-) -> float:
-    return model.einsum(elements[labels], elements[outer], 2, is_packed) + turn
+        seconds[order] = model.einsum(steps, builder.size(outer), 2, is_packed and not has_steps) + turn
+    best = min(seconds, key=seconds.__getitem__)
+    return best, seconds[best]
 
 
 def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     """A product by the framework's own einsum, with its result in this order if there are not too many labels."""
     if _has_too_many_labels(builder, pair):
         return _fused_native(builder, pair)
-    return _native(builder, pair.lhs, pair.rhs, result)
+    return builder.native((pair.lhs, pair.rhs), result)
 
 
 def _dot(builder: Builder, pair: Pair) -> Term:
     """The same for a framework whose compiler makes the best product of it, in the order that this product has."""
     if _has_too_many_labels(builder, pair):
         return _fused_native(builder, pair)
-    return _native(builder, *dot_order(builder, pair))
-
-
-def _native(builder: Builder, lhs: Term, rhs: Term, result: Labels) -> Term:
-    out = builder.add(ops.Native, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))
-    return builder.packed(out, result)
+    lhs, rhs, order = dot_order(builder, pair)
+    return builder.native((lhs, rhs), order)
 
 
 def _has_too_many_labels(builder: Builder, pair: Pair) -> bool:
@@ -364,17 +341,3 @@ def _fused_native(builder: Builder, pair: Pair) -> Term:
     result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
     out = builder.add(ops.Native, operands, "abd,acd->abc")
     return builder.packed(builder.reshape(out, builder.shape(result)), result)
-
-
-def native_equation(inputs: Iterable[Labels], output: Labels) -> str:
-    """An equation in text form, with letters from a in order of appearance.
-
-    >>> native_equation([(7, 3), (3, 5)], (5, 7))
-    'ab,bc->ca'
-    """
-    letters: dict[int, str] = {}
-
-    def written(labels: Labels) -> str:
-        return "".join(letters.setdefault(label, symbol(len(letters))) for label in labels)
-
-    return f"{','.join([written(labels) for labels in inputs])}->{written(output)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
-from math import prod
+from math import inf, prod
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,6 +41,8 @@ def as_optimize(optimize: Any) -> Any:
         return "auto"
     if not isinstance(optimize, list | tuple):
         return as_python(optimize)
+    if set(map(type, optimize)) == {tuple}:
+        return tuple(_path_steps(optimize))
     match [as_python(part) for part in optimize]:
         case [str() as name, (int() | float()) as limit] if name != "einsum_path" and not isinstance(limit, bool):
             return name, limit
@@ -105,7 +107,59 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
 
 @lru_cache(maxsize=1024)
 def _auto_path(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...]) -> Path:
+    if len(inputs) <= _FEW:
+        terms = [sum([1 << label for label in labels]) for labels in (*inputs, output)]
+        return _best_order(terms[:-1], terms[-1], _Spans(sizes))[1]
     return tuple(_pairwise(_optimized(inputs, output, sizes, "auto"), inputs, output, sizes))
+
+
+_FEW = 4
+"""The most operands of which every order is tried here: 18 for four. opt_einsum's "auto" tries all of them too."""
+
+
+def _best_order(terms: list[int], output: int, sizes: _Spans, most: float = inf) -> tuple[float, Path]:
+    """The least arithmetic of all orders of pairwise contractions, and the first path that has it.
+
+    A step counts the multiplications over all its labels, and as many additions if it sums some, as opt_einsum does.
+
+    Args:
+        terms: the labels of each term, as bits.
+        output: the labels of the result.
+        sizes: of the labels.
+        most: arithmetic from which a path is of no use.
+    """
+    best: tuple[float, Path] = most, ()
+    for second in range(1, len(terms)):
+        for first in range(second):
+            labels = terms[first] | terms[second]
+            others = [term for place, term in enumerate(terms) if place != first and place != second]
+            kept = output
+            for term in others:
+                kept |= term
+            work = sizes[labels] if labels & kept == labels else 2 * sizes[labels]
+            path: Path = ()
+            if others and work < best[0]:
+                rest, path = _best_order([*others, labels & kept], output, sizes, best[0] - work)
+                work += rest
+            if work < best[0]:
+                best = work, ((first, second), *path)
+    return best
+
+
+class _Spans(dict[int, int]):
+    """How many elements sets of labels span, by the bits of the labels; each is computed once.
+
+    >>> _Spans([2, 3, 5])[0b101]
+    10
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self._sizes = sizes
+
+    def __missing__(self, labels: int) -> int:
+        count = self[labels] = prod([size for label, size in enumerate(self._sizes) if labels >> label & 1])
+        return count
 
 
 _SIGNIFICANT_BITS = 4

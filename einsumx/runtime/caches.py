@@ -5,7 +5,6 @@ Other caches, such as that of calibrations, are not among them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,9 +18,9 @@ Value = TypeVar("Value")
 
 _BOUNDS = {
     "calls": 4096,
+    "forms": 4096,
     "options": 4096,
     "plans": 1024,
-    "templates": 1024,
     "sizes": 1024,
     "equations": 1024,
     "stored": 256,
@@ -60,11 +59,11 @@ class CacheInfo(NamedTuple):
 def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
     """A decorator that keeps a function's results in the cache of that name.
 
-    The cache of calls tells arguments of different types apart, because it is searched before they are checked.
+    The cache of forms tells arguments of different types apart, because it is searched before they are checked.
     """
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name], typed=name == "calls")(function)
+        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name], typed=name == "forms")(function)
         _caches[name] = wrapper
         return wrapper
 
@@ -80,33 +79,27 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call with arrays and Python numbers is looked up in ``calls``, in any form, with most keywords.
+    A call with text and arrays alone is looked up in ``calls``, and one in another form, with Python numbers or most
+    keywords in ``forms``.
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
     :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made,
-    ``sizes`` and ``equations`` are searched, and ``templates`` for the same contraction or step with other sizes.
+    ``sizes`` and ``equations`` are searched.
     ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'limits', 'options', 'plans', 'sizes', 'stored', 'templates']
+    ['blocks', 'calls', 'equations', 'forms', 'limits', 'options', 'plans', 'sizes', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
-    caches = _all_caches()
-    for name in _BOUNDS.keys() & caches:
-        hits, misses, _, size = caches[name].cache_info()
+    for name in _BOUNDS.keys() & _caches:
+        hits, misses, _, size = _caches[name].cache_info()
         statistics[name] = CacheInfo(hits, misses, _BOUNDS[name], size)
     return statistics
 
 
 def cache_clear() -> None:
     """Forget every plan and equation, and return the idle memory of the memory pool to the system."""
-    for cache in _all_caches().values():
+    for cache in _caches.values():
         cache.cache_clear()
     for clear in _others:
         clear()
-
-
-def _all_caches() -> dict[str, _lru_cache_wrapper[Any]]:
-    """The caches by name, with that of the planner if it is imported; it cannot import this module."""
-    planner = sys.modules.get("einsumx.planner.template")
-    return _caches if planner is None else {**_caches, "templates": planner.known}

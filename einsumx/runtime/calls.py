@@ -19,7 +19,7 @@ from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
-from einsumx.runtime.prepare import from_signatures, numbers_as_arrays
+from einsumx.runtime.prepare import direct_run, from_signatures, numbers_as_arrays
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
@@ -55,21 +55,21 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
 
     @wraps(function)
     def call(equation: Any = None, /, *operands: Any, out: Any = None, **options: Any) -> Any:
+        written: str | Labels = equation
+        arrays: Sequence[Any] = operands
         try:
-            written: str | Labels
-            arrays: Sequence[Any]
-            if type(equation) is str:
-                written, arrays = equation, operands
-            else:
+            if type(equation) is not str:
                 written, arrays = _split_sublists(equation, operands)
             if not arrays:
                 raise Uncacheable
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                if out is None and not options and not effort.is_set:
-                    run = ready(adapter, translation, written, *map(adapter.signature, arrays))
-                else:
+                if out is not None or options or effort.is_set:
                     run = _ready_for(adapter, translation, written, arrays, out, options)
+                elif written is equation:
+                    run = _ready_plain(adapter, translation, equation, *map(adapter.signature, operands))
+                else:
+                    run = ready(adapter, translation, written, *map(adapter.signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
                 try:
                     adapter, arrays = numbers_as_arrays(arrays)
@@ -187,6 +187,17 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
 
 
 @cached("calls")
+def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *signatures: Signature) -> Run:
+    """The function for operands of these signatures and an equation in text form, without keywords.
+
+    A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
+    values of the same types.
+    """
+    run: Run = ready.__wrapped__(adapter, translation, equation, *signatures)
+    return run
+
+
+@cached("forms")
 def ready(
     adapter: Adapter,
     translation: Translation,
@@ -209,6 +220,10 @@ def ready(
     check_plain(adapter, signatures, out)
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
+    if not options and out is None and not alpha:
+        run = direct_run(adapter, _as_written(written, len(signatures)), signatures)
+        if run is not None:
+            return run
     try:
         keywords = translation(adapter, options)
         order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)

@@ -13,12 +13,11 @@ from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
-from einsumx.ir.cost import last_uses, slot_dtypes
+from einsumx.ir.cost import last_uses
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import Unknown, is_known
-from einsumx.ir.verify import verify
 
 __all__ = ["Update", "executable", "executable_into", "executable_of_any_size"]
 
@@ -35,28 +34,124 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes = verify(program)
-    dtypes = slot_dtypes(program)
-    kernels = _kernels(program.ops, adapter, shapes, dtypes)
+    calls, *_ = _compiled(program, adapter)
     values: dict[int, Array] = {}
-    late: Sequence[Op] = program.ops
     if constants:
-        late, values = _fold(program, adapter, constants, kernels)
+        calls, values = _fold(program, adapter, constants, calls)
     arguments = tuple([slot for slot in range(len(program.operands)) if slot not in (constants or {})])
-    # If one op takes all arguments in order, its kernel is the function.
-    if len(late) == 1 and late[0].sources == arguments and program.shape:
-        run = kernels[late[0].out]
-    else:
-        names = _globals({op.out: kernels[op.out] for op in late})
-        names.update((f"x{slot}", value) for slot, value in values.items())
-        if not program.shape:
-            names["finish"] = adapter.element
-        calls = tuple([(op.out, op.sources) for op in late])
-        if len(calls) < _LONG:
-            run = FunctionType(_code(arguments, calls, program.result, not program.shape), names)
-        else:
-            run = _LongRun(arguments, calls, program.result, names, values)
+    finish = None if program.shape else adapter.element
+    run = _of_pair(calls, arguments, program.result, finish)
+    if run is None:
+        run = _Steps(calls, arguments, program.result, finish, values)
     return adapter.prepare(run, program)
+
+
+Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
+"""The slot that an op writes, those that it reads, and its kernel."""
+
+
+def _compiled(
+    program: Program, adapter: Adapter, is_sized: bool = True
+) -> tuple[list[Call], dict[int, tuple[int, ...]], dict[int, str]]:
+    """The kernels of the ops, and the shape and the dtype of every slot.
+
+    Args:
+        program, adapter: as for :func:`executable`.
+        is_sized: whether all sizes are known; otherwise ops with unknown sizes get no kernel.
+
+    Raises:
+        EinsumxError: the adapter cannot run an op.
+    """
+    shapes: dict[int, tuple[int, ...]] = {}
+    dtypes: dict[int, str] = {}
+    for slot, operand in enumerate(program.operands):
+        shapes[slot], dtypes[slot] = operand.shape, operand.dtype
+    calls: list[Call] = []
+    for op in program.ops:
+        sources, out = op.sources, op.out
+        read, dtype = [shapes[slot] for slot in sources], dtypes[sources[0]]
+        if is_sized or is_known(op.sizes):
+            calls.append((out, sources, _kernel(op, adapter, read, dtype)))
+        shapes[out] = program.shape if out == program.result else op.result_shape(read)
+        dtypes[out] = op.result_dtype(dtype)
+    return calls, shapes, dtypes
+
+
+def _of_pair(
+    calls: Sequence[Call], arguments: tuple[int, ...], result: int, finish: Callable[[Array], Any] | None
+) -> Run | None:
+    """A function for a program of at most one op of two operands, and others of one; None for another program.
+
+    It runs the ops of one operand before those of the other, so the program must have them in this order.
+    """
+    if len(calls) == 1 and calls[0][1] == arguments and finish is None:
+        return calls[0][2]
+    chains: dict[int, tuple[int, list[Callable[..., Array]]]] = {slot: (slot, []) for slot in arguments}
+    product = None
+    first = before = other = last_out = None
+    for out, sources, kernel in calls:
+        if len(sources) == 1 and sources[0] in chains and (sources[0] in arguments or sources[0] == last_out):
+            last_out = out
+            chain = chains.pop(sources[0])
+            chain[1].append(kernel)
+            chains[out] = chain
+        elif len(sources) == 2 and product is None and chains.keys() >= set(sources):
+            product = kernel
+            (first, before), (_, other) = [chains.pop(slot) for slot in sources]
+            chains[out] = out, []
+            last_out = out
+        else:
+            return None
+    if chains.keys() != {result}:
+        return None
+    last = chains[result][1]
+    if finish is not None:
+        last.append(finish)
+    if product is None:
+        return last[0] if len(last) == 1 else _chained(last)
+    is_swapped = first != arguments[0]
+    if not (before or other or last or is_swapped):
+        return product
+    return (_joined_swapped if is_swapped else _joined)(before, other, product, last)
+
+
+def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
+    def run(array: Array) -> Array:
+        for kernel in kernels:
+            array = kernel(array)
+        return array
+
+    return run
+
+
+def _joined(
+    left: Sequence[Callable[..., Array]],
+    right: Sequence[Callable[..., Array]],
+    product: Callable[[Array, Array], Array],
+    last: Sequence[Callable[..., Array]],
+) -> Run:
+    def run(lhs: Array, rhs: Array) -> Array:
+        for kernel in left:
+            lhs = kernel(lhs)
+        for kernel in right:
+            rhs = kernel(rhs)
+        result = product(lhs, rhs)
+        lhs = rhs = None
+        for kernel in last:
+            result = kernel(result)
+        return result
+
+    return run
+
+
+def _joined_swapped(
+    left: Sequence[Callable[..., Array]],
+    right: Sequence[Callable[..., Array]],
+    product: Callable[[Array, Array], Array],
+    last: Sequence[Callable[..., Array]],
+) -> Run:
+    run = _joined(left, right, product, last)
+    return lambda rhs, lhs: run(lhs, rhs)
 
 
 def executable_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -74,8 +169,8 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes, dtypes = verify(program), slot_dtypes(program)
-    kernels = _kernels([op for op in program.ops if is_known(op.sizes)], adapter, shapes, dtypes)
+    calls, shapes, dtypes = _compiled(program, adapter, is_sized=False)
+    kernels = {out: kernel for out, _, kernel in calls}
     fixed = dict(constants or {})
     spent = _spent(program.calls, program.result)
     late = [slot for slot in range(len(program.operands)) if slot not in fixed]
@@ -151,7 +246,7 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
     if product is None or not program.shape:
         return None
     views = program.ops[program.ops.index(product) + 1 :]
-    shapes, dtypes = verify(program), slot_dtypes(program)
+    calls, shapes, dtypes = _compiled(program, adapter)
     undo = _undone(product, views, shapes, contiguous(program.shape) if strides is None else strides)
     if undo is None or dtypes[product.out] != program.dtype:
         return None
@@ -166,11 +261,11 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
             out = adapter.transpose(out, view.axes) if isinstance(view, Transpose) else adapter.reshape(out, view.shape)
         add(update.alpha, lhs, rhs, update.beta, out)
 
-    ops = program.ops[: program.ops.index(product)]
     arguments = (*range(len(program.operands)), program.ops[-1].out + 1)
-    names = _globals({**_kernels(ops, adapter, shapes, dtypes), product.out: kernel})
-    calls = (*((op.out, op.sources) for op in ops), (product.out, (lhs, rhs, arguments[-1])))
-    return adapter.prepare(FunctionType(_code(arguments, calls, product.out, False), names), program)
+    before = [call for call in calls if call[0] < product.out]
+    return adapter.prepare(
+        _Steps([*before, (product.out, (lhs, rhs, arguments[-1]), kernel)], arguments, product.out, None, {}), program
+    )
 
 
 def _undone(
@@ -196,22 +291,6 @@ def _undone(
     return undone if 1 in strides[-2:] else None
 
 
-def _globals(kernels: Mapping[int, Callable[..., Any]]) -> dict[str, Any]:
-    """The names that a function's lines use, from the kernel of each slot."""
-    return {"__builtins__": builtins, **{f"k{slot}": kernel for slot, kernel in kernels.items()}}
-
-
-def _kernels(
-    ops: Sequence[Op], adapter: Adapter, shapes: Mapping[int, tuple[int, ...]], dtypes: Mapping[int, str]
-) -> dict[int, Callable[..., Array]]:
-    """The kernel of each op, by the slot that it writes."""
-    kernels = {}
-    for op in ops:
-        sources = op.sources
-        kernels[op.out] = _kernel(op, adapter, [shapes[slot] for slot in sources], dtypes[sources[0]])
-    return kernels
-
-
 def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
     try:
         kernel: Callable[..., Array] | None = adapter.kernel(op, shapes, dtype)
@@ -223,37 +302,38 @@ def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: 
 
 
 def _fold(
-    program: Program, adapter: Adapter, constants: Mapping[int, Array], kernels: Mapping[int, Callable[..., Array]]
-) -> tuple[list[Op], dict[int, Array]]:
-    """Run the ops that depend only on constants; returns the other ops, and the values that these read by slot."""
+    program: Program, adapter: Adapter, constants: Mapping[int, Array], calls: Sequence[Call]
+) -> tuple[list[Call], dict[int, Array]]:
+    """Run the calls that depend only on constants; returns the others, and the values that these read by slot."""
     ready = set(constants)
-    early: list[Op] = []
-    late: list[Op] = []
-    for op in program.ops:
-        if ready.issuperset(op.sources):
-            ready.add(op.out)
-            early.append(op)
+    early: list[Call] = []
+    late: list[Call] = []
+    for call in calls:
+        out, sources, _ = call
+        if ready.issuperset(sources):
+            ready.add(out)
+            early.append(call)
         else:
-            late.append(op)
-    kept = sorted(ready & {slot for op in late for slot in op.sources})
+            late.append(call)
+    kept = sorted(ready & {slot for _, sources, _ in late for slot in sources})
     slots = tuple(sorted(constants))
 
     def run(*arrays: Array) -> list[Array]:
         values = dict(zip(slots, arrays))
-        for op in early:
-            values[op.out] = kernels[op.out](*[values[slot] for slot in op.sources])
+        for out, sources, kernel in early:
+            values[out] = kernel(*[values[slot] for slot in sources])
         return [values[slot] for slot in kept]
 
     folded = adapter.prepare(run, program)(*[constants[slot] for slot in slots])
     return late, dict(zip(kept, folded))
 
 
-Call: TypeAlias = tuple[int, tuple[int, ...]]
+Slots: TypeAlias = tuple[int, tuple[int, ...]]
 """The slot that an op writes, and those that it reads."""
 
 
 @lru_cache(maxsize=1024)
-def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, finishes: bool) -> CodeType:
+def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, finishes: bool) -> CodeType:
     """The code of a function of some slots; programs with the same calls share it.
 
     Its lines are in ``linecache`` for tracebacks, profilers and debuggers as long as the function exists.
@@ -280,49 +360,64 @@ def _code(arguments: tuple[int, ...], calls: tuple[Call, ...], result: int, fini
     return code
 
 
-def _spent(calls: Sequence[Call], result: int) -> dict[int, list[int]]:
+def _spent(calls: Sequence[Slots], result: int) -> dict[int, list[int]]:
     """For each call, by the slot that it writes, the values of calls that it uses last; operands are the caller's."""
     written = {out for out, _ in calls}
     dead = last_uses(calls, result).items()
     return {out: own for out, slots in dead if (own := [slot for slot in slots if slot in written])}
 
 
-_LONG = 24
-"""The least calls of a function whose compilation takes as long as many runs."""
+_RUNS = 8
+"""The runs of a program op by op that take about as long as its compilation."""
 
 
-class _LongRun:
-    """A function of many calls, which is compiled when it is called again."""
+class _Steps:
+    """A function that runs a program op by op, and compiles it when it was called often.
+
+    Args:
+        calls: the kernels, in order.
+        arguments: the slots that it takes.
+        result: the slot that it returns, through ``finish`` if there is one.
+        constants: the values of other slots.
+    """
 
     def __init__(
         self,
+        calls: Sequence[Call],
         arguments: tuple[int, ...],
-        calls: tuple[Call, ...],
         result: int,
-        names: dict[str, Any],
+        finish: Callable[[Array], Any] | None,
         constants: Mapping[int, Array],
     ) -> None:
-        self._arguments, self._calls, self._result, self._names = arguments, calls, result, names
-        self._constants = constants
+        self._arguments, self._result, self._finish, self._constants = arguments, result, finish, constants
+        spent = _spent([call[:2] for call in calls], result)
+        self._calls = tuple([(out, sources, kernel, tuple(spent.get(out, ()))) for out, sources, kernel in calls])
+        self._runs = 0
         self._compiled: Run | None = None
-        self._has_run = False
 
     def __call__(self, *operands: Array) -> Array:
         if self._compiled is not None:
             return self._compiled(*operands)
-        if self._has_run:
-            code = _code(self._arguments, self._calls, self._result, "finish" in self._names)
-            self._compiled = FunctionType(code, self._names)
+        self._runs += 1
+        if self._runs > _RUNS:
+            self._compiled = self._compile()
             return self._compiled(*operands)
-        self._has_run = True
         values = {**self._constants, **dict(zip(self._arguments, operands))}
-        names, spent = self._names, _spent(self._calls, self._result)
-        for out, sources in self._calls:
-            values[out] = names[f"k{out}"](*[values[slot] for slot in sources])
-            for slot in spent.get(out, ()):
+        for out, sources, kernel, spent in self._calls:
+            values[out] = kernel(*[values[slot] for slot in sources])
+            for slot in spent:
                 del values[slot]
         result = values[self._result]
-        return names["finish"](result) if "finish" in names else result
+        return result if self._finish is None else self._finish(result)
+
+    def _compile(self) -> Run:
+        names: dict[str, Any] = {"__builtins__": builtins}
+        names.update((f"k{out}", kernel) for out, _, kernel, _ in self._calls)
+        names.update((f"x{slot}", value) for slot, value in self._constants.items())
+        if self._finish is not None:
+            names["finish"] = self._finish
+        calls = tuple([(out, sources) for out, sources, _, _ in self._calls])
+        return FunctionType(_code(self._arguments, calls, self._result, self._finish is not None), names)
 
 
 _numbers = count()

@@ -9,6 +9,7 @@ The planner is imported on the first miss, to keep ``import einsumx`` fast.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,23 +23,24 @@ from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
+    from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
     from einsumx.ir import bind, cost, exponents, layout, mantissas, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
-    from einsumx.planner import lower, path
+    from einsumx.planner import direct, lower, path
     from einsumx.planner.lower import Setting
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
     exponents, mantissas = LazyModule("einsumx.ir.exponents"), LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
-    lower, path = LazyModule("einsumx.planner.lower"), LazyModule("einsumx.planner.path")
+    direct, lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("direct", "lower", "path")])
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
     measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.wisdom")
-    stored = LazyModule("einsumx.runtime.stored")
+    stored, log = LazyModule("einsumx.runtime.stored"), LazyModule("einsumx.log")
 
 __all__ = [
     "Prepared",
@@ -49,6 +51,7 @@ __all__ = [
     "check_operand",
     "computed_dtype",
     "described",
+    "direct_run",
     "from_signatures",
     "make_program",
     "numbers_as_arrays",
@@ -227,6 +230,30 @@ def from_signatures(
     return prepared
 
 
+def direct_run(adapter: Adapter, written: Written, signatures: tuple[Signature, ...]) -> Run | None:
+    """The function that runs the plan of one or two operands, if that needs neither a search nor other keywords.
+
+    It is the plan that :func:`make_program` makes, made without the caches on the way there.
+    """
+    if len(signatures) > 2 or ("logging" in sys.modules and log.tells_plans()):
+        return None
+    operands = described(adapter, signatures)
+    first, last = operands[0], operands[-1]
+    if first.dtype != last.dtype or first.weak or last.weak:
+        return None
+    shapes = tuple([operand.shape for operand in operands])
+    sized = bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
+    device = one_device(adapter, signatures)
+    traits = calibration.calibrated(adapter, device)
+    is_served = traits.dtypes is None or first.dtype in traits.dtypes
+    if sized is None or not is_served or wisdom.may_have(adapter, device):
+        return None
+    program = direct.direct_program(
+        sized, operands, backend=adapter.name, traits=traits, dtype=first.dtype, device=device
+    )
+    return None if program is None else execute.executable(program, adapter)
+
+
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
     """Shape, dtype and layout of each operand, as the planner sees them.
 
@@ -343,6 +370,9 @@ def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
 
 @cached("sizes")
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
+    sized = bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
+    if sized is not None:
+        return sized
     try:
         return bind.bind(parsed(written, len(shapes)), shapes)
     except SizeError as error:

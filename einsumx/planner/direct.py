@@ -1,0 +1,443 @@
+"""The direct road: products whose best ops are clear from labels, strides and a few numbers, planned without a search.
+
+That is most products: small ones, which take less time than a search, and those whose operands a matrix product reads
+in place. An operand is read in place if its free and its contracted labels each are one run in memory, and the
+innermost of them has unit stride. :mod:`einsumx.planner.matmul` searches for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import Traits
+from einsumx.dtypes import kind
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.cost import EINSUM_ROW, LOPSIDED, CostModel
+from einsumx.ir.loops import natural_order, outer_loops
+from einsumx.ir.ops import Copy, Matmul, Native, Op, Reshape, Sum, Transpose
+from einsumx.ir.program import Operand, Program
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+
+__all__ = ["direct_ops", "direct_product", "direct_program", "may_be_one_einsum", "one_einsum"]
+
+_SMALL = 4096
+"""The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
+
+
+def direct_program(
+    equation: SizedEquation, operands: tuple[Operand, ...], *, backend: str, traits: Traits, dtype: str, device: str
+) -> Program | None:
+    """The program of :func:`~einsumx.planner.lower.lower`, if it has one or two operands and needs no search."""
+    count = len(operands)
+    direct = None if count > 2 or 0 in equation.sizes else direct_ops(equation, operands, traits, dtype)
+    if direct is None:
+        return None
+    path = (tuple(range(count)),)
+    return Program(equation.text, backend, device, operands, path, *direct, equation.shape, dtype)
+
+
+def direct_ops(
+    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str
+) -> tuple[tuple[Op, ...], int] | None:
+    """The ops of a contraction, and the slot of the result, if they are clear: of a tiny one, or of up to two operands.
+
+    Args:
+        equation: with sizes, none of them 0.
+        operands: shape, dtype and layout of each operand.
+        traits: of the framework.
+        dtype: of the result.
+    """
+    count = len(operands)
+    if _is_one_call(equation, traits.rates) and may_be_one_einsum(equation, operands, traits, dtype):
+        return (one_einsum(equation, count),), count
+    if count > 2 or not traits.strided or not traits.views or dtype in dict(traits.widen):
+        return None
+    output, sizes, terms = equation.output, equation.sizes, []
+    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
+        strides = operand.strides
+        if operand.dtype != dtype or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
+            return None
+        if 1 in operand.shape and operand.shape != tuple([sizes[label] for label in labels]):
+            return None
+        terms.append(Term(slot, labels, strides, sizes))
+    calls: list[Op] = []
+    keep = frozenset(output)
+    for slot, term in enumerate(terms):
+        needed = keep if len(terms) == 1 else keep.union(terms[1 - slot].labels)
+        if not needed.issuperset(term.labels):
+            if 1 in operands[slot].shape or traits.max_sum_axes is not None:
+                return None
+            terms[slot] = _summed(term, needed, sizes, len(operands) + len(calls), calls)
+    slot = len(operands) + len(calls)
+    order = terms[0].labels
+    if len(terms) == 2:
+        direct = direct_product(*terms, sizes, keep, ResultUse(output), traits, dtype, slot)
+        if direct is None:
+            return None
+        calls += direct[0]
+        order = direct[1]
+    slot = len(operands) + len(calls)
+    if order != output:
+        calls.append(Transpose(slot, slot - 1, tuple(map(order.index, output))))
+    elif not calls:  # a result is never the operand itself, though it may be a view
+        calls.append(Reshape(slot, 0, equation.shape))
+    return tuple(calls), len(operands) + len(calls) - 1
+
+
+def _summed(term: Term, needed: frozenset[int], sizes: Sequence[int], slot: int, calls: list[Op]) -> Term:
+    """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
+    source, labels, memory = term.slot, term.labels, term.memory
+    if memory != labels:
+        calls.append(Transpose(slot, source, tuple(map(labels.index, memory))))
+        source, slot = slot, slot + 1
+    calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label not in needed])))
+    kept = tuple([label for label in memory if label in needed])
+    return Term(slot, kept, None, sizes)
+
+
+def one_einsum(equation: SizedEquation, count: int) -> Op:
+    """The framework's own einsum, for all of so many operands."""
+    return Native(count, tuple(range(count)), native_equation(equation.inputs, equation.output))
+
+
+def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
+    """Whether one call of the framework's own einsum is the fastest: not for a view, nor for a product of matrices."""
+    inputs = equation.inputs
+    if not _is_tiny(prod(equation.sizes), [shape[-1] for shape in equation.shapes if shape], rates):
+        return False
+    first, *others = inputs
+    if not others:
+        return not set(first) <= set(equation.output)
+    return len(first) > 2 or max(map(len, others)) > 2 or set(first).isdisjoint(others[0]) or len(others) > 1
+
+
+def _is_tiny(steps: int, last: Sequence[int], rates: Rates) -> bool:
+    """Whether the framework's own einsum loops for less than the overhead of one call.
+
+    Args:
+        steps: multiply-adds.
+        last: the sizes of the operands' last axes, of which the least is about that of the innermost loop.
+        rates: of the framework.
+    """
+    if steps > rates.call * rates.native:  # which may be more than a float holds
+        return False
+    return steps / rates.native + steps / min(last, default=1) * EINSUM_ROW * rates.run <= rates.call
+
+
+def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly.
+
+    Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
+    """
+    if not traits.rates.native or dtype not in traits.native_dtypes:
+        return False
+    if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
+        return False
+    if not traits.native_any_labels and not equation.sizes:
+        return False
+    sizes = equation.sizes
+    for operand, term in zip(operands, equation.inputs):
+        if operand.dtype != dtype or operand.shape != tuple([sizes[label] for label in term]):
+            return False
+        if not traits.native_any_labels and len(set(term)) < len(term):
+            return False
+    return True
+
+
+class _Matrices(NamedTuple):
+    """How a product reads a term.
+
+    Attributes:
+        term: the term.
+        free, contracted: its labels along the matrices, in order.
+        is_turned: the contracted labels lie outside of the free ones.
+        copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
+            empty if it is read in place.
+    """
+
+    term: Term
+    free: Labels
+    contracted: Labels
+    is_turned: bool
+    copied: str = ""
+
+
+class _Classes(NamedTuple):
+    """The labels of two terms by what a product does with them, and how many elements each class spans."""
+
+    batch: Labels
+    contracted: Labels
+    lhs_free: Labels
+    rhs_free: Labels
+    matrices: int
+    inner: int
+    rows: int
+    cols: int
+
+
+def direct_product(
+    lhs: Term, rhs: Term, sizes: Sequence[int], keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str,
+    slot: int,
+) -> tuple[list[Op], Labels] | None:  # fmt: skip
+    """The ops of a product of two terms, and the order of its result, if they are clear.
+
+    Args:
+        lhs, rhs: terms without repeated labels; each label is in both, or kept.
+        sizes: of all labels.
+        keep: the labels that other terms or the output still need.
+        use: how the result is used.
+        traits: of the framework.
+        dtype: of the computation.
+        slot: of the first op.
+
+    Returns:
+        None if a search may find better ops, or the framework takes other ops than this module writes.
+    """
+    if not traits.strided or traits.min_batch_axes:
+        return None
+    classes = _classified(lhs, rhs, sizes, keep)
+    if classes is None:
+        return None
+    batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
+    steps = matrices * inner * rows * cols
+    is_small = steps <= _SMALL
+    is_matmul = contracted and dtype in traits.matmul_dtypes and kind(dtype) in "fc"
+    labels = len(lhs.labels) + len(rhs_free)
+    may_be_native = is_small and dtype in traits.native_dtypes and labels <= traits.native_max_labels
+    if may_be_native and (not is_matmul or len(lhs.labels) > 2 or len(rhs.labels) > 2):
+        last = [sizes[term.labels[-1]] for term in (lhs, rhs) if term.labels]
+        if _is_tiny(steps, last, traits.rates):
+            kept = (*batch, *lhs_free, *rhs_free)
+            return _native(lhs, rhs, use.target(kept) or kept, slot)
+    if not is_matmul or (batch and not (lhs_free or rhs_free) and not (may_be_native and traits.rates.native)):
+        return None  # for products of vectors, a multiplication and a sum may be faster
+    most = traits.max_batch_axes
+    if (most is not None and len(batch) > most) or traits.layout(dtype, bool(batch)) != "strided":
+        return None
+    sides = _sides(lhs, rhs, classes, sizes)
+    if sides is None:
+        return None
+    if batch:
+        batch = tuple([label for label in use.order or lhs.memory if label in batch])
+    slower = 0.0 if is_small else _slower(sides, (rows, cols, inner), traits, dtype)
+    turns = _turns(sides, batch, use, sizes)
+    if turns or slower:
+        others = _turns(sides[::-1], batch, use, sizes)
+        if slower + (turns - others) * traits.rates.view > 0:
+            sides, rows, cols, turns = sides[::-1], cols, rows, others
+    if turns >= _UNREADABLE and not is_small:
+        return None
+    result = (*batch, *sides[0].free, *sides[1].free)
+    if may_be_native and traits.rates.native and (batch or sides[0].copied or sides[1].copied):
+        natural = tuple(natural_order((lhs.memory, rhs.memory), use.target(result) or result))
+        if _is_native_faster(steps, sides, batch, natural, sizes, traits, dtype):
+            return _native(lhs, rhs, natural, slot)
+    return _product(sides, batch, (rows, inner, cols), sizes, slot), result
+
+
+def _classified(lhs: Term, rhs: Term, sizes: Sequence[int], keep: frozenset[int]) -> _Classes | None:
+    """The classes of the labels; None if a size is 1 or unknown."""
+    lhs_labels, rhs_labels = lhs.labels, rhs.labels
+    batch: list[int] = []
+    contracted: list[int] = []
+    lhs_free: list[int] = []
+    matrices = inner = rows = cols = 1
+    is_known = True
+    for label in lhs_labels:
+        size = sizes[label]
+        is_known = is_known and size != 1 and type(size) is int
+        if label not in rhs_labels:
+            lhs_free.append(label)
+            rows *= size
+        elif label in keep:
+            batch.append(label)
+            matrices *= size
+        else:
+            contracted.append(label)
+            inner *= size
+    rhs_free: list[int] = []
+    for label in rhs_labels:
+        if label not in lhs_labels:
+            size = sizes[label]
+            is_known = is_known and size != 1 and type(size) is int
+            rhs_free.append(label)
+            cols *= size
+    if not is_known:
+        return None
+    return _Classes(
+        tuple(batch), tuple(contracted), tuple(lhs_free), tuple(rhs_free), matrices, inner, rows, cols
+    )  # fmt: skip
+
+
+def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Labels]:
+    """A call of the framework's own einsum."""
+    return [Native(slot, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))], result
+
+
+_NO_UNIT = "no axis of its matrices has unit stride"
+_OTHER_ORDER = "its contracted axes lie in another order than those of the other operand"
+
+
+def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int]) -> _Matrices:
+    """How a product reads a term: in place, or as a copy, which is not described further."""
+    labels, strides = term.labels, None if term.is_packed else term.strides
+    axes = range(len(labels) - 1, -1, -1)
+    free: list[int] = []
+    summed: list[int] = []
+    free_end = summed_end = 0
+    stride = span = 1
+    reason = ""
+    for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
+        label = labels[axis]
+        stride = span if strides is None else strides[axis]
+        span = stride * sizes[label]
+        if label in batch:
+            if not (free or summed):
+                reason = _NO_UNIT
+        elif label in contracted:
+            if summed and stride != summed_end:
+                reason = "its contracted axes do not merge"
+            elif not summed and (stride < free_end if free else stride != 1):
+                reason = _NO_UNIT
+            summed.append(label)
+            summed_end = span
+        else:
+            if free and stride != free_end:
+                reason = "its free axes do not merge"
+            elif not free and (stride < summed_end if summed else stride != 1):
+                reason = _NO_UNIT
+            free.append(label)
+            free_end = span
+        if reason:
+            return _Matrices(term, (), (), False, reason)
+    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), bool(free) and summed_end > free_end)
+
+
+def _sides(lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int]) -> tuple[_Matrices, _Matrices] | None:
+    """How a product reads both terms; None if a large one is not read in place."""
+    batch, contracted, _, _, matrices, inner, rows, cols = classes
+    left, right = _matrices(lhs, batch, contracted, sizes), _matrices(rhs, batch, contracted, sizes)
+    if not (left.copied or right.copied) and left.contracted != right.contracted:
+        if rows <= cols:
+            left = left._replace(copied=_OTHER_ORDER)
+        else:
+            right = right._replace(copied=_OTHER_ORDER)
+    if left.copied:
+        if matrices * rows * inner > _SMALL:
+            return None
+        left = _packed(left, batch, right.contracted or contracted)
+    if right.copied:
+        if matrices * inner * cols > _SMALL:
+            return None
+        right = _packed(right, batch, left.contracted)
+    return left, right
+
+
+def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
+    """A term that is copied, with its innermost axis innermost."""
+    memory = side.term.memory
+    free = tuple([label for label in memory if label not in batch and label not in contracted])
+    return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied)
+
+
+def _slower(sides: tuple[_Matrices, _Matrices], matrix: tuple[int, int, int], traits: Traits, dtype: str) -> float:
+    """The seconds by which a product ``[rows, inner] @ [inner, cols]`` takes longer than with its sides swapped."""
+    rows, cols, inner = matrix
+    left, right = sides
+    is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
+    if not is_lopsided and left.is_turned == right.is_turned:
+        return 0.0
+    model = CostModel(traits, dtype)
+    if not is_lopsided and not model.is_long_sum(rows, cols, inner):
+        return 0.0
+    return model.matmul(1, 1, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
+        1, 1, cols, rows, inner, (right.is_turned, not left.is_turned)
+    )
+
+
+_UNREADABLE = 4
+"""The turns of a result that the next step cannot read in place."""
+
+
+def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Sequence[int]) -> int:
+    """The transposes of a product and of its result."""
+    left, right = sides
+    count = ((*batch, *left.free, *left.contracted) != left.term.labels) + (
+        (*batch, *right.contracted, *right.free) != right.term.labels
+    )
+    result = (*batch, *left.free, *right.free)
+    if use.order is not None:
+        return count + (result != use.order and result != use.target(result))
+    return count if use.is_ready(result, sizes, is_strided=True) else count + _UNREADABLE
+
+
+def _is_native_faster(
+    steps: int, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, sizes: Sequence[int],
+    traits: Traits, dtype: str,
+) -> bool:  # fmt: skip
+    """Whether the framework's own kernel takes less time than the calls of a product.
+
+    On 240 random pairs of 200 to 4096 steps that NumPy's matmul does not read in place, what this chooses takes 1.07
+    times as long as the faster of both (geometric mean).
+    """
+    rates = traits.rates
+    loops, is_packed = outer_loops([side.term.memory for side in sides], result)
+    calls, views = 1, 0
+    for side in sides:
+        calls += bool(side.copied)
+        views += side.term.labels != (*batch, *side.free, *side.contracted)
+        views += len(side.free) != 1 or len(side.contracted) != 1
+    views += len(sides[0].free) != 1 or len(sides[1].free) != 1
+    seconds = calls * rates.call + views * rates.view + prod([sizes[label] for label in batch]) * rates.matrix
+    rows = prod([sizes[label] for label in loops])
+    return CostModel(traits, dtype).einsum(steps, rows, 2, is_packed) < seconds
+
+
+def _product(
+    sides: tuple[_Matrices, _Matrices], batch: Labels, matrix: tuple[int, int, int], sizes: Sequence[int], slot: int
+) -> list[Op]:  # fmt: skip
+    """The ops of a matrix product.
+
+    Args:
+        sides: the left and the right operand.
+        batch: the labels of the batch axes.
+        matrix: the rows and columns of the left matrices, and the columns of the right ones.
+        sizes: of all labels.
+        slot: of the first op.
+    """
+    calls: list[Op] = []
+    slots = []
+    rows, inner, cols = matrix
+    count = [sizes[label] for label in batch]
+    for side, is_left in zip(sides, (True, False)):
+        term, free, contracted, is_turned, reason = side
+        source, labels = term.slot, term.labels
+        straight, turned = (*batch, *free, *contracted), (*batch, *contracted, *free)
+        order = straight if is_left else turned
+        if reason:
+            packed = turned if is_turned else straight
+            if labels != packed:
+                calls.append(Transpose(slot, source, tuple(map(labels.index, packed))))
+                source, slot = slot, slot + 1
+            calls.append(Copy(slot, source, reason))
+            source, slot, labels = slot, slot + 1, packed
+        if labels != order:
+            calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
+            source, slot = slot, slot + 1
+        if len(free) != 1 or len(contracted) != 1:
+            if not (free or batch):
+                shape: tuple[int, ...] = (inner,)  # a vector
+            else:
+                shape = (*count, rows, inner) if is_left else (*count, inner, cols)
+            if len(labels) > 1 or len(shape) > 1:
+                calls.append(Reshape(slot, source, shape))
+                source, slot = slot, slot + 1
+        slots.append(source)
+    calls.append(Matmul(slot, *slots))
+    left, right = sides[0].free, sides[1].free
+    if (len(left) != 1 and (left or batch)) or (len(right) != 1 and (right or batch)):
+        calls.append(Reshape(slot + 1, slot, (*count, *[sizes[label] for label in (*left, *right)])))
+    return calls

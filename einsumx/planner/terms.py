@@ -1,0 +1,122 @@
+"""What the planner knows about the arrays between the ops: their labels and layouts, and how each is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.parse import SYMBOLS, symbol
+
+__all__ = ["Labels", "ResultUse", "Term", "native_equation"]
+
+Labels: TypeAlias = tuple[int, ...]
+
+
+class Term:
+    """A value during lowering: its slot, and for each axis a label and a stride in elements.
+
+    Args:
+        slot, labels: of the value.
+        strides: of its axes; None if it is C-contiguous.
+        sizes: of all labels.
+        memory: its labels from the outermost in memory to the innermost, if they are known.
+    """
+
+    __slots__ = ("_memory", "_sizes", "_strides", "is_packed", "labels", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        labels: Labels,
+        strides: tuple[int, ...] | None,
+        sizes: Sequence[int],
+        memory: Labels | None = None,
+    ) -> None:
+        self.slot, self.labels = slot, labels
+        self._strides, self._sizes, self.is_packed = strides, sizes, strides is None
+        self._memory = labels if strides is None else memory
+
+    def __repr__(self) -> str:
+        return f"Term(slot={self.slot}, labels={self.labels}, strides={self.strides})"
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The stride of each axis."""
+        if self._strides is None:
+            self._strides = contiguous(self.shape)
+        return self._strides
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
+        sizes = self._sizes
+        return tuple([sizes[label] for label in self.labels])
+
+    @property
+    def memory(self) -> Labels:
+        """The labels from the outermost in memory to the innermost."""
+        if self._memory is None:
+            self._memory = tuple([self.labels[axis] for axis in memory_order(self.strides)])
+        return self._memory
+
+    @property
+    def steps(self) -> dict[int, int]:
+        """The stride of each label."""
+        return dict(zip(self.labels, self.strides))
+
+    def in_memory_order(self, labels: Sequence[int]) -> Labels:
+        """``labels`` from the outermost in memory to the innermost."""
+        return tuple([label for label in self.memory if label in labels])
+
+
+@dataclass(frozen=True, slots=True)
+class ResultUse:
+    """How a result is used, which decides between axis orders.
+
+    Attributes:
+        order: the requested axis order; None for the result of an inner step.
+        contracted: the labels that the next step sums, in the order in which its other term has them.
+        batch: the labels that the next step has in both terms and keeps.
+    """
+
+    order: Labels | None = None
+    contracted: Labels = ()
+    batch: Labels = ()
+
+    def target(self, labels: Labels) -> Labels | None:
+        """``labels`` in the requested order."""
+        return None if self.order is None else tuple([label for label in self.order if label in labels])
+
+    def is_ready(self, result: Labels, sizes: Sequence[int], is_strided: bool) -> bool:
+        """Whether the next step can read a C-contiguous result in place."""
+        if not (self.contracted or self.batch):
+            return True
+        result = tuple([label for label in result if sizes[label] != 1])
+        contracted = tuple([label for label in result if label in self.contracted])
+        if not contracted:
+            return True
+        if contracted != tuple([label for label in self.contracted if label in contracted]):
+            return False
+        start = result.index(contracted[0])
+        if result[start : start + len(contracted)] != contracted:
+            return False
+        free = [place for place, label in enumerate(result) if label not in contracted and label not in self.batch]
+        is_run = not free or free[-1] - free[0] == len(free) - 1
+        if is_strided:
+            return is_run and result[-1] not in self.batch
+        return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
+
+
+def native_equation(inputs: Sequence[Labels], output: Labels) -> str:
+    """An equation in text form, with letters from a in order of appearance.
+
+    >>> native_equation([(7, 3), (3, 5)], (5, 7))
+    'ab,bc->ca'
+    """
+    labels = dict.fromkeys(chain(*inputs))
+    letters = dict(zip(labels, SYMBOLS if len(labels) <= len(SYMBOLS) else map(symbol, range(len(labels)))))
+    letter = letters.__getitem__
+    return f"{','.join([''.join(map(letter, labels)) for labels in inputs])}->{''.join(map(letter, output))}"
