@@ -293,7 +293,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{labels}->{''.join([labels[axis] for axis in kept])}"
     if prod(shape) <= _TINY:
-        return partial(_EINSUM, equation, order="C")
+        return _tiny(equation)
     result = tuple([shape[axis] for axis in kept])
     pieces, axis = _split_of_total(shape, axes, dtype)
     order = "C" if sums_inside(shape, axes, dtype) else "K"
@@ -373,10 +373,15 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
     return einsum
 
 
+def _tiny(equation: str) -> Kernel:
+    """NumPy's einsum with a C-contiguous result, in the fewest calls; its loops may follow the order of the result."""
+    return partial(_EINSUM, equation) if equation[-2] in ">-" else partial(_EINSUM, equation, order="C")
+
+
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     """The kernel of NumPy's own einsum, whose time is assumed to be proportional to the number of products."""
     if prod(map(prod, shapes)) <= _FEW:
-        return partial(_EINSUM, equation, order="C")
+        return _tiny(equation)
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}

@@ -43,6 +43,9 @@ __all__ = [
 class Results(Arrays):
     """The form and memory order of results, and ``out=``."""
 
+    sums_are_elements: bool = True
+    """Whether products and sums without axes are in the form of :meth:`element` already."""
+
     def element(self, array: Array) -> Array:
         """A result without axes, in the form that the framework's own einsum returns."""
         return array

@@ -91,6 +91,8 @@ def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
 class _InSemiring(Adapter):
     """An adapter whose sums, products and zeros are those of a semiring; the class of its framework comes second."""
 
+    sums_are_elements = False
+
     measured_plans = False  # the framework's rates were measured for plus and times
     framework: Adapter
     semiring: Semiring

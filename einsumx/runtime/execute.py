@@ -15,7 +15,7 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.cost import last_uses
 from einsumx.ir.layout import contiguous, inverse, reshaped
-from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
+from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import Unknown, is_known
 
@@ -39,7 +39,9 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     if constants:
         calls, values = _fold(program, adapter, constants, calls)
     arguments = tuple([slot for slot in range(len(program.operands)) if slot not in (constants or {})])
-    finish = None if program.shape else adapter.element
+    last = program.ops[-1]
+    is_element = adapter.sums_are_elements and isinstance(last, Native | Matmul | Sum) and last.out == program.result
+    finish = None if program.shape or (is_element and program.dtype != "object") else adapter.element
     run = _of_pair(calls, arguments, program.result, finish)
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
