@@ -101,5 +101,6 @@ def test_cupy_is_reported_as_unverified_and_plans_without_cupy():
     plan = einsumx.plan("bnid,bnjd->bnij", (2, 3, 4, 5), (2, 3, 6, 5), backend="cupy", dtypes="float32")
     assert str(plan).splitlines()[1:-1] == [
         "  %2 = transpose %1 (0,1,3,2)  view",
-        "  %3 = matmul %0 %2            720 multiply-adds",
+        "  %3 = copy %2                 copy 720 B: its axes do not lie in the order of the matmul",
+        "  %4 = matmul %0 %3            720 multiply-adds",
     ]

@@ -278,15 +278,27 @@ class Interpreter:
         assert traits.batch_layout == "strided" or traits.max_batch_axes is None or batch <= traits.max_batch_axes
         assert traits.broadcasts_batch or lhs.shape[:-2] == rhs.shape[:-2]
         assert traits.transpose_flags or not (op.transpose_lhs or op.transpose_rhs)
-        for side in (lhs, rhs):
-            rows, cols = side.shape[-2:]
-            if side.size and rows > 1 and cols > 1:
-                assert side.itemsize in side.strides[-2:], f"{op} reads a matrix without a unit stride"
+        copied = [side for side in (lhs, rhs) if not is_read_in_place(side, traits)]
+        assert not copied, f"{op} reads a matrix that the framework copies"
         lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
         rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
         wide = "float32" if lhs.dtype.name in traits.wide_matmul else lhs.dtype
         product = np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
         return product.swapaxes(-3, -2) if op.inner_batch else product
+
+
+def is_read_in_place(side, traits):
+    """Whether a matmul reads an operand without a copy, or each of its matrices where the adapter takes one by one."""
+    if traits.layout(side.dtype.name, is_batched=side.ndim > 2) == "C" and side.flags.c_contiguous:
+        return True
+    layout = traits.layout(side.dtype.name, is_batched=False)
+    matrix = side[(0,) * (side.ndim - 2)] if side.size else side
+    if layout == "C":
+        return matrix.flags.c_contiguous and side.ndim == 2
+    if layout == "contiguous":
+        return matrix.flags.c_contiguous or matrix.flags.f_contiguous
+    rows, cols = matrix.shape[-2:]
+    return not side.size or rows == 1 or cols == 1 or side.itemsize in matrix.strides
 
 
 def in_elements(array):

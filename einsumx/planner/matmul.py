@@ -179,12 +179,13 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
         return "its contracted axes do not merge"
     runs = builder.runs(term, free)
     if not any(_is_matrix(builder, term, run, contracted) for run in runs or [()]):
-        return "no axis of its matrices has unit stride"
+        is_contiguous = builder.traits.matrix_layout == "contiguous"
+        return "its matrices are not contiguous" if is_contiguous else "no axis of its matrices has unit stride"
     if len(runs) > 1:
         return "its free axes do not merge, and a product for each takes longer than the copy"
     if builder.traits.batch_layout == "strided" and not builder.choosing.is_by_cost:
         return "the product of a packed operand is faster, as was measured"
-    return "its batch axes do not lie in the order of the matmul"
+    return "its axes do not lie in the order of the matmul"
 
 
 # -- choosing -------------------------------------------------------------------------------------------------------
@@ -232,6 +233,8 @@ class _Search:
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
         self._model = model
+        self._is_packed_dtype = pair.dtype in traits.packed_dtypes
+        self._reads_packed = traits.strided and traits.layout(pair.dtype, is_batched=True) == "C"
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
@@ -249,7 +252,7 @@ class _Search:
                         is_ready = is_ready or choice.is_ready
                         yield choice
             is_best = is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0])))
-            if is_best and not self._all:
+            if is_best and not (self._all or self._reads_packed):
                 return  # nothing is copied, and other axes could only add copies or a sum
 
     def _axes(self) -> Iterator[_Axes]:
@@ -276,18 +279,22 @@ class _Search:
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
             if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
+            is_packed = not self._reads_packed or self._are_packed(left, right, labels, contracted, swapped)
+            if not is_packed and self._is_packed_dtype:
+                continue
             result = (*labels, *first.rows, *axes.inner, *second.rows)
             kept = tuple([label for label in result if label not in axes.summed]) if axes.summed else result
             views = right_views[0] + left_views[1] if swapped else left_views[0] + right_views[1]
             turn, turned = self._turn(kept)
             is_flagged = not traits.strided and _flags_a_matrix_beside_a_vector(first, second)
-            both.append((swapped, result, views + turned, turn, is_flagged))
+            both.append((swapped, result, views + turned, turn, is_flagged, () if is_packed else labels))
         if len(both) == 2 and not self._all:
-            (_, _, views, turn, is_flagged), (_, _, other_views, other, is_other_flagged) = both
-            if (turn is None or other is None or turn == other) and not self._depends_on_sides(left, right, contracted):
+            (_, _, views, turn, is_flagged, looped), (_, _, other_views, other, is_other_flagged, other_looped) = both
+            is_equal = looped == other_looped and (turn is None or other is None or turn == other)
+            if is_equal and not self._depends_on_sides(left, right, contracted):
                 is_worse = (other is not None, is_other_flagged, other_views) < (turn is not None, is_flagged, views)
                 both = both[is_worse : is_worse + 1]
-        for swapped, result, views, turn, _ in both:
+        for swapped, result, views, turn, _, looped in both:
             first, second = (right, left) if swapped else (left, right)
             yield Choice(
                 batch,
@@ -299,9 +306,30 @@ class _Search:
                 swapped,
                 by_vector,
                 result,
-                self._seconds(first, second, batch, axes, views, turn),
+                self._seconds(first, second, batch, axes, views, turn, looped),
                 turn is None,
             )
+
+    def _are_packed(
+        self, left: OperandAccess, right: OperandAccess, batch: Labels, contracted: Labels, swapped: bool
+    ) -> bool:
+        """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
+
+        Without batch axes, that is also a matrix that is contiguous in the other order, except of ``packed_dtypes``.
+        """
+        builder = self._builder
+        if not (batch or self._is_packed_dtype):
+            return True
+        for term, access, on_right in ((self._lhs, left, swapped), (self._rhs, right, not swapped)):
+            first, last = (contracted, access.rows) if on_right else (access.rows, contracted)
+            if access.copied:
+                is_packed = access.transposed == on_right or 1 in (builder.size(first), builder.size(last))
+            else:
+                own = [label for label in batch if label in term.labels]
+                is_packed = builder.is_packed(term, (*own, *first, *last))
+            if not is_packed:
+                return False
+        return True
 
     def _depends_on_sides(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
         """Whether the time of the product depends on which operand is on the left."""
@@ -324,15 +352,19 @@ class _Search:
         axes: _Axes,
         views: int,
         turn: float | None,
+        looped: Labels,
     ) -> float:
-        """The time of copies, views, the product, and ``turn``, which brings the result into order."""
+        """The time of copies, views, the product, and ``turn``, which brings the result into order.
+
+        There is a product for each element of the labels ``looped``.
+        """
         model, size = self._model, self._builder.size
         total = views * self._traits.rates.view + (first.copy or 0.0) + (second.copy or 0.0) + (turn or 0.0)
         sizes = [size(run) for run in batch]
         matrices, rows, cols = prod(sizes) * size(axes.inner), size(first.rows), size(second.rows)
         if axes.summed:
             total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
-        calls = prod(sizes) // max(1, *sizes) if self._traits.max_batch_axes == 1 and len(batch) > 1 else 1
+        calls = prod(sizes) // max(1, *sizes) if self._traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
         turned = first.transposed, not second.transposed
         return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, bool(axes.inner))
 
@@ -398,10 +430,10 @@ class _Search:
         accesses: list[OperandAccess] = []
         orders = [term.in_memory_order(free)]
         if traits.strided:
-            in_place = _in_place(builder, term, axes.batch, free, axes.contracted)
+            in_place = _in_place(builder, term, free, axes.contracted)
             if in_place is not None:
                 accesses.append(in_place)
-                if not in_place.loops and not self._all:
+                if not in_place.loops and not (self._all or self._reads_packed):
                     return accesses
         preferred = _grouped(free, self._use) if self._use.order is None else self._use.target(free)
         if preferred is not None and preferred != orders[0]:
@@ -426,7 +458,7 @@ class _Search:
                 OperandAccess(rows, (), at == 1, self._copy(term.memory, order(rows)))
                 for at, order in enumerate((straight, turned))
             ]
-            if self._all or not (traits.strided or traits.transpose_flags):
+            if self._all or self._reads_packed or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
             else:
                 accesses.append(min(copies, key=lambda access: access.copy or 0.0))
@@ -497,12 +529,9 @@ def _is_free(access: OperandAccess) -> bool:
     return access.copy is None and not access.loops
 
 
-def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contracted: Labels) -> OperandAccess | None:
+def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
     """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes."""
     if builder.merged(term, contracted) is None:
-        return None
-    packed = (*term.in_memory_order(shared), *term.in_memory_order(free), *contracted)
-    if shared and builder.traits.batch_layout != "strided" and not builder.is_packed(term, packed):
         return None
     runs = builder.runs(term, free)
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
@@ -510,19 +539,19 @@ def _in_place(builder: Builder, term: Term, shared: Labels, free: Labels, contra
         return None
     rows = max(readable, key=builder.size)
     loops = tuple(label for run in runs if run is not rows for label in run)
-    if loops and builder.traits.batch_layout != "strided":
-        return None
     return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
-    """Whether BLAS can read the matrices of a strided operand in place."""
+    """Whether matmul can read each matrix of a strided operand in place."""
     row_stride, col_stride = builder.merged(term, rows), builder.merged(term, cols)
     if row_stride is None or col_stride is None:
         return False
     height, width = builder.size(rows), builder.size(cols)
     if height == 1 or width == 1:
         return (row_stride if width == 1 else col_stride) == 1 or height == width
+    if builder.traits.matrix_layout == "contiguous":
+        return (row_stride, col_stride) in ((width, 1), (1, height))
     return (col_stride == 1 and row_stride >= width) or (row_stride == 1 and col_stride >= height)
 
 
