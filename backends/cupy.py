@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from contextlib import AbstractContextManager, ExitStack
+from functools import lru_cache, wraps
+from itertools import product
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -13,29 +15,55 @@ from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
-from einsumx.adapters.traits import INTEGERS
-from einsumx.backends.numpy.adapter import TRAITS as NUMPY
+from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.backends.numpy.adapter import NumpyAdapter
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
-from einsumx.ir.ops import Op
-from einsumx.ir.program import Program
+from einsumx.ir.layout import broadcast
+from einsumx.ir.ops import Matmul, Op
+from einsumx.ir.program import Operand, Program
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
-TRAITS = replace(
-    NUMPY,
-    native_dtypes=frozenset(),
-    wide_products=(),
+_DTYPES = INTEGERS | {"bool", "float16", "float32", "float64", "complex64", "complex128"}
+
+TRAITS = Traits(
+    # cupy/_core/_routines_linalg.pyx: dot() copies what is neither C- nor F-contiguous (_mat_to_cublas_contiguous),
+    # matmul() passes three axes or more through ascontiguousarray(), and kernels for integers take C order alone.
     matrix_layout="contiguous",
     batch_layout="C",
     packed_dtypes=INTEGERS,
-    matmul_dtypes=NUMPY.matmul_dtypes - {"float128", "complex256", "object"},
+    dtypes=_DTYPES,
+    matmul_dtypes=_DTYPES - {"bool"},
+    matmul_through=(("bool", "float32"),),
+    # The same file, tensordot_core_v11(): float16 accumulates in float32, and CUPY_TF32 rounds factors to 11 bits.
+    # matmul() casts batches of float16 to float32, and casts the result back; plans do that themselves. So they do for
+    # sums, which CUB may accumulate in float16 (cupy/cuda/cupy_cub.cu).
+    exact_products=(("float32", 11), ("float64", 53)),
+    widen=(("float16", "float32"),),
+    wide_matmul=frozenset({"float16"}),
+    wide_batches=False,
     rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 
 
+def _on_device(method: Callable[..., Any], at: int = 0) -> Callable[..., Any]:
+    """A method on the device of the array that is argument number ``at``."""
+
+    @wraps(method)
+    def on_device(self: CupyAdapter, *arguments: Any) -> Any:
+        with arguments[at].device:
+            return method(self, *arguments)
+
+    return on_device
+
+
 class CupyAdapter(NumpyAdapter):
-    """CuPy arrays. Written from CuPy's documentation; tested on a stand-in only, not on a GPU."""
+    """CuPy arrays. Written from CuPy's sources; tested on a fake only, not on a GPU.
+
+    CuPy allocates on the current device, so a call is made on the device of its operands: a plan as a whole, any other
+    call by itself.
+    """
 
     name = "cupy"
     module = "cupy"
@@ -45,10 +73,17 @@ class CupyAdapter(NumpyAdapter):
     device_kinds = ("cuda",)
     verified = False
     semiring_names = MappingProxyType({"concat": "concatenate"})
-    elementwise = Adapter.elementwise  # the kernels of the NumPy adapter run on the CPU
-    reduced = Adapter.reduced
+    # The kernels of the NumPy adapter run on the CPU.
+    kernel = Adapter.kernel
+    elementwise = _on_device(Adapter.elementwise, at=1)
+    reduced = _on_device(Adapter.reduced, at=1)
     semiring_product = Adapter.semiring_product
     semiring_workspace = Adapter.semiring_workspace
+    scaled = _on_device(Adapter.scaled)
+    scaled_new = scaled
+    plain = _on_device(NumpyAdapter.plain)
+    copy = _on_device(NumpyAdapter.copy)
+    arrange = _on_device(NumpyAdapter.arrange)
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):
@@ -64,18 +99,24 @@ class CupyAdapter(NumpyAdapter):
         return f"cuda:{array.device.id}"
 
     def device_model(self, device: str) -> str:
-        runtime = self.xp.cuda.runtime
-        name: bytes = runtime.getDeviceProperties(runtime.getDevice())["name"]
+        name: bytes = self.xp.cuda.runtime.getDeviceProperties(self._device(device).id)["name"]
         return name.decode(errors="replace")
 
-    def _mode(self, array: Array) -> Any:
-        return array.device
+    def dtype_name(self, dtype: Any) -> str:
+        name = super().dtype_name(dtype)
+        if name not in _DTYPES:
+            raise BackendError(f"{self.name}: einsum has no kernels for dtype {name}")
+        return name
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        device: AbstractContextManager[Any] = array.device
+        return device
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        return self.dtype(dtype).type(value)  # an argument of the kernel; an array would be copied to the device
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
-        if like is None:
-            return self.xp.asarray(value)
-        with like.device:
-            return self.xp.asarray(value)
+        return self.from_numpy(value, "" if like is None else self.device(like))
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         return array.diagonal(0, axis1, axis2)
@@ -86,8 +127,29 @@ class CupyAdapter(NumpyAdapter):
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.multiply(lhs, rhs)
 
-    def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        return Adapter.kernel(self, op, shapes, dtype)  # the kernels of the NumPy adapter run on the CPU
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        matmul = self.xp.matmul
+        if max(lhs.ndim, rhs.ndim) < 3 or (lhs.flags.c_contiguous and rhs.flags.c_contiguous):
+            return matmul(lhs, rhs)
+        # A product of two axes reads matrices in either order, of which matmul would copy a batch.
+        batch = broadcast(lhs.shape[:-2], rhs.shape[:-2])
+        out = self.xp.empty((*batch, lhs.shape[-2], rhs.shape[-1]), lhs.dtype)
+        for place in product(*map(range, batch)):
+            matmul(_matrix(lhs, place), _matrix(rhs, place), out=out[place])
+        return out
+
+    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+        if not isinstance(op, Matmul):
+            return 0
+        shapes = [operand.shape for operand in operands]
+        size = itemsize(operands[0].dtype)
+        if max(map(len, shapes)) < 3:
+            # A product of two vectors is multiplied and then summed (tensordot_core with the accelerator cub).
+            is_dot = prod(shapes[0][:-1]) == prod(shapes[1][1:]) == 1
+            return prod(shapes[0]) * size if is_dot else 0
+        batch = broadcast(shapes[0][:-2], shapes[1][:-2])
+        broadcasts = any(shape[:-2] != batch for shape in shapes)
+        return 2 * 3 * _POINTER * prod(batch) if broadcasts else 0  # _mat_ptrs() for both operands and the result
 
     def spelling(self) -> Spelling:
         from einsumx.backends.numpy.source import CupySpelling
@@ -104,43 +166,68 @@ class CupyAdapter(NumpyAdapter):
     def element(self, array: Array) -> Array:
         return array  # CuPy has no scalars; reading an element would wait for the device
 
-    def arrange(self, array: Array, order: str) -> Array:
-        with array.device:
-            return super().arrange(array, order)
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
-            raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
-
-    def copied_order(self, array: Array) -> Array:
-        return self.xp.ascontiguousarray(array)
-
     def boxed(self, result: Any, dtype: str) -> Array:
         return result
+
+    def magnitudes(self, array: Array) -> Any:
+        xp = self.xp
+        with array.device:
+            parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
+            if not array.size:
+                return self.to_numpy(array)
+            finite = [xp.where(xp.isfinite(part), part, 0) for part in parts]
+            are_finite = xp.stack([xp.isfinite(part).all() for part in parts])
+            bounds = xp.stack([bound for part in finite for bound in (part.max(), part.min())])
+            values = self.to_numpy(bounds)
+            if len(parts) == 1 or self.to_numpy(are_finite).all():
+                return values
+            return values * (1 + 1j) * float("inf")
+
+    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+        if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
+            raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return bool(self.xp.may_share_memory(out, array))
+
+    def copied_order(self, array: Array) -> Array:
+        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
 
     def write(self, out: Array, result: Array) -> None:
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
 
-    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        with array.device:
-            return super().scaled(array, factor, dtype)
-
-    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
-        return self.scaled(array, factor, dtype)
+    def write_new(self, out: Array, result: Array) -> None:
+        self.write(out, result)
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         with out.device:
-            self.write_new(out, self.combined(alpha, result, beta, out, dtype))
+            self.write(out, self.combined(alpha, result, beta, out, dtype))
+
+    def add(self, total: Array, part: Array) -> Array:
+        total = super().add(total, part)
+        self.synchronize(total)
+        return total
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out = super().put(out, box, block)
+        self.synchronize(out)
+        return out
+
+    def in_place(self, array: Any) -> None:
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         with self._device(device):
             return self.xp.empty(shape, self.dtype(dtype))
 
     def free_bytes(self, device: str) -> int | None:
-        with self._device(device):
-            # CuPy's pool can reuse the memory that it caches.
-            return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
+        try:
+            with self._device(device):
+                # CuPy's pool can reuse the memory that it caches.
+                return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
+        except RuntimeError:  # there is no driver, or no such device
+            return None
 
     def _device(self, name: str) -> Any:
         """The device of that name; device 0 if the name is empty."""
@@ -151,10 +238,19 @@ class CupyAdapter(NumpyAdapter):
             return self.xp.asarray(array)
 
     def to_numpy(self, array: Array) -> Any:
-        return self.xp.asnumpy(array)
+        with array.device:
+            return self.xp.asnumpy(array)
 
     def move(self, array: Array, device: str) -> Array:
-        return array if device in ("", self.device(array)) else self.from_numpy(array, device)
+        if device in ("", self.device(array)):
+            return array
+        with array.device:  # CuPy refuses to copy an array with gaps to another device
+            array = self.xp.ascontiguousarray(array).reshape(array.shape)
+            self.synchronize(array)
+        with self._device(device):
+            moved = array.copy()
+        self.synchronize(moved)
+        return moved
 
     def ring(self, device: str) -> Ring | None:
         return Ring(_Uploads(self.xp, self._device(device)))
@@ -162,6 +258,29 @@ class CupyAdapter(NumpyAdapter):
     def synchronize(self, array: Array) -> None:
         with array.device:
             self.xp.cuda.get_current_stream().synchronize()  # not the stream that copies to the device
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        cuda = self.xp.cuda
+        streams = [cuda.get_current_stream(number) for number in range(cuda.runtime.getDeviceCount())]
+
+        def on_streams(*arguments: Any) -> Any:
+            with ExitStack() as stack:
+                for number, stream in enumerate(streams):
+                    with cuda.Device(number):
+                        stack.enter_context(stream)
+                return function(*arguments)
+
+        return on_streams
+
+
+_POINTER = 8
+"""Bytes of the address of a matrix."""
+
+
+def _matrix(array: Array, place: tuple[int, ...]) -> Array:
+    """The matrix at a place of the batch axes, of which some may broadcast."""
+    own = array.shape[:-2]
+    return array[tuple([0 if size == 1 else number for size, number in zip(own, place[len(place) - len(own) :])])]
 
 
 class _Uploads:

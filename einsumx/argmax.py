@@ -135,9 +135,10 @@ def _attained(
     _check_sizes(sized)
     path = find_path(sized, options.optimize, described_operands)
     contraction = _Contraction(adapter, options, sized)
-    value = contraction.contract(arrays, path)
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
-    positions = contraction.positions(value)
+    with adapter.mode(arrays[0]):
+        value = contraction.contract(arrays, path)
+        positions = contraction.positions(value)
     return ArgmaxResult(adapter.element(value) if not sized.output else value, _by_label(positions, labels))
 
 

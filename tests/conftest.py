@@ -83,3 +83,30 @@ def example(example_folder, monkeypatch):
     yield examplelib
     monkeypatch.undo()
     registry.forget()
+
+
+@pytest.fixture
+def fake_cupy(monkeypatch):
+    """CuPy's fake in tests/standin, imported as ``cupy``; afterwards nothing refers to it."""
+    import sys
+
+    from einsumx.adapters import registry
+    from einsumx.backends import cupy as backend
+
+    def forget():
+        registry.forget()
+        backend.ADAPTER.__dict__.pop("xp", None)
+        backend._stream.cache_clear()
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(Path(__file__).parent / "standin")
+    forget()
+    import cupy
+
+    assert cupy.__version__.endswith("+fake")
+    yield cupy
+    cupy.fake.synchronize_all()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+        del sys.modules[name]
+    forget()

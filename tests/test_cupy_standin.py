@@ -1,35 +1,19 @@
-"""CuPy's adapter on a stand-in backed by NumPy; tests/test_conformance_gpu.py judges it on CuPy itself."""
+"""CuPy's adapter on a fake that obeys the rules of CuPy's sources; nothing here has run on a GPU.
 
-import sys
-from pathlib import Path
+tests/test_conformance_gpu.py judges it on CuPy itself.
+"""
 
 import numpy as np
 import pytest
 
 import einsumx
-from einsumx.adapters import registry
-from einsumx.backends.cupy import ADAPTER, CupyAdapter
+from einsumx.backends.cupy import ADAPTER
+from einsumx.conformance.deviations import deviations_of
+from einsumx.conformance.subject import backend_subject
+from einsumx.conformance.suite import cases, run
+from einsumx.errors import BackendError
 
-
-class CupyStandinAdapter(CupyAdapter):
-    """The adapter under test, for the arrays of the stand-in."""
-
-    name = "cupy_standin"
-    module = "cupy_standin"
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    """The stand-in's module, its backend registered; afterwards all is as before."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "standin")
-    monkeypatch.setattr(registry, "_registered", {})
-    einsumx.register(CupyStandinAdapter())
-    import cupy_standin
-
-    yield cupy_standin
-    monkeypatch.undo()
-    registry.forget()
-    sys.modules.pop("cupy_standin")
+DEVICES = ("cuda:0", "cuda:1")
 
 
 @pytest.fixture
@@ -37,63 +21,126 @@ def rng():
     return np.random.default_rng(0)
 
 
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def on(cupy, device, values, dtype="float32"):
+    with cupy.cuda.Device(int(device[-1])):
+        return cupy.asarray(np.asarray(values, dtype))
+
+
+# -- the fake -------------------------------------------------------------------------------------------------------
+
+
+def test_the_fake_has_nothing_that_cupy_lacks(fake_cupy):
+    names = fake_cupy.fake.NAMES
+    assert set(fake_cupy._arrays._SPECIAL) <= set(names["functions"])
+    own = {name for name in vars(fake_cupy.ndarray) if not name.startswith("_")}
+    assert own <= {*names["methods"], *names["attributes"]}
+    for kind in ("Device", "Stream", "Event", "MemoryPointer", "MemoryPool"):
+        own = {name for name in vars(getattr(fake_cupy.cuda, kind)) if not name.startswith("_")}
+        assert own <= set(names["modules"][f"cuda.{kind}"]), kind
+    assert set(vars(fake_cupy.cuda.runtime)) <= set(names["modules"]["cuda.runtime"])
+
+
 @pytest.mark.parametrize(
-    ("equation", "dtype", "shapes"),
+    ("call", "error"),
     [
-        ("bnid,bnjd->bnij", "float64", [(2, 3, 4, 5), (2, 3, 6, 5)]),
-        ("bind,bjnd->bnij", "complex64", [(2, 4, 3, 5), (2, 6, 3, 5)]),
-        ("ij,jk,kl->li", "int8", [(2, 3), (3, 4), (4, 5)]),
-        ("ij,jk,kl->li", "bool", [(2, 3), (3, 4), (4, 5)]),
-        ("ij,jk->ik", "float16", [(2, 3), (3, 4)]),
-        ("iij->j", "bool", [(3, 3, 4)]),
-        ("iij->j", "float16", [(3, 3, 4)]),
-        ("ij->ji", "complex64", [(2, 3)]),
-        ("i,j->ij", "bool", [(3,), (4,)]),
-        ("...i,i->...", "float64", [(2, 3, 4), (4,)]),
-        ("i,i->", "int8", [(0,), (0,)]),
+        (lambda cupy, array: np.asarray(array), TypeError),
+        (lambda cupy, array: cupy.multiply(array, np.ones(3)), TypeError),
+        (lambda cupy, array: np.ones(3) * array, TypeError),
+        (lambda cupy, array: cupy.matmul(array, np.ones(3)), TypeError),
+        (lambda cupy, array: cupy.errstate(all="ignore"), AttributeError),
+        (lambda cupy, array: array.flags.c_contiguous and array.ctypes, AttributeError),
+        (lambda cupy, array: cupy.multiply(array, array, order="C"), TypeError),
+        (lambda cupy, array: cupy.shares_memory(array, array[:2], max_work=10), NotImplementedError),
+        (lambda cupy, array: array.copy(subok=True), TypeError),
+        (lambda cupy, array: cupy.cuda.Device(2), RuntimeError),
     ],
 )
-def test_standin_results_are_those_of_numpy(standin, rng, equation, dtype, shapes):
-    host = [rng.integers(0, 3, shape).astype(dtype) for shape in shapes]
-    result = einsumx.einsum(equation, *map(standin.asarray, host))
-    assert type(result) is standin.StandinArray
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(standin.asnumpy(result), np.einsum(equation, *host))
+def test_the_fake_refuses_what_cupy_refuses(fake_cupy, call, error):
+    with pytest.raises(error):
+        call(fake_cupy, fake_cupy.asarray(np.ones(3)))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex64", "int8", "float16", "bool"])
-def test_standin_arrays_that_repeat_themselves_are_counted(standin, dtype):
-    numbers = np.array([1, 2])
-    row = numbers.astype(dtype)
-    with standin.cuda.Device(1):
-        array = standin.StandinArray(np.broadcast_to(row, (1000, 2)), 1)
-    result = einsumx.einsum("ij->j", array)
-    assert result.device.id == 1
-    expected = row if dtype == "bool" else (numbers * 1000).astype(dtype)
-    np.testing.assert_array_equal(standin.asnumpy(result), expected)
+def test_the_fake_refuses_work_on_another_device_than_the_current_one(fake_cupy):
+    array = on(fake_cupy, "cuda:1", np.ones((2, 3)))
+    for call in (lambda: array + 1, array.sum, lambda: fake_cupy.matmul(array, array.T)):
+        with pytest.raises(ValueError, match="different from the current device"):
+            call()
+    with pytest.raises(NotImplementedError, match="non-contiguous"):
+        array[:, :2].copy()
+    assert array.copy().device.id == 0
 
 
-def test_standin_work_runs_on_the_operands_device(standin):
-    with standin.cuda.Device(1):
-        array = standin.asarray([[1.0, 2.0], [3.0, 4.0]])
-        out = standin.asarray(np.zeros((2, 2), "float32"))
-    result = einsumx.einsum("ij,jk,->ik", array, array, 2.0)
-    assert result.device.id == 1
-    np.testing.assert_array_equal(standin.asnumpy(result), [[14.0, 20.0], [30.0, 44.0]])
-    assert einsumx.einsum("ij->ji", array, out=out, casting="unsafe") is out
-    np.testing.assert_array_equal(standin.asnumpy(out), [[1.0, 3.0], [2.0, 4.0]])
-    assert einsumx.plan("ij,jk->ik", array, array).device == "cuda:1"
+def test_the_fake_counts_the_copies_that_cupy_makes_by_itself(fake_cupy):
+    stacked = fake_cupy.asarray(np.ones((2, 3, 4), "float32"))
+    flat, half = stacked[0], stacked.astype("float16")
+    counts = []
+    for lhs, rhs in (
+        (flat, flat.T),  # C and F order
+        (flat[:, :3], flat),  # gaps between rows
+        (stacked, stacked.swapaxes(1, 2)),  # a batch in C order, and one that is not
+        (stacked, fake_cupy.ascontiguousarray(stacked.swapaxes(1, 2))),
+        (flat.astype("int32"), flat.astype("int32").T),  # integers read C order alone
+        (half, fake_cupy.ascontiguousarray(half.swapaxes(1, 2))),  # cast to float32 and back
+    ):
+        with fake_cupy.fake.counted() as counted:
+            fake_cupy.matmul(lhs, rhs)
+        counts.append([nbytes for _, nbytes in counted.silent])
+    assert counts == [[], [36], [96], [], [48], [96, 96, 36]]
 
 
-def test_standin_order_is_honoured(standin):
-    with standin.cuda.Device(1):
-        array = standin.asarray(np.arange(6.0).reshape(2, 3))
-    result = einsumx.einsum("ij->ji", array, order="C")
-    assert result.flags.c_contiguous
-    assert result.device.id == 1
-    assert einsumx.einsum("ij->ij", array, order="F").flags.f_contiguous
-    turned = array.transpose((1, 0))
-    assert not einsumx.einsum("ij->ij", turned, order="A").flags.c_contiguous
+def test_work_of_the_fake_runs_when_somebody_waits(fake_cupy):
+    pinned = np.ones(600)
+    fake_cupy.cuda.runtime.hostRegister(pinned.ctypes.data, pinned.nbytes, 0)
+    stream = fake_cupy.cuda.Stream(non_blocking=True)
+    array = fake_cupy.empty((600,), "float64")
+    array.data.copy_from_host_async(pinned.ctypes.data, pinned.nbytes, stream)
+    copied = stream.record()
+    assert np.isnan(array.get()).all()  # nobody has waited for the other stream
+    pinned[:] = 2  # too early: the copy reads it later
+    copied.synchronize()
+    assert (array.get() == 2).all()
+    total = array + 1
+    del array
+    other = fake_cupy.empty((600,), "float64")  # in the memory of the first, in the same stream
+    other[...] = 5
+    assert (total.get() == 3).all()
+    fake_cupy.cuda.runtime.hostUnregister(pinned.ctypes.data)
+
+
+def test_memory_of_the_fake_belongs_to_its_stream(fake_cupy):
+    mine, other = fake_cupy.cuda.Stream(non_blocking=True), fake_cupy.cuda.Stream(non_blocking=True)
+    with other:
+        array = fake_cupy.asarray(np.ones(600))
+    other.synchronize()
+    with mine:
+        total = array + 1
+    del array
+    with other:
+        fake_cupy.asarray(np.full(600, 7.0))
+    other.synchronize()  # overwrites the memory under the sum, which has not run yet
+    with mine:
+        assert (total.get() == 8).all()
+
+
+# -- the adapter ----------------------------------------------------------------------------------------------------
+
+
+def test_einsumx_keeps_its_promises_on_the_fake(fake_cupy, device, request):
+    level = request.config.option.einsumx_level or "quick"
+    subject = backend_subject("cupy", device)
+    with fake_cupy.fake.counted() as counts:
+        outcomes = list(run(subject, cases(level), deviations_of(subject)))
+    failed = [outcome for outcome in outcomes if outcome.status == "fail"]
+    assert not failed, "\n".join(f"{outcome.case}: {outcome.message}\n{outcome.reproducer}" for outcome in failed)
+    assert sum(outcome.status == "pass" for outcome in outcomes) > 1000
+    # einsum_argmax flattens intermediates, which are no part of a plan.
+    assert not [name for name, _ in counts.silent if not name.startswith("reshape")]
+    assert subject.version.endswith("fake")
 
 
 def test_cupy_is_reported_as_unverified_and_plans_without_cupy():
@@ -104,3 +151,84 @@ def test_cupy_is_reported_as_unverified_and_plans_without_cupy():
         "  %3 = copy %2                 copy 720 B: its axes do not lie in the order of the matmul",
         "  %4 = matmul %0 %3            720 multiply-adds",
     ]
+
+
+def test_results_are_on_the_operands_device(fake_cupy, device):
+    array = on(fake_cupy, device, [[1.0, 2.0], [3.0, 4.0]])
+    out = on(fake_cupy, device, np.zeros((2, 2)), "float64")
+    result = einsumx.einsum("ij,jk,->ik", array, array, 2.0)
+    assert f"cuda:{result.device.id}" == device
+    np.testing.assert_array_equal(result.get(), [[14.0, 20.0], [30.0, 44.0]])
+    assert einsumx.einsum("ij->ji", array, out=out) is out  # in another dtype
+    np.testing.assert_array_equal(out.get(), [[1.0, 3.0], [2.0, 4.0]])
+    assert einsumx.einsum("ij,jk->ik", array, array, out=array, alpha=2, beta=1) is array
+    np.testing.assert_array_equal(array.get(), [[15.0, 22.0], [33.0, 48.0]])
+    assert einsumx.einsum("ij->ji", array, order="C").flags.c_contiguous
+    assert einsumx.plan("ij,jk->ik", array, array).device == device
+
+
+def test_numbers_reach_kernels_without_an_upload(fake_cupy):
+    array = fake_cupy.asarray(np.ones((4, 4)))
+    out = fake_cupy.asarray(np.ones((4, 4)))
+    with fake_cupy.fake.counted() as counts:
+        einsumx.einsum("ij,jk->ik", array, array, out=out, alpha=2.5, beta=0.5)
+    assert (counts.uploaded, counts.fetched) == (0, 0)
+    np.testing.assert_array_equal(out.get(), np.full((4, 4), 10.5))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_exponents_fetch_a_few_numbers_and_no_intermediate(fake_cupy, rng, dtype):
+    host = rng.standard_normal((40, 40)).astype(dtype)
+    array = fake_cupy.asarray(host)
+    with fake_cupy.fake.counted() as counts:
+        mantissa, exponent = einsumx.einsum("ij,jk->ik", array, array, strip_exponent=True)
+    assert counts.fetched < 100
+    np.testing.assert_allclose(mantissa.get() * 2.0**exponent, host.astype("complex128") @ host, rtol=0.01, atol=0.1)
+
+
+def test_out_may_be_empty_and_not_broadcast(fake_cupy):
+    lhs, rhs = fake_cupy.zeros((0, 3)), fake_cupy.zeros((3, 4))
+    out = fake_cupy.empty((0, 4))
+    assert einsumx.einsum("ij,jk->ik", lhs, rhs, out=out) is out
+    flat = fake_cupy.broadcast_to(fake_cupy.zeros((1, 4)), (3, 4))
+    with pytest.raises(BackendError, match="broadcast"):
+        einsumx.einsum("ij,jk->ik", fake_cupy.zeros((3, 3)), rhs, out=flat)
+
+
+def test_overlap_is_judged_by_bounds(fake_cupy):
+    array = fake_cupy.zeros((4, 4))
+    assert ADAPTER.may_overlap(array[:2], array[1:])
+    assert not ADAPTER.may_overlap(array[:2], array[2:])
+    assert not ADAPTER.may_overlap(array, fake_cupy.zeros((4, 4)))
+
+
+def test_arrays_with_gaps_move_between_devices(fake_cupy):
+    array = on(fake_cupy, "cuda:0", np.arange(12.0).reshape(3, 4))[:, 1:3]
+    moved = ADAPTER.move(array, "cuda:1")
+    assert moved.device.id == 1
+    with fake_cupy.cuda.Device(1):
+        np.testing.assert_array_equal(moved.get(), [[1.0, 2.0], [5.0, 6.0], [9.0, 10.0]])
+
+
+def test_the_model_of_each_device_is_named(fake_cupy):
+    assert [ADAPTER.device_model(device)[-1] for device in DEVICES] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "dtype"),
+    [
+        ("i,i->", [(3000,), (3000,)], "float32"),  # CuPy allocates the products before it sums them
+        ("bij,jk->bik", [(20, 30, 40), (40, 50)], "float32"),
+        ("bij,bjk->bik", [(20, 30, 40), (20, 40, 50)], "float16"),
+        ("bind,bjnd->bnij", [(8, 30, 4, 40), (8, 20, 4, 40)], "float32"),
+        ("ij,kj->ik", [(60, 40), (50, 40)], "int32"),
+    ],
+)
+def test_plans_on_cupy_take_the_memory_that_they_state(fake_cupy, equation, shapes, dtype):
+    arrays = [fake_cupy.asarray(np.ones(shape, dtype)) for shape in shapes]
+    plan = einsumx.plan(equation, *arrays)
+    with fake_cupy.fake.counted() as counts:
+        plan(*arrays)
+    inputs = sum(array.nbytes for array in arrays)
+    assert counts.peak <= plan.peak_bytes - inputs + 2 * fake_cupy.fake.ROUNDING * len(plan.ops)
+    assert not counts.silent

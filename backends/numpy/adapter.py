@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Context
 from functools import cached_property, lru_cache
 from math import prod
@@ -142,12 +143,12 @@ class NumpyAdapter(Adapter):
     def copy(self, array: Array) -> Array:
         return array.copy()
 
-    def _mode(self, array: Array) -> Any:
-        """A context for array calls outside of plans: here without warnings."""
-        return self.xp.errstate(all="ignore")
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        quiet: AbstractContextManager[Any] = self.xp.errstate(all="ignore")
+        return quiet
 
     def cast(self, array: Array, dtype: str) -> Array:
-        with self._mode(array):
+        with self.mode(array):
             return self.boxed(array.astype(dtype), dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -217,7 +218,7 @@ class NumpyAdapter(Adapter):
         return imported("einsumx.backends.numpy.semirings")
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        with self._mode(lhs):
+        with self.mode(lhs):
             return getattr(self.xp, name)(lhs, rhs, order="C")
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
@@ -332,25 +333,25 @@ class NumpyAdapter(Adapter):
             raise BackendError("out= is a read-only array")
 
     def add(self, total: Array, part: Array) -> Array:
-        with self._mode(total):
+        with self.mode(total):
             return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
 
     def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
         if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:
             return self.scaled(array, factor, dtype)
-        with self._mode(array):
+        with self.mode(array):
             self._kernels.update(array, factor, array, 0, dtype)
         return array
 
     def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        with self._mode(array):
+        with self.mode(array):
             return super().scaled(array, factor, dtype)
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         if dtype == "object":  # an object may raise an error, which must leave out= as it was
             super().update(alpha, result, beta, out, dtype)
             return
-        with self._mode(out):
+        with self.mode(out):
             self._kernels.update(out, alpha, result, beta, dtype)
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
@@ -359,7 +360,7 @@ class NumpyAdapter(Adapter):
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         index = (*box, ...)
-        with self._mode(out):
+        with self.mode(out):
             self.xp.copyto(out[index], block, casting="unsafe")
         return out
 

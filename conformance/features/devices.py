@@ -103,10 +103,10 @@ def _judge_on(device: str, result: Array, case: Case, hosts: list[Any], subject:
 
 
 def _scalars_follow(case: Case, subject: Subject) -> None:
-    """A Python scalar is weak if it is in the framework; on NumPy it has the dtype that ``numpy.asarray`` gives it."""
+    """A Python scalar is weak if it is in the framework; on NumPy and CuPy it has the dtype of its ``asarray``."""
     hosts, arrays = subject.operands(case)
     dtype = "float32"
-    if subject.framework.name == "numpy":
+    if subject.framework.name in ("numpy", "cupy"):
         dtype = np.result_type(*(host.dtype for host in hosts)).name
         if dtype != np.result_type(*hosts).name and not subject.is_einsumx:
             raise NotApplicable("NumPy before 2 promotes arrays without axes by their values")

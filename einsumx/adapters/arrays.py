@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -160,6 +161,10 @@ class Arrays:
         if dtype is None:
             raise BackendError(f"{self.name} has no dtype {shown(name)}")
         return dtype
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        """A context for the framework's calls on ``array`` outside of plans, such as its device, or no warnings."""
+        return nullcontext()
 
     def promote(self, dtypes: Sequence[str]) -> str:
         """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""

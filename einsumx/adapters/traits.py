@@ -118,6 +118,9 @@ class Traits:
     wide_matmul: frozenset[str] = frozenset()
     """Dtypes of ``widen`` for which a matmul accumulates in the wider dtype and rounds once."""
 
+    wide_batches: bool = True
+    """A matmul with batch axes does so without casting its operands."""
+
     wide_sum: frozenset[str] = frozenset()
     """The same for a sum."""
 

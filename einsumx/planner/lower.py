@@ -17,6 +17,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.simplify import simplify
+from einsumx.ir.verify import replay
 from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.narrow import exact_products, wide_sums
@@ -165,13 +166,13 @@ def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
         return builder, _lower_in(builder, problem, floats.compute, floats.between)
     wider = dict(traits.widen).get(dtype)
     slot = _lower_in(builder, problem, dtype)
-    if wider is not None and not _rounds_once(builder.ops, traits, dtype):
+    if wider is not None and not _rounds_once(builder.ops, operands, traits, dtype):
         builder = Builder(equation.sizes, traits, len(operands), choosing)
         slot = _lower_in(builder, problem, wider)
     return builder, slot
 
 
-def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
+def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
     """Whether at most one op computes, and accumulates in the wider dtype by itself."""
     arithmetic = [op for op in calls if op.kind == "work"]
     if len(arithmetic) > 1:
@@ -179,7 +180,9 @@ def _rounds_once(calls: Sequence[Op], traits: Traits, dtype: str) -> bool:
     for op in arithmetic:
         match op:
             case ops.Matmul():
-                return dtype in traits.wide_matmul
+                shapes = replay(calls, [operand.shape for operand in operands])
+                has_batch = max(len(shapes[slot]) for slot in op.sources) > 2
+                return dtype in traits.wide_matmul and (traits.wide_batches or not has_batch)
             case ops.Native() if traits.pairs_by_einsum:
                 return dtype in traits.wide_matmul
             case ops.Sum():

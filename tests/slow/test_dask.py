@@ -6,7 +6,6 @@ import logging
 import pickle
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,6 @@ import dask
 import dask.array as da
 
 import einsumx
-from einsumx.adapters import registry
-from einsumx.backends.cupy import CupyAdapter
 from einsumx.cli.main import main
 from einsumx.conformance.frameworks import NumpyFramework
 from einsumx.conformance.oracle import expect, judge
@@ -682,40 +679,19 @@ def test_the_command_says_what_is_wrong_with_chunks(arguments, message, capsys):
 # -- chunks that are not NumPy's --------------------------------------------------------------------------------------
 
 
-class StandinAdapter(CupyAdapter):
-    """CuPy's adapter for the arrays of the stand-in, as there is no GPU."""
-
-    name = module = "cupy_standin"
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    """A stand-in for CuPy, backed by NumPy, whose arrays NumPy's functions refuse."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "standin")
-    monkeypatch.setattr(registry, "_registered", {})
-    einsumx.register(StandinAdapter())
-    import cupy_standin
-
-    # Rechunking joins chunks by a function that Dask has for CuPy.
-    da.dispatch.concatenate_lookup.register(cupy_standin.StandinArray, cupy_standin.concatenate)
-    yield cupy_standin
-    monkeypatch.undo()
-    registry.forget()
-
-
 @pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,ij->", "ii->i", "ij->"])
-def test_chunks_of_a_stand_in_for_cupy_go_through_unchanged(standin, equation):
+def test_chunks_of_a_fake_of_cupy_go_through_unchanged(fake_cupy, equation):
     values = np.arange(36.0).reshape(6, 6)
     count = equation.count(",") + 1
-    array = da.from_array(standin.asarray(values), chunks=2, asarray=False)
+    array = da.from_array(fake_cupy.asarray(values), chunks=2, asarray=False)
     result = einsumx.einsum(equation, *[array] * count)
-    assert type(result._meta) is standin.StandinArray
+    assert type(result._meta) is fake_cupy.ndarray
     expected = np.einsum(equation, *[values] * count)
     for place in np.ndindex(result.numblocks):
         computed = result.to_delayed()[place].compute(scheduler="sync")
-        assert type(computed) is standin.StandinArray
+        assert type(computed) is fake_cupy.ndarray
         part = tuple(slice(2 * number, 2 * number + 2) for number in place)
-        assert np.array_equal(standin.asnumpy(computed), expected[part])
+        assert np.array_equal(fake_cupy.asnumpy(computed), expected[part])
 
 
 @pytest.mark.parametrize("equation", ["ij->ji", "ij->i", "ij->ij", "ij,ij->ij"])
