@@ -223,9 +223,9 @@ def direct_product(
     if batch:
         batch = tuple([label for label in use.order or lhs.memory if label in batch])
     slower = 0.0 if is_small else _slower(sides, (rows, cols, inner), traits, dtype)
-    turns = _turns(sides, batch, use, sizes)
+    turns = _turns(sides, batch, use, sizes, traits)
     if turns or slower:
-        others = _turns(sides[::-1], batch, use, sizes)
+        others = _turns(sides[::-1], batch, use, sizes, traits)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, rows, cols, turns = sides[::-1], cols, rows, others
     if turns >= _UNREADABLE and not is_small:
@@ -362,7 +362,7 @@ _UNREADABLE = 4
 """The turns of a result that the next step cannot read in place."""
 
 
-def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Sequence[int]) -> int:
+def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Sequence[int], traits: Traits) -> int:
     """The transposes of a product and of its result."""
     left, right = sides
     count = ((*batch, *left.free, *left.contracted) != left.term.labels) + (
@@ -371,7 +371,7 @@ def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Seq
     result = (*batch, *left.free, *right.free)
     if use.order is not None:
         return count + (result != use.order and result != use.target(result))
-    return count if use.is_ready(result, sizes, is_strided=True) else count + _UNREADABLE
+    return count if use.is_ready(result, sizes, traits) else count + _UNREADABLE
 
 
 def _is_native_faster(

@@ -20,6 +20,7 @@ from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import replay
 from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
+from einsumx.planner.matmul import reads_packed
 from einsumx.planner.narrow import exact_products, wide_sums
 from einsumx.planner.pairwise import contract, wide_product
 from einsumx.planner.path import step_outputs
@@ -229,7 +230,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
-        uses = _uses(steps, terms, equation.output)
+        uses = _uses(builder, compute, steps, terms, equation.output)
     for number, ((step, keep), use) in enumerate(zip(steps, uses)):
         builder.choosing.begin_step(number)
         taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
@@ -330,9 +331,14 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
 
 
 def _uses(
-    steps: Sequence[tuple[tuple[int, ...], frozenset[int]]], terms: Sequence[Term], last: Labels
+    builder: Builder,
+    dtype: str,
+    steps: Sequence[tuple[tuple[int, ...], frozenset[int]]],
+    terms: Sequence[Term],
+    last: Labels,
 ) -> list[ResultUse]:
     """How the result of each step is used: by a later step, or as the output."""
+    takes_sides = reads_packed(builder.traits, dtype)
     labels = [frozenset(term.labels) for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
@@ -346,14 +352,22 @@ def _uses(
             if maker is not None and len(taken) == 2:
                 shared = sorted(own & others)
                 ordered = tuple(shared) if operand is None else operand.in_memory_order(shared)
-                uses[maker] = ResultUse(
-                    contracted=tuple(label for label in ordered if label not in keep),
-                    batch=tuple(label for label in ordered if label in keep),
-                )
+                contracted = tuple(label for label in ordered if label not in keep)
+                batch = tuple(label for label in ordered if label in keep)
+                on_right = _lies_for_the_left(builder, operand, batch, contracted) if takes_sides and operand else None
+                uses[maker] = ResultUse(None, contracted, batch, on_right)
         labels.append(keep)
         operands.append(None)
         makers.append(number)
     return uses
+
+
+def _lies_for_the_left(builder: Builder, term: Term, batch: Labels, contracted: Labels) -> bool | None:
+    """Whether a product reads a term in place on the left, or else on the right; None if it does on neither side."""
+    free = term.in_memory_order([label for label in term.labels if label not in (*batch, *contracted)])
+    if builder.is_packed(term, (*batch, *free, *contracted)):
+        return True
+    return False if builder.is_packed(term, (*batch, *contracted, *free)) else None
 
 
 def _why_own(traits: Traits, repeated: Labels) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
+from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import LOPSIDED, CostModel, run_counters
@@ -26,6 +27,7 @@ __all__ = [
     "candidates",
     "choose",
     "matmul",
+    "reads_packed",
 ]
 
 
@@ -104,6 +106,8 @@ class Choice:
         result: the axis order of the product.
         seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
         is_ready: the result needs no copy before it is used.
+        moved: the elements of what is copied: operands, and the result.
+        is_looped: each pair of matrices of the batch is a call.
     """
 
     batch: tuple[Labels, ...]
@@ -117,6 +121,8 @@ class Choice:
     result: Labels
     seconds: float
     is_ready: bool
+    moved: int = 0
+    is_looped: bool = False
 
     @property
     def name(self) -> str:
@@ -199,7 +205,16 @@ def candidates(builder: Builder, pair: Pair, model: CostModel, *, all_of_them: b
         model: prices them.
         all_of_them: also those that the model never prefers to another one.
     """
-    return list(_Search(builder, pair, model, all_of_them).candidates())
+    choices = list(_Search(builder, pair, model, all_of_them).candidates())
+    if all_of_them or not reads_packed(builder.traits, pair.dtype):
+        return choices
+    least = min([choice.moved for choice in choices if not choice.is_looped])
+    return [choice for choice in choices if choice.moved <= least]
+
+
+def reads_packed(traits: Traits, dtype: str) -> bool:
+    """Whether arrays have strides, and a batched product nevertheless reads C order alone."""
+    return traits.strided and traits.layout(dtype, is_batched=True) == "C"
 
 
 def choose(builder: Builder, pair: Pair) -> Choice:
@@ -234,7 +249,7 @@ class _Search:
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
         self._model = model
         self._is_packed_dtype = pair.dtype in traits.packed_dtypes
-        self._reads_packed = traits.strided and traits.layout(pair.dtype, is_batched=True) == "C"
+        self._reads_packed = reads_packed(traits, pair.dtype)
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
 
@@ -296,6 +311,7 @@ class _Search:
                 both = both[is_worse : is_worse + 1]
         for swapped, result, views, turn, _, looped in both:
             first, second = (right, left) if swapped else (left, right)
+            copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, turn is not None))
             yield Choice(
                 batch,
                 axes.inner,
@@ -308,6 +324,8 @@ class _Search:
                 result,
                 self._seconds(first, second, batch, axes, views, turn, looped),
                 turn is None,
+                sum([self._builder.size(labels) for labels, is_copied in copies if is_copied]),
+                bool(looped),
             )
 
     def _are_packed(
@@ -484,7 +502,7 @@ class _Search:
             if target == result:
                 return None, 0
             return (None, 1) if self._traits.strided else (self._copy(result, target), 0)
-        if not (use.contracted or use.batch) or use.is_ready(result, self._builder.sizes, self._traits.strided):
+        if not (use.contracted or use.batch) or use.is_ready(result, self._builder.sizes, self._traits):
             return None, 0
         return self._model.copy(self._builder.size(result)), 0
 

@@ -26,6 +26,7 @@ from einsumx.planner.matmul import (
     candidates,
     choose,
     matmul,
+    reads_packed,
 )
 from einsumx.planner.selection import Alternative
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -120,13 +121,16 @@ def _product(builder: Builder, pair: Pair) -> Term:
         candidate = _selected(builder, pair, model)
         if candidate is not None:
             return candidate.make(builder, pair)
-    best = min(candidates(builder, pair, model), key=lambda choice: choice.seconds)
+    choices = candidates(builder, pair, model)
+    best = min(choices, key=lambda choice: choice.seconds)
     steps = builder.size((*classes.kept, *classes.contracted))
     if _may_be_native(builder, pair) and model.least_einsum(steps, 2) < best.seconds:
         order, seconds = native_order(builder, pair)
         if seconds < best.seconds:
             return native(builder, pair, order)
-    if _may_be_summed(builder, pair) and _multiply_sum_seconds(builder, pair, model) < best.seconds:
+    # Where a matmul copies nothing, it moves less than a product of all terms.
+    copies = not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
+    if _may_be_summed(builder, pair) and copies and _multiply_sum_seconds(builder, pair, model) < best.seconds:
         return _multiply_sum(builder, pair)
     return matmul(builder, pair, best)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from einsumx.adapters.traits import Traits
 from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.parse import SYMBOLS, symbol
 
@@ -80,17 +81,19 @@ class ResultUse:
         order: the requested axis order; None for the result of an inner step.
         contracted: the labels that the next step sums, in the order in which its other term has them.
         batch: the labels that the next step has in both terms and keeps.
+        on_right: whether the next product reads it on the right, as the other term lies for the left; None if unknown.
     """
 
     order: Labels | None = None
     contracted: Labels = ()
     batch: Labels = ()
+    on_right: bool | None = None
 
     def target(self, labels: Labels) -> Labels | None:
         """``labels`` in the requested order."""
         return None if self.order is None else tuple([label for label in self.order if label in labels])
 
-    def is_ready(self, result: Labels, sizes: Sequence[int], is_strided: bool) -> bool:
+    def is_ready(self, result: Labels, sizes: Sequence[int], traits: Traits) -> bool:
         """Whether the next step can read a C-contiguous result in place."""
         if not (self.contracted or self.batch):
             return True
@@ -105,8 +108,10 @@ class ResultUse:
             return False
         free = [place for place, label in enumerate(result) if label not in contracted and label not in self.batch]
         is_run = not free or free[-1] - free[0] == len(free) - 1
-        if is_strided:
+        if traits.strided and traits.batch_layout == "strided":
             return is_run and result[-1] not in self.batch
+        if free and self.on_right == (result[-1] in contracted):
+            return False
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
 
 

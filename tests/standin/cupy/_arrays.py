@@ -406,8 +406,7 @@ def _einsum(equation: str, *operands: ndarray) -> ndarray:
             array, labels = array.sum(axis=axes), [label for label in labels if label in others]
         terms[at] = labels, array
     while len(terms) > 1:
-        (rhs_labels, rhs), (lhs_labels, lhs) = terms.pop(0), terms.pop(0)
-        lhs_labels, lhs, rhs_labels, rhs = rhs_labels, rhs, lhs_labels, lhs
+        (lhs_labels, lhs), (rhs_labels, rhs) = terms.pop(), terms.pop()
         kept = set(output).union(*[labels for labels, _ in terms])
         terms.append(_einsum_pair(lhs_labels, lhs, rhs_labels, rhs, kept))
     ((labels, array),) = terms
