@@ -232,3 +232,130 @@ def test_plans_on_cupy_take_the_memory_that_they_state(fake_cupy, equation, shap
     inputs = sum(array.nbytes for array in arrays)
     assert counts.peak <= plan.peak_bytes - inputs + 2 * fake_cupy.fake.ROUNDING * len(plan.ops)
     assert not counts.silent
+
+
+# -- blocks from the host, within a limit ---------------------------------------------------------------------------
+
+
+LIMITED = {
+    "ij,jk->ik": [(400, 300), (300, 500)],
+    "ij,ij->": [(400, 300), (400, 300)],
+    "bij,bjk->bik": [(12, 140, 20), (12, 20, 100)],
+    "bind,bjnd->bnij": [(4, 40, 8, 30), (4, 30, 8, 30)],
+    "ij,jk,kl->il": [(100, 90), (90, 80), (80, 100)],
+    "ij->ji": [(300, 400)],
+}
+
+
+@pytest.fixture(params=LIMITED)
+def problem(request, rng):
+    """An equation, operands on the host, the plain sum, and a limit that takes blocks."""
+    equation, shapes = request.param, LIMITED[request.param]
+    hosts = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    whole = einsumx.plan(equation, *shapes, dtypes="float32", backend="cupy").peak_bytes
+    expected = np.einsum(equation, *hosts)
+    return equation, hosts, expected, (whole + expected.nbytes) // 2
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+@pytest.mark.parametrize("has_out", [False, True])
+def test_blocks_stay_within_the_limit_on_the_fake(fake_cupy, device, problem, place, has_out):
+    equation, hosts, expected, limit = problem
+    on_host = place == "host"
+    arrays = hosts if on_host else [on(fake_cupy, device, host) for host in hosts]
+    out = None
+    if has_out:
+        out = np.full(expected.shape, np.nan, "float32")
+        out = out if on_host else on(fake_cupy, device, out)
+    options = {"backend": "cupy", "device": device, "memory_limit": limit, "out": out}
+    if not on_host:
+        del options["device"]
+        options["memory_limit"] = 2 * limit
+    plan = einsumx.plan(equation, *arrays, **options)
+    assert plan.blocking.order or not on_host or equation == "ij->ji"  # which takes no more than its operand
+    with fake_cupy.fake.counted() as counts:
+        found = einsumx.einsum(equation, *arrays, **options)
+        fake_cupy.fake.synchronize_all()
+    result = found if has_out and on_host else ADAPTER.to_numpy(found)
+    assert_close(result, expected)
+    # The pool gives out memory in steps; a limit does not count arrays that are on the device already.
+    assert counts.peak <= plan.peak_bytes + 40 * fake_cupy.fake.ROUNDING
+    assert plan.peak_bytes <= options["memory_limit"]
+    assert not counts.silent
+
+
+def test_devices_share_the_blocks_on_the_fake(fake_cupy, problem):
+    equation, hosts, expected, limit = problem
+    with fake_cupy.fake.counted() as counts:
+        found = einsumx.einsum(equation, *hosts, backend="cupy", devices=DEVICES, memory_limit=3 * limit)
+    assert ADAPTER.device(found) == "cuda:0"
+    assert_close(ADAPTER.to_numpy(found), expected)
+    assert not counts.silent
+
+
+def test_blocks_are_right_on_a_stream_of_the_users_own(fake_cupy, problem):
+    equation, hosts, expected, limit = problem
+    stream = fake_cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        arrays = [fake_cupy.asarray(host) for host in hosts]
+        found = einsumx.einsum(equation, *arrays, memory_limit=3 * limit)
+        assert_close(found.get(), expected)
+        mixed = einsumx.einsum(equation, arrays[0], *hosts[1:], backend="cupy", device="cuda:0", memory_limit=3 * limit)
+        assert_close(mixed.get(), expected)
+
+
+def test_blocks_are_copied_through_a_few_pinned_buffers_that_are_let_go(fake_cupy, device):
+    ring = ADAPTER.ring(device)
+    for host in (np.arange(2_500_000.0).reshape(1250, 2000).T, np.arange(60) % 7 == 0, np.array(2j)):
+        np.testing.assert_array_equal(ADAPTER.to_numpy(ring(host)), host)
+    assert len(ring._buffers) == 3
+    ring.close()
+    assert not fake_cupy.cuda._pinned
+
+
+def test_sums_of_blocks_and_writes_are_awaited(fake_cupy, device):
+    total, part = (on(fake_cupy, device, np.ones((3, 4))) for _ in range(2))
+    with total.device:
+        stream = fake_cupy.cuda.get_current_stream()
+    for wait in (lambda: ADAPTER.add(total, part), lambda: ADAPTER.put(total, (slice(1),), part[:1])):
+        wait()
+        assert stream.done  # otherwise another thread frees the block while it is read
+
+
+def test_the_next_upload_leaves_a_result_alone_that_is_a_view_of_the_last_one(fake_cupy):
+    host = np.arange(120_000.0, dtype="float32").reshape(300, 400)
+    options = {"backend": "cupy", "device": "cuda:0", "memory_limit": "100MB"}
+    result = einsumx.einsum("ij->ji", host, **options)
+    total = result + 1  # has not run yet
+    del result
+    einsumx.einsum("ij,ij->ij", host * 0, host * 0, **options)
+    np.testing.assert_array_equal(total.get(), host.T + 1)
+
+
+def test_a_limit_without_a_device_takes_the_first_one(fake_cupy):
+    host = np.ones((300, 300), "float32")
+    found = einsumx.einsum("ij,jk->ik", host, host, backend="cupy", memory_limit="1MB")
+    assert ADAPTER.device(found) == "cuda:0"
+    np.testing.assert_array_equal(found.get(), np.full((300, 300), 300.0))
+
+
+def test_out_of_memory_on_the_fake_goes_on_with_less(fake_cupy, monkeypatch):
+    monkeypatch.setattr(fake_cupy.fake, "CARD", 400_000)
+    host = np.ones((300, 300), "float32")
+    out = np.empty((300, 300), "float32")
+    with pytest.warns(RuntimeWarning, match="memory ran out"):
+        einsumx.einsum("ij,jk->ik", host, host, backend="cupy", device="cuda:0", memory_limit="900kB", out=out)
+    np.testing.assert_array_equal(out, np.full((300, 300), 300.0))
+
+
+def test_without_a_driver_errors_are_einsumxs_own(fake_cupy, monkeypatch):
+    monkeypatch.setattr(fake_cupy.fake, "DEVICES", 0)
+    host = np.ones((3, 3), "float32")
+    with pytest.raises(BackendError, match="finds no device 'cuda:0'"):
+        einsumx.einsum("ij,jk->ik", host, host, backend="cupy", device="cuda:0", memory_limit="1MB")
+    with pytest.raises(ValueError, match="how much is free is not known"):
+        einsumx.plan("ij,jk->ik", (3, 3), (3, 3), backend="cupy", dtypes="float32", memory_limit=0.5)

@@ -37,6 +37,7 @@ class Source:
         read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_prefetch: whether :meth:`prefetch` has any effect.
         gives_back: whether pages of a mapped file are given back to the system behind the reader.
+        is_result: whether the result is a view of the block that is read, so that the user has its memory.
         stored: the memory map or the stored array that it is read from; None for an array in memory.
         opened: the array as the user passed it, if each worker opens it by a function.
     """
@@ -46,6 +47,7 @@ class Source:
     read_rate: float | None = None
     can_prefetch: bool = False
     gives_back: bool = False
+    is_result: bool = False
     stored: Any = None
     opened: OpenedBy | None = None
 
@@ -148,7 +150,9 @@ class _Copied(_OnDevice):
         self.in_place = False
 
     def read(self, box: Box) -> Array:
-        return self._copy(super().read(box))
+        block = self._copy(super().read(box))
+        self._adapter.synchronize(block)  # another thread may compute with it
+        return block
 
 
 class _OnHost(Source):
@@ -168,7 +172,10 @@ class _OnHost(Source):
 
     def read(self, box: Box) -> Array:
         block = self.host_block(box)
-        return self._ring(block) if self._ring is not None else self._adapter.from_numpy(block, self._device)
+        # The memory of the ring belongs to its stream, whose next copy would not wait for the user's work on a result.
+        if self._ring is not None and not self.is_result:
+            return self._ring(block)
+        return self._adapter.from_numpy(block, self._device)
 
     def close(self) -> None:
         if self._ring is not None:

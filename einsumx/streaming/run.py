@@ -372,6 +372,12 @@ def _gives_back(program: BlockedProgram) -> bool:
     return (read + prod(program.shape) * itemsize(program.dtype)) * _GIVEN_BACK < 0.05 * program.seconds
 
 
+def _is_view(program: BlockedProgram) -> bool:
+    """Whether the result is a single block, and may be a rearrangement of an operand."""
+    equation = program.equation
+    return not program.blocking.order and len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
+
+
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
     adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
@@ -380,6 +386,7 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     gives_back = _gives_back(limited.program)
     for source in limited.sources:
         source.gives_back = gives_back
+        source.is_result = _is_view(limited.program)
     is_writing = False
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
