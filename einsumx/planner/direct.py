@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import Traits
+from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import kind
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_ROW, LOPSIDED, CostModel
@@ -156,6 +156,7 @@ class _Matrices(NamedTuple):
         is_turned: the contracted labels lie outside of the free ones.
         copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
             empty if it is read in place.
+        has_gaps: the array is not contiguous in the order of its axes in memory.
     """
 
     term: Term
@@ -163,6 +164,12 @@ class _Matrices(NamedTuple):
     contracted: Labels
     is_turned: bool
     copied: str = ""
+    has_gaps: bool = False
+
+    def is_packed(self, batch: Labels, on_right: bool) -> bool:
+        """Whether it is C-contiguous as a product reads it on one side."""
+        order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
+        return not (self.has_gaps or self.copied) and self.term.memory == (*batch, *order)
 
 
 class _Classes(NamedTuple):
@@ -215,13 +222,16 @@ def direct_product(
     if not is_matmul or (batch and not (lhs_free or rhs_free) and not (may_be_native and traits.rates.native)):
         return None  # for products of vectors, a multiplication and a sum may be faster
     most = traits.max_batch_axes
-    if (most is not None and len(batch) > most) or traits.layout(dtype, bool(batch)) != "strided":
+    if most is not None and len(batch) > most:
         return None
     sides = _sides(lhs, rhs, classes, sizes)
     if sides is None:
         return None
     if batch:
         batch = tuple([label for label in use.order or lhs.memory if label in batch])
+    layout = traits.layout(dtype, bool(batch))
+    if layout != "strided":
+        return _product_of_packed(sides, batch, classes, layout, use, sizes, traits, slot)
     slower = 0.0 if is_small else _slower(sides, (rows, cols, inner), traits, dtype)
     turns = _turns(sides, batch, use, sizes, traits)
     if turns or slower:
@@ -236,6 +246,22 @@ def direct_product(
         if _is_native_faster(steps, sides, batch, natural, sizes, traits, dtype):
             return _native(lhs, rhs, natural, slot)
     return _product(sides, batch, (rows, inner, cols), sizes, slot), result
+
+
+def _product_of_packed(
+    sides: tuple[_Matrices, _Matrices], batch: Labels, classes: _Classes, layout: MatrixLayout, use: ResultUse,
+    sizes: Sequence[int], traits: Traits, slot: int,
+) -> tuple[list[Op], Labels] | None:  # fmt: skip
+    """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
+    rows, cols = classes.rows, classes.cols
+    if layout == "C" and not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
+        sides, rows, cols = sides[::-1], cols, rows
+        if not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
+            return None
+    if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, sizes, traits) >= _UNREADABLE:
+        return None
+    result = (*batch, *sides[0].free, *sides[1].free)
+    return _product(sides, batch, (rows, classes.inner, cols), sizes, slot), result
 
 
 def _classified(lhs: Term, rhs: Term, sizes: Sequence[int], keep: frozenset[int]) -> _Classes | None:
@@ -288,12 +314,14 @@ def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int
     free: list[int] = []
     summed: list[int] = []
     free_end = summed_end = 0
-    stride = span = 1
-    reason = ""
+    stride = span = dense = 1
+    reason, has_gaps = "", False
     for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
         label = labels[axis]
         stride = span if strides is None else strides[axis]
         span = stride * sizes[label]
+        has_gaps = has_gaps or stride != dense
+        dense *= sizes[label]
         if label in batch:
             if not (free or summed):
                 reason = _NO_UNIT
@@ -313,7 +341,8 @@ def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int
             free_end = span
         if reason:
             return _Matrices(term, (), (), False, reason)
-    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), bool(free) and summed_end > free_end)
+    is_turned = bool(free) and summed_end > free_end
+    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, "", has_gaps)
 
 
 def _sides(lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int]) -> tuple[_Matrices, _Matrices] | None:
@@ -413,7 +442,7 @@ def _product(
     rows, inner, cols = matrix
     count = [sizes[label] for label in batch]
     for side, is_left in zip(sides, (True, False)):
-        term, free, contracted, is_turned, reason = side
+        term, free, contracted, is_turned, reason, _ = side
         source, labels = term.slot, term.labels
         straight, turned = (*batch, *free, *contracted), (*batch, *contracted, *free)
         order = straight if is_left else turned
