@@ -27,11 +27,11 @@ def first(equation, size):
 
 
 KNOWN = {
-    "ij,jk->ik": 250,
-    "bij,bjk->bik": 260,
-    "bind,bjnd->bnij": 350,  # pieces for several threads, too
-    "abc,cde->abde": 400,
-    "ij,jk,kl->il": 400,
+    "ij,jk->ik": 165,
+    "bij,bjk->bik": 175,
+    "bind,bjnd->bnij": 220,  # pieces for several threads, too
+    "abc,cde->abde": 230,
+    "ij,jk,kl->il": 480,
 }
 """The most functions of a call with new sizes of a contraction that was planned for others."""
 
@@ -45,8 +45,7 @@ def test_other_sizes_of_a_known_contraction_enter_few_functions(equation, most):
 
 def test_other_letters_and_other_forms_of_a_known_contraction_enter_few_functions():
     first("ij,jk->ik", 20)
-    most = KNOWN["ij,jk->ik"]
-    assert first("xy,yz->xz", 21) <= most
+    assert first("xy,yz->xz", 21) <= KNOWN["ij,jk->ik"]
     forms = [
         lambda lhs, rhs, out: einsum("...b,bc->...c", lhs, rhs),
         lambda lhs, rhs, out: einsum(lhs, [0, 1], rhs, [1, 2], [0, 2]),
@@ -56,10 +55,10 @@ def test_other_letters_and_other_forms_of_a_known_contraction_enter_few_function
     for size, form in enumerate(forms, 22):
         form(*[np.ones((size + 10, size + 10))] * 2, np.empty((size + 10, size + 10)))
         operands = [np.ones((size, size)) for _ in range(3)]
-        assert entered(lambda: form(*operands)) <= most  # noqa: B023
+        assert entered(lambda: form(*operands)) <= 270  # noqa: B023
 
 
-NEW = {"xy,yz->xz": (330, 330), "xyz,yxw->zw": (590, 2200), "xyzw,zyv->xvw": (780, 4500)}
+NEW = {"xy,yz->xz": (150, 150), "xyz,yxw->zw": (115, 290), "xyzw,zyv->xvw": (450, 3900)}
 """The most functions of a call whose contraction was never planned: with labels of size 4, and of size 12."""
 
 
@@ -80,7 +79,7 @@ def test_each_step_of_a_network_of_equal_tensors_enters_few_functions():
         return entered(lambda: einsum(*operands, [0, count], optimize=path))
 
     short, long = chain(40), chain(90)
-    assert (long - short) / 50 <= 220
+    assert (long - short) / 50 <= 145
 
 
 def test_the_counter_notices_one_more_function():

@@ -64,16 +64,18 @@ def calls(monkeypatch):
         found.append(get_ident())
         return einsum(*operands, **options)
 
-    ready = repeated.ready
+    def spied(ready):
+        def ready_spy(adapter, translation, *keys, **options):
+            run = ready(adapter, translation, *keys, **options)
+            if translation.__module__ == patching.__name__:  # a replacement's look into the cache, not einsum's own
+                found.append(get_ident())
+            return run
 
-    def ready_spy(adapter, translation, *keys, **options):
-        run = ready(adapter, translation, *keys, **options)
-        if translation.__module__ == patching.__name__:  # a replacement's look into the cache, not einsum's own
-            found.append(get_ident())
-        return run
+        return ready_spy
 
     monkeypatch.setattr(patching, "einsum", spy)
-    monkeypatch.setattr(repeated, "ready", ready_spy)
+    for name in ("ready", "_ready_plain"):
+        monkeypatch.setattr(repeated, name, spied(getattr(repeated, name)))
     return found
 
 

@@ -193,12 +193,10 @@ def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *sig
     A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
     values of the same types.
     """
-    run: Run = ready.__wrapped__(adapter, translation, equation, *signatures)
-    return run
+    return _made_ready(adapter, translation, equation, *signatures)
 
 
-@cached("forms")
-def ready(
+def _made_ready(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
@@ -220,16 +218,17 @@ def ready(
     check_plain(adapter, signatures, out)
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
-    if not options and out is None and not alpha:
-        run = direct_run(adapter, _as_written(written, len(signatures)), signatures)
-        if run is not None:
-            return run
     try:
         keywords = translation(adapter, options)
         order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    prepared = from_signatures(adapter, _as_written(written, len(signatures)), signatures, planned)
+    equation = _as_written(written, len(signatures))
+    if not keywords and out is None and not alpha:
+        run = direct_run(adapter, equation, signatures)
+        if run is not None:
+            return run
+    prepared = from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and not alpha:
         return prepared.run
     if (alpha and planned.semiring is not None) or ((alpha or out is not None) and planned.strip_exponent):
@@ -239,6 +238,9 @@ def ready(
         return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
     except ValueError as error:
         raise Uncacheable from error
+
+
+ready = cached("forms")(_made_ready)
 
 
 def _unmarshalled(path: bytes) -> Any:
