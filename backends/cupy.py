@@ -138,7 +138,7 @@ class CupyAdapter(NumpyAdapter):
             matmul(_matrix(lhs, place), _matrix(rhs, place), out=out[place])
         return out
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         if not isinstance(op, Matmul):
             return 0
         shapes = [operand.shape for operand in operands]
@@ -203,16 +203,6 @@ class CupyAdapter(NumpyAdapter):
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         with out.device:
             self.write(out, self.combined(alpha, result, beta, out, dtype))
-
-    def add(self, total: Array, part: Array) -> Array:
-        total = super().add(total, part)
-        self.synchronize(total)
-        return total
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        out = super().put(out, box, block)
-        self.synchronize(out)
-        return out
 
     def in_place(self, array: Any) -> None:
         return None

@@ -67,12 +67,6 @@ def test_half_precision_is_computed_in_float32_on_the_cpu_and_as_it_is_on_cuda()
     assert calls(on_cuda) == ["Matmul"]
 
 
-def test_integers_take_no_matmul_on_cuda_where_torch_has_none():
-    shapes = (3, 4), (4, 5)
-    assert "Matmul" in calls(einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cpu", dtypes="int32"))
-    assert "Matmul" not in calls(einsumx.plan("ij,jk->ik", *shapes, backend="torch", device="cuda", dtypes="int32"))
-
-
 # -- results ----------------------------------------------------------------------------------------------------
 
 

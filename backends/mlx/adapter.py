@@ -159,7 +159,7 @@ class MlxAdapter(Adapter):
         """Whether products run in the BLAS of MLX's wheel for Linux, which is slow for some layouts."""
         return sys.platform == "linux" and self.device(None) == "cpu"
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         if not isinstance(op, Matmul):
             return 0
         lhs, rhs = [operand.shape for operand in operands]

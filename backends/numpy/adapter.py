@@ -254,7 +254,7 @@ class NumpyAdapter(Adapter):
 
         return product
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         dtype = operands[0].dtype
         match op:
             case Matmul() if op.sums:

@@ -206,7 +206,7 @@ class PaddleAdapter(Adapter):
                 kernel = super().kernel(op, shapes, dtype)
         return kernel
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         return workspace(op, operands)
 
     def best(self, array: Array, is_least: bool) -> Array:

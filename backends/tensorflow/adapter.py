@@ -380,7 +380,7 @@ class TensorflowAdapter(Adapter):
         """The sizes of an array, as TensorFlow takes them in a shape."""
         return [self.size(array, axis) if size is None else size for axis, size in enumerate(array.shape)]
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         match op:
             case Sum():
                 first, *others = sum_passes(op.axes, operands[0].shape)

@@ -24,6 +24,7 @@ from einsumx.backends.torch.choices import (
     IN_NUMPY,
     INTEGERS,
     SIGNED,
+    digits_workspace,
     half_sum_workspace,
     multiply_workspace,
     narrow_workspace,
@@ -80,6 +81,9 @@ ACCELERATOR = replace(
     wide_matmul=HALVES,
     rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
+
+# The kernel multiplies integers as digits in float64, which other accelerators lack.
+CUDA = replace(ACCELERATOR, matmul_dtypes=_FLOATS | HALVES | INTEGERS, matmul_through=CPU.matmul_through)
 
 
 class TorchAdapter(Adapter):
@@ -161,7 +165,7 @@ class TorchAdapter(Adapter):
     # -- describing tensors -----------------------------------------------------------------------------
 
     def traits(self, device: str) -> Traits:
-        return CPU if device.partition(":")[0] in ("", "cpu", "meta") else ACCELERATOR
+        return {"": CPU, "cpu": CPU, "meta": CPU, "cuda": CUDA}.get(device.partition(":")[0], ACCELERATOR)
 
     def device_model(self, device: str) -> str:
         cuda = self.xp.cuda
@@ -282,6 +286,9 @@ class TorchAdapter(Adapter):
         return result + reduce(self.xp.mul, sums) if sums else result
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
+        signed = self._signed.get(lhs.dtype)
+        if signed is not None:
+            return self.multiply(lhs.view(signed), rhs.view(signed)).view(lhs.dtype)
         return self.xp.mul(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
@@ -322,10 +329,12 @@ class TorchAdapter(Adapter):
             case _:
                 return super().kernel(op, shapes, dtype)
 
-    def workspace(self, op: Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         match op:
             case Matmul() if op.sums:
                 return narrow_workspace(operands)
+            case Matmul() if operands[0].dtype in INTEGERS and device.startswith("cuda"):
+                return digits_workspace(operands)
             case Matmul():
                 return product_workspace(operands)
             case Multiply():
@@ -421,6 +430,12 @@ class TorchAdapter(Adapter):
 
     def write_new(self, out: Array, result: Array) -> None:
         out.copy_(result)
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        # An argument of the kernel: a tensor would be copied to the device, which waits for the stream.
+        if kind(dtype) in "fc" and abs(value) < _LARGE:
+            return complex(value) if kind(dtype) == "c" else float(value)
+        return wrapped(value, dtype) if dtype in INTEGERS else super().number(value, dtype, like)
 
     def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
         if kind(dtype) not in "fc" or not self._kernels.is_plain(array):

@@ -19,6 +19,8 @@ __all__ = [
     "SIGNED",
     "TERMS",
     "copies_turned",
+    "digits_of",
+    "digits_workspace",
     "exact_block",
     "half_sum_workspace",
     "loop_axis",
@@ -57,6 +59,26 @@ def pays_in_floats(lhs: Shape, rhs: Shape) -> bool:
     if min(rows, inner, cols) < _INTEGER_SIZE:
         return False
     return prod(broadcast(lhs[:-2], rhs[:-2])) * rows * inner * cols >= _INTEGER_WORK
+
+
+def digits_of(dtype: str, inner: int) -> tuple[int, int]:
+    """The bits of a digit, so that a sum of ``inner`` products is exact in float64, and the digits of an integer.
+
+    >>> digits_of("int16", 1000), digits_of("int64", 1000)
+    ((21, 1), (21, 4))
+    """
+    width = (53 - max(inner - 1, 1).bit_length()) // 2
+    return width, -(-8 * itemsize(dtype) // width)
+
+
+def digits_workspace(operands: Sequence[Operand]) -> int:
+    """The most bytes that a product of integers by their digits allocates, without its result."""
+    lhs, rhs = operands
+    out = prod(broadcast(lhs.shape[:-2], rhs.shape[:-2])) * lhs.shape[-2] * rhs.shape[-1]
+    _, count = digits_of(lhs.dtype, lhs.shape[-1])
+    digits = [Operand(operand.shape, "float64", operand.strides) for operand in operands]
+    # The digits, first as integers, and in int64 a sum, a product, and the product shifted.
+    return (2 * count + 1) * sum(digit.nbytes for digit in digits) + product_workspace(digits) + 4 * 8 * out
 
 
 _EXACT = 1 << 24

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
-from einsumx.backends.torch.choices import LARGEST, copies_turned, loop_axis, pays_in_floats
+from einsumx.backends.torch.choices import LARGEST, SIGNED, copies_turned, digits_of, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
@@ -24,6 +24,7 @@ __all__ = [
     "cast",
     "copied",
     "integer_product",
+    "is_eager",
     "is_observed",
     "is_plain",
     "is_recorded",
@@ -70,10 +71,15 @@ _OBSERVERS = _observers()
 
 
 def is_observed(operands: Sequence[Array]) -> bool:
-    """Whether autograd, a transform, a mode, autocast or a trace observes operations on the tensors."""
+    """Whether autograd, a transform, a mode, autocast or a trace observes operations, or they are not on the CPU."""
+    return not (is_eager(operands) and all(array.is_cpu for array in operands))
+
+
+def is_eager(operands: Sequence[Array]) -> bool:
+    """Whether nothing observes operations on the tensors, wherever they are."""
     if _OBSERVERS is None or any(observe() for observe in _OBSERVERS):
-        return True
-    return not all(map(is_plain, operands))
+        return False
+    return all(map(_is_unrecorded, operands))
 
 
 def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Array | None:
@@ -107,6 +113,9 @@ def _placed(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
 def multiply(shape: Shape, dtype: str) -> Kernel:
     """The kernel of the elementwise product, of this shape."""
     product = _placed(torch.mul, shape, dtype)
+    if dtype in SIGNED:  # which CUDA does not multiply
+        unsigned, signed = getattr(torch, dtype), getattr(torch, SIGNED[dtype])
+        return lambda lhs, rhs: torch.mul(lhs.view(signed), rhs.view(signed)).contiguous().view(unsigned)
     return lambda lhs, rhs: product(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
 
 
@@ -175,8 +184,37 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """The same for integers: a large product is computed in float64, because torch only has plain loops for integers.
 
     This is exact if no sum exceeds 2**53. Short integers guarantee that by their dtype; for long ones the kernel checks
-    the operands.
+    the operands. CUDA has no products of integers, and multiplies their digits in float64.
     """
+    on_host, in_digits = _integer_product_on_host(lhs, rhs, dtype), _product_of_digits(lhs, rhs, dtype)
+    return lambda lhs, rhs: (in_digits if lhs.is_cuda else on_host)(lhs, rhs)
+
+
+def _product_of_digits(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """A product of integers from products of their digits, which have so few bits that sums in float64 are exact."""
+    wide = product(lhs, rhs, "float64")
+    width, count = digits_of(dtype, lhs[-1])
+
+    def digits(array: Array) -> list[Array]:
+        if count == 1:
+            return [array.double()]
+        mask = (1 << width) - 1
+        shifted = [array >> (width * place) for place in range(count)]
+        return [*[(part & mask).double() for part in shifted[:-1]], shifted[-1].double()]
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        left, right = digits(lhs), digits(rhs)
+        total = None
+        for place in range(count):  # those beyond add multiples of 2**bits
+            for first in range(place + 1):
+                part = wide(left[first], right[place - first]).long() << (width * place)
+                total = part if total is None else total.add_(part)
+        return total.to(lhs.dtype)  # type: ignore[union-attr]
+
+    return run
+
+
+def _integer_product_on_host(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     narrow = product(lhs, rhs, dtype)
     inner = lhs[-1]
     if not pays_in_floats(lhs, rhs):
@@ -266,7 +304,7 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     def run(lhs: Array, rhs: Array) -> Array:
         # The strides of torch.compile's tensors can be symbols, which have no hash.
         kernel = faster(lhs.stride(), rhs.stride()) if type(lhs) in _PLAIN and type(rhs) in _PLAIN else None
-        if kernel is None or not (is_plain(lhs) and is_plain(rhs)):
+        if kernel is None or not (_is_unrecorded(lhs) and _is_unrecorded(rhs)):
             return _matmul(lhs, rhs)
         return kernel(lhs, rhs)
 
@@ -372,7 +410,12 @@ def _hint(size: Any) -> int | None:
 
 def is_plain(array: Array) -> bool:
     """Whether this is a CPU tensor and no autograd or transform observes operations on it."""
-    if type(array) not in _PLAIN or not array.is_cpu or is_recorded(array):
+    return type(array) in _PLAIN and array.is_cpu and _is_unrecorded(array)
+
+
+def _is_unrecorded(array: Array) -> bool:
+    """Whether no autograd or transform observes operations on a tensor."""
+    if type(array) not in _PLAIN or is_recorded(array):
         return False
     return torch.autograd.forward_ad.unpack_dual(array).tangent is None
 

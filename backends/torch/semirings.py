@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
 from einsumx.backends.torch.choices import IN_NUMPY, TERMS, rows_at_once
-from einsumx.backends.torch.kernels import is_observed
+from einsumx.backends.torch.kernels import is_eager, is_observed
 from einsumx.ir.semiring import Semiring
 
 __all__ = ["elementwise", "product", "reduced"]
@@ -48,16 +48,20 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Product:
     cannot branch on values, rows are broadcast.
     """
     in_rows = partial(_in_rows, semiring, rows_at_once(lhs, rhs))
-    fastest: Product = in_rows
+    on_host: Product = in_rows
     if dtype in IN_NUMPY:
-        fastest = partial(_in_numpy, product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, "")))
-    recorded = _log_product if semiring.add == "logaddexp" else partial(_Recomputed.apply, fastest, semiring)
+        on_host = partial(_in_numpy, product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, "")))
+    is_log = semiring.add == "logaddexp"
+    on_device: Product = _log_product if is_log else in_rows
 
     def multiply(left: Any, right: Any) -> Any:
         if not is_observed((left, right)):
-            return fastest(left, right)
-        is_recorded_alone = not is_observed((left.detach(), right.detach()))
-        return recorded(left, right) if is_recorded_alone else in_rows(left, right)
+            return on_host(left, right)
+        if not is_eager((left.detach(), right.detach())):
+            return in_rows(left, right)
+        if is_log or is_eager((left, right)):
+            return on_device(left, right)
+        return _Recomputed.apply(on_host if left.is_cpu else on_device, semiring, left, right)
 
     return multiply
 

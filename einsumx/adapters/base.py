@@ -87,7 +87,7 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
             case ops.Zeros():
                 return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
 
-    def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
         """The most bytes that the kernel of ``op`` allocates while it runs, without its result.
 
         The framework need not be installed.
@@ -95,6 +95,7 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
         Args:
             op: the op.
             operands: its sources; their strides are those of their layout class.
+            device: that runs it.
         """
         return 0
 

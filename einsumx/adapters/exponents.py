@@ -130,8 +130,8 @@ class _WithExponents(Adapter):
             return source
         return Scaled(*self.framework.normalized(source.mantissa, source.exponent), True)
 
-    def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
-        own = self.framework.workspace(op, operands)
+    def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
+        own = self.framework.workspace(op, operands, device)
         match op:
             case ops.Matmul() | ops.Multiply() | ops.Native() | ops.Sum() | ops.Scale():
                 copies = sum(operand.nbytes for operand in operands)

@@ -98,8 +98,7 @@ class BlockAccess(Arrays):
     def add(self, total: Array, part: Array) -> Array:
         """``total + part`` of arrays that nothing else refers to, in the memory of ``total`` if possible.
 
-        Bools are or-ed, integers wrap. An asynchronous framework waits for the sum, as it does in :meth:`put`, because
-        queued work keeps its blocks alive.
+        Bools are or-ed, integers wrap.
         """
         return total + part
 

@@ -111,7 +111,7 @@ class _InSemiring(Adapter):
             case _:  # the framework's own, which may take a diagonal by a sum
                 return self.framework.kernel(op, shapes, dtype)
 
-    def workspace(self, op: ops.Op, operands: Sequence[Operand]) -> int:
+    def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
         match op:
             case ops.Matmul():
                 shapes = _as_matrices(*[operand.shape for operand in operands])
@@ -121,7 +121,7 @@ class _InSemiring(Adapter):
             case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
                 return 0
             case _:
-                return self.framework.workspace(op, operands)
+                return self.framework.workspace(op, operands, device)
 
     def spelling(self) -> Spelling:
         from einsumx.adapters.semiring_source import SemiringSpelling
@@ -144,9 +144,7 @@ class _InSemiring(Adapter):
         return self.framework.elementwise("add", zeros, zero)
 
     def add(self, total: Array, part: Array) -> Array:
-        total = self.framework.elementwise(self.semiring.add, total, part)
-        self.framework.synchronize(total)
-        return total
+        return self.framework.elementwise(self.semiring.add, total, part)
 
 
 def _as_matrices(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

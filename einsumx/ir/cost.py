@@ -100,7 +100,7 @@ class PlanCost:
 class Kernels(Protocol):
     """The part of an adapter that the cost of a program depends on."""
 
-    def workspace(self, op: Op, operands: Sequence[Operand], /) -> int:
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str, /) -> int:
         """An upper bound on the bytes that the kernel of ``op`` allocates besides its result."""
 
 
@@ -116,7 +116,7 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     slots = layouts(program, shapes, types)
     costs = []
     for op in program.ops:
-        workspace = kernels.workspace(op, [slots[slot] for slot in op.sources]) if kernels else 0
+        workspace = kernels.workspace(op, [slots[slot] for slot in op.sources], program.device) if kernels else 0
         costs.append(op_cost(op, shapes, types[op.out], workspace, [slots[slot] for slot in op.sources]))
     inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(

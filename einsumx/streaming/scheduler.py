@@ -90,7 +90,11 @@ class Scheduler:
                     while ready and (added in ready or not in_parts):
                         piece = pieces[added if in_parts else next(iter(ready))]
                         value = self.received(piece, ready.pop(piece.number))
-                        total = self.computing.add(total, value) if piece.start else value
+                        if piece.start:
+                            total = self.computing.add(total, value)
+                            self.computing.synchronize(total)  # the value may be in memory of another thread's stream
+                        else:
+                            total = value
                         del value
                         added += 1
                         step()

@@ -100,7 +100,13 @@ class Blocks:
             return (value, exponent) if program.strip_exponent else value
 
         computing = adapter_in(adapter, program.semiring, program.strip_exponent)
-        return cls(program, _scaled(contract, adapter) if program.strip_exponent else contract, computing.add)
+
+        def added(total: Array, part: Array) -> Array:
+            total = computing.add(total, part)
+            computing.synchronize(total)
+            return total
+
+        return cls(program, _scaled(contract, adapter) if program.strip_exponent else contract, added)
 
     @classmethod
     def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:

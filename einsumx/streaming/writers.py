@@ -105,6 +105,7 @@ class _Fresh(Target):
         if self._is_transposed:
             box, block = box[::-1], self._transposed(block)
         self._result = adapter.put(self._result, box, block)
+        adapter.synchronize(self._result)  # the block may be in memory of another thread's stream
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
         dtype = self._program.compute_dtype
@@ -163,6 +164,7 @@ class _Array(Target):
 
     def put(self, box: Box, block: Array) -> None:
         self._owner.put(self._out, box, self._convert(block))
+        self._owner.synchronize(self._out)
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
         adapter = self._owner

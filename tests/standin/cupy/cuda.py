@@ -79,10 +79,6 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         fake.local.streams[self.device_id].pop()
 
-    @property
-    def done(self) -> bool:
-        return self._own.done == self._own.end
-
     def record(self) -> Event:
         return Event(self._own)
 
