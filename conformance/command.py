@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import chain
@@ -19,7 +20,7 @@ from einsumx.conformance.results import Run, make_run, merge, read_runs, write_r
 from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
 from einsumx.conformance.terminal import difference_lines, print_table, run_lines, with_progress
-from einsumx.errors import EinsumxError
+from einsumx.errors import BackendError, EinsumxError
 from einsumx.runtime.files import write_text
 
 __all__ = ["judge_all"]
@@ -84,10 +85,19 @@ def _merged(options: argparse.Namespace) -> list[Run]:
 
 def _subjects(options: argparse.Namespace) -> list[Subject]:
     named = subjects(options.backend, options.callable, options.device)
-    installed = subjects(installed_backends(), (), options.device) if options.all else []
+    installed = list(_usable(options)) if options.all else []
     if not (named or installed):
         raise EinsumxError("say what to judge: --backend NAME, --callable MODULE:NAME, or --all")
     return named + installed
+
+
+def _usable(options: argparse.Namespace) -> Iterator[Subject]:
+    """Einsumx on every installed backend; one that cannot be used here, as without a driver, is named and left out."""
+    for name in installed_backends():
+        try:
+            yield from subjects([name], (), options.device)
+        except BackendError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
 
 
 def _selected(options: argparse.Namespace) -> list[Case]:

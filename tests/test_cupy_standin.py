@@ -8,6 +8,8 @@ import pytest
 
 import einsumx
 from einsumx.backends.cupy import ADAPTER
+from einsumx.cli.calibrate import calibrate
+from einsumx.cli.main import main
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
@@ -317,15 +319,6 @@ def test_blocks_are_copied_through_a_few_pinned_buffers_that_are_let_go(fake_cup
     assert not fake_cupy.cuda._pinned
 
 
-def test_sums_of_blocks_and_writes_are_awaited(fake_cupy, device):
-    total, part = (on(fake_cupy, device, np.ones((3, 4))) for _ in range(2))
-    with total.device:
-        stream = fake_cupy.cuda.get_current_stream()
-    for wait in (lambda: ADAPTER.add(total, part), lambda: ADAPTER.put(total, (slice(1),), part[:1])):
-        wait()
-        assert stream.done  # otherwise another thread frees the block while it is read
-
-
 def test_the_next_upload_leaves_a_result_alone_that_is_a_view_of_the_last_one(fake_cupy):
     host = np.arange(120_000.0, dtype="float32").reshape(300, 400)
     options = {"backend": "cupy", "device": "cuda:0", "memory_limit": "100MB"}
@@ -359,3 +352,21 @@ def test_without_a_driver_errors_are_einsumxs_own(fake_cupy, monkeypatch):
         einsumx.einsum("ij,jk->ik", host, host, backend="cupy", device="cuda:0", memory_limit="1MB")
     with pytest.raises(ValueError, match="how much is free is not known"):
         einsumx.plan("ij,jk->ik", (3, 3), (3, 3), backend="cupy", dtypes="float32", memory_limit=0.5)
+
+
+def test_commands_say_that_there_is_no_driver(fake_cupy, monkeypatch, capsys):
+    monkeypatch.setattr(fake_cupy.fake, "DEVICES", 0)
+    with pytest.raises(BackendError, match="cupy makes no array on its device: cudaErrorInvalidDevice"):
+        calibrate(ADAPTER)
+    monkeypatch.setattr("einsumx.conformance.command.installed_backends", lambda: ["cupy", "numpy"])
+    assert main(["conformance", "--all", "--case", "forms/*", "--quiet"]) == 0
+    assert "cupy is left out" in capsys.readouterr().err
+
+
+def test_blocks_from_the_host_are_priced_at_the_rate_of_a_bus_and_read_ahead(fake_cupy):
+    hosts = [np.empty((200_000, 200), "float32"), np.empty((200, 200), "float32")]
+    out = np.empty((200_000, 200), "float32")
+    options = {"backend": "cupy", "device": "cuda:0", "memory_limit": "20MB", "out": out}
+    blocking = einsumx.plan("ij,jk->ik", *hosts, **options).blocking
+    assert blocking.read_ahead
+    assert blocking.seconds > sum(host.nbytes for host in hosts) / 20e9

@@ -86,6 +86,8 @@ def calibrate(
         where = adapter.device(_ones(adapter, (1,), device))
     except ModuleNotFoundError as error:
         raise BackendError(f"{adapter.name} is not installed: {adapter.install}") from error
+    except Exception as error:
+        raise BackendError(f"{adapter.name} makes no array on {device or 'its device'}: {error}") from error
     declared = adapter.traits(where).rates
     measured, disturbances = _measure_in_quiet(adapter, device, announce, 1 if force else TRIES)
     is_stored = force or not disturbances

@@ -83,8 +83,9 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 @cached("stored")
 def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     check_plan(program)
-    if fits:
-        check_fits(program, adapter_in(adapter, program.semiring, program.strip_exponent).traits(program.device))
+    computing = adapter_in(adapter, program.semiring, program.strip_exponent)
+    if fits and computing.traits(program.device) == computing.traits(device):
+        check_fits(program, computing.traits(device))
     else:
         program = retarget(program, adapter.name, device)
-    return executable(program, adapter_in(adapter, program.semiring, program.strip_exponent))
+    return executable(program, computing)

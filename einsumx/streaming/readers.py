@@ -27,6 +27,9 @@ __all__ = ["Source", "framework_of", "is_host", "is_host_array", "sources"]
 _FROM_FILES, _FROM_NETWORK = 1e9, 1e8
 """Approximate bytes a second at which an HDF5 or Zarr dataset is read and decoded, from files or from a URL."""
 
+_TO_DEVICE = 12e9
+"""Approximate bytes a second from the host's memory to a device over PCI Express 3 with 16 lanes."""
+
 
 class Source:
     """One operand, read block by block.
@@ -163,7 +166,10 @@ class _OnHost(Source):
     def __init__(self, number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None) -> None:
         self._array, self._adapter, self._device, self._ring = array, adapter, device, ring
         self.operand = stored_operand(number, array, adapter)
-        self.read_rate = (_FROM_NETWORK if is_remote(array) else _FROM_FILES) if is_stored(array) else None
+        if is_stored(array):
+            self.read_rate = _FROM_NETWORK if is_remote(array) else _FROM_FILES
+        elif not is_host(device):
+            self.read_rate = _TO_DEVICE
         in_memory = isinstance(array, _ForeignArray) or (is_host_array(array) and mapping(array) is None)
         self.stored = None if in_memory else array
 
