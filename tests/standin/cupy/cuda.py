@@ -132,6 +132,17 @@ class MemoryPool:
         fake.pool(fake.device()).clear()
 
 
+class MemoryHook:
+    """A context in which its methods are told of memory."""
+
+    def __enter__(self) -> Any:
+        fake.hooks.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        fake.hooks.remove(self)
+
+
 _pinned: dict[int, int] = {}
 
 

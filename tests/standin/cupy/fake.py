@@ -22,6 +22,9 @@ ROUNDING = 512
 
 lock = threading.RLock()
 
+hooks: list[Any] = []
+"""Those that are told what the pools give out and take back."""
+
 
 @dataclass
 class Counts:
@@ -165,12 +168,16 @@ class _Pool:
                     raise OutOfMemoryError(f"Out of memory allocating {size} bytes (fake)")
                 buffer = np.full(size, 0xFF, np.uint8)
             self.used += size
+            for hook in hooks:
+                hook.malloc_postprocess(mem_size=size)
             counts.peak = max(counts.peak, sum(pool.used for pool in _pools.values()))
             return buffer
 
     def release(self, buffer: Any, owner: Queue) -> None:
         with lock:
             self.used -= buffer.nbytes
+            for hook in hooks:
+                hook.free_postprocess(mem_size=buffer.nbytes)
             self.kept += buffer.nbytes
             self.free[id(owner), buffer.nbytes].append(buffer)
 
