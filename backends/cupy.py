@@ -38,11 +38,12 @@ TRAITS = Traits(
     matmul_through=(("bool", "float32"),),
     # The same file, tensordot_core_v11(): float16 accumulates in float32, and CUPY_TF32 rounds factors to 11 bits.
     # matmul() casts batches of float16 to float32, and casts the result back; plans do that themselves. So they do for
-    # sums, which CUB may accumulate in float16 (cupy/cuda/cupy_cub.cu).
+    # products of vectors, which are multiplied in float16 and summed (tensordot_core() with the accelerator cub), and
+    # for sums, which CUB may accumulate in float16 (cupy/cuda/cupy_cub.cu).
     exact_products=(("float32", 11), ("float64", 53)),
     widen=(("float16", "float32"),),
     wide_matmul=frozenset({"float16"}),
-    wide_batches=False,
+    wide_everywhere=False,
     rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
 )
 

@@ -155,6 +155,17 @@ def test_cupy_is_reported_as_unverified_and_plans_without_cupy():
     ]
 
 
+def test_half_precision_is_multiplied_as_it_is_where_cupy_accumulates_in_float32():
+    def ops(equation, *shapes):
+        plan = einsumx.plan(equation, *shapes, backend="cupy", dtypes="float16")
+        return [type(op).__name__ for op in plan.ops if op.kind != "view"]
+
+    assert ops("ij,jk->ik", (3, 4), (4, 5)) == ["Matmul"]
+    assert ops("bij,bjk->bik", (2, 3, 4), (2, 4, 5)) == ["Cast", "Cast", "Matmul", "Cast"]
+    assert ops("i,i->", (4,), (4,)) == ["Cast", "Cast", "Matmul", "Cast"]
+    assert ops("ij->i", (3, 4)) == ["Cast", "Sum", "Cast"]
+
+
 def test_results_are_on_the_operands_device(fake_cupy, device):
     array = on(fake_cupy, device, [[1.0, 2.0], [3.0, 4.0]])
     out = on(fake_cupy, device, np.zeros((2, 2)), "float64")

@@ -118,8 +118,8 @@ class Traits:
     wide_matmul: frozenset[str] = frozenset()
     """Dtypes of ``widen`` for which a matmul accumulates in the wider dtype and rounds once."""
 
-    wide_batches: bool = True
-    """A matmul with batch axes does so without casting its operands."""
+    wide_everywhere: bool = True
+    """Every matmul does so. If not, one with batch axes casts its operands, and one of two vectors rounds products."""
 
     wide_sum: frozenset[str] = frozenset()
     """The same for a sum."""

@@ -182,8 +182,10 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
         match op:
             case ops.Matmul():
                 shapes = replay(calls, [operand.shape for operand in operands])
-                has_batch = max(len(shapes[slot]) for slot in op.sources) > 2
-                return dtype in traits.wide_matmul and (traits.wide_batches or not has_batch)
+                lhs, rhs = shapes[op.lhs], shapes[op.rhs]
+                is_dot = prod(lhs[:-1]) == prod(rhs[1:]) == 1
+                is_plain = max(len(lhs), len(rhs)) < 3 and not is_dot
+                return dtype in traits.wide_matmul and (traits.wide_everywhere or is_plain)
             case ops.Native() if traits.pairs_by_einsum:
                 return dtype in traits.wide_matmul
             case ops.Sum():
