@@ -171,18 +171,16 @@ class CupyAdapter(NumpyAdapter):
         return result
 
     def magnitudes(self, array: Array) -> Any:
+        if not array.size:
+            return self.to_numpy(array)
         xp = self.xp
         with array.device:
             parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
-            if not array.size:
-                return self.to_numpy(array)
             finite = [xp.where(xp.isfinite(part), part, 0) for part in parts]
-            are_finite = xp.stack([xp.isfinite(part).all() for part in parts])
-            bounds = xp.stack([bound for part in finite for bound in (part.max(), part.min())])
-            values = self.to_numpy(bounds)
-            if len(parts) == 1 or self.to_numpy(are_finite).all():
-                return values
-            return values * (1 + 1j) * float("inf")
+            bounds = self.to_numpy(xp.stack([bound for part in finite for bound in (part.max(), part.min())]))
+            if len(parts) == 1 or bool(xp.stack([xp.isfinite(part).all() for part in parts]).all()):
+                return bounds
+        return bounds * complex("nan")  # complex arrays with an infinity or nan have the exponent 0
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
