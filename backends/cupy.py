@@ -12,6 +12,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
@@ -44,7 +45,7 @@ TRAITS = Traits(
     widen=(("float16", "float32"),),
     wide_matmul=frozenset({"float16"}),
     wide_everywhere=False,
-    rates=Rates(call=1e-5, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
+    rates=gpu_rates(A100, Rates(call=1e-5)),
 )
 
 
@@ -102,6 +103,22 @@ class CupyAdapter(NumpyAdapter):
     def device_model(self, device: str) -> str:
         name: bytes = self.xp.cuda.runtime.getDeviceProperties(self._device(device).id)["name"]
         return name.decode(errors="replace")
+
+    def gpu(self, device: str) -> Gpu | None:
+        runtime = self.xp.cuda.runtime
+        if runtime.is_hip:
+            return None
+        try:
+            found = self._device(device).attributes
+        except runtime.CUDARuntimeError:  # there is no GPU, or no driver
+            return None
+        return Gpu.of_properties(
+            (found["ComputeCapabilityMajor"], found["ComputeCapabilityMinor"]),
+            found["MultiProcessorCount"],
+            found["ClockRate"],
+            found["MemoryClockRate"],
+            found["GlobalMemoryBusWidth"],
+        )
 
     def dtype_name(self, dtype: Any) -> str:
         name = super().dtype_name(dtype)

@@ -57,7 +57,7 @@ class Simulated(Adapter):
 
     def kernel(self, op, shapes, dtype):
         result = op.result_shape(shapes)
-        seconds = self.seconds(op, shapes, 4 * prod(result))
+        seconds = self.seconds(op, shapes, 4 * prod(result), dtype)
 
         def run(*arrays):
             self.now += seconds
@@ -67,8 +67,9 @@ class Simulated(Adapter):
 
         return run
 
-    def seconds(self, op, shapes, written):
+    def seconds(self, op, shapes, written, dtype):
         machine = self.machine
+        gemm = {"float64": machine.double, "float16": machine.half}.get(dtype, machine.gemm)
         read = sum(4 * prod(shape) for shape in shapes)
         match op:
             case Transpose() if self.cpu.strided:
@@ -86,7 +87,7 @@ class Simulated(Adapter):
             case Matmul() if shapes[1][-1] == 1:
                 return machine.call + read / machine.stream
             case Matmul():
-                work = prod(shapes[0]) * shapes[1][-1] / machine.gemm
+                work = prod(shapes[0]) * shapes[1][-1] / gemm
                 return machine.call + prod(shapes[0][:-2]) * machine.matrix * (len(shapes[0]) > 2) + work
             case Native() if len(shapes[0]) == 2:
                 return machine.call + prod(shapes[0]) / machine.sweep
@@ -125,11 +126,29 @@ def few_repeats(monkeypatch):
     monkeypatch.setattr("einsumx.cli.calibrate.MOST", 9)
 
 
+def measurable(machine):
+    """The rates that a calibration measures."""
+    return {name: rate for name, rate in asdict(machine).items() if rate and name != "tile"}
+
+
 @pytest.mark.parametrize("strided", [True, False])
 def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, few_repeats):
     adapter = Simulated(strided=strided)
     found = measure_rates(adapter, clock=adapter.clock)
-    assert found == pytest.approx(asdict(MACHINE), rel=0.03)
+    assert found == pytest.approx(measurable(MACHINE), rel=0.03)
+
+
+def test_launching_on_a_gpu_and_waiting_for_it_count_for_no_rate(few_repeats, monkeypatch):
+    monkeypatch.setattr("einsumx.cli.calibrate.LARGER", 2)
+    gpu = replace(MACHINE, double=20e9, half=300e9, tile=32)
+
+    class SimulatedGpu(Simulated):
+        def synchronize(self, array):
+            self.now += 5e-5
+
+    adapter = SimulatedGpu(gpu)
+    adapter.cpu = replace(adapter.cpu, rates=replace(gpu, gemm=1e9, double=1e9, half=1e9))
+    assert measure_rates(adapter, clock=adapter.clock) == pytest.approx(measurable(gpu), rel=0.05)
 
 
 def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_used_is_not_measured(few_repeats):
@@ -345,7 +364,7 @@ def test_calibrate_stores_what_it_measures_and_shows_a_line_for_every_rate(capsy
     assert calibrated(NUMPY, "cpu").rates == replace(NUMPY.cpu.rates, **measured)
     lines = {words[0]: words for words in map(str.split, text.splitlines()) if words}
     declared = asdict(NUMPY.cpu.rates)
-    assert [name for name in declared if name not in lines] == []
+    assert [name for name, rate in declared.items() if rate and name not in (*lines, "tile")] == []
     assert lines["call"][:5] == ["call", "1.00", "µs", "2.00", "µs"]
     assert lines["stream"][:4] == ["stream", f"{declared['stream'] / 1e9:.0f}", "GB/s", "bytes"]
 

@@ -107,6 +107,19 @@ def test_short_calls_are_timed_more_often_but_not_for_long(monkeypatch):
     assert [len(trial.times) for trial in report] == [12, 12]
 
 
+def test_the_clock_starts_when_the_operands_are_ready(monkeypatch):
+    machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.01})
+    pending = [3.0]
+
+    def synchronize(array):
+        machine.now += pending.pop() if pending else 0.0
+
+    monkeypatch.setattr(NUMPY, "synchronize", synchronize, raising=False)
+    machine.call(20)
+    ((report, _),) = machine.reports
+    assert max(max(trial.times) for trial in report) < 1
+
+
 def test_a_candidate_without_memory_is_left_out_and_the_call_succeeds(monkeypatch):
     machine = Machine(monkeypatch, {"estimate": 0.02, "a": MemoryError(), "b": 0.01})
     machine.call(20)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
+from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -79,7 +80,8 @@ ACCELERATOR = replace(
     matmul_through=(("bool", "float32"),),
     wide_products=(),
     wide_matmul=HALVES,
-    rates=Rates(call=5e-6, matrix=1e-8, gemm=1e13, stream=1e12, copy=1e12, permute=5e11, run=1e-12),
+    long_side="either",
+    rates=gpu_rates(A100, Rates(call=7e-6, view=1.2e-6)),  # a launch takes 5 to 10 us
 )
 
 # The kernel multiplies integers as digits in float64, which other accelerators lack.
@@ -170,6 +172,22 @@ class TorchAdapter(Adapter):
     def device_model(self, device: str) -> str:
         cuda = self.xp.cuda
         return cuda.get_device_name(device) if device.startswith("cuda") and cuda.is_initialized() else ""
+
+    def gpu(self, device: str) -> Gpu | None:
+        cuda = self.xp.cuda
+        if device.partition(":")[0] != "cuda" or self.xp.version.hip or not cuda.is_initialized():
+            return None
+        found = cuda.get_device_properties(device)
+        try:
+            return Gpu.of_properties(
+                (found.major, found.minor),
+                found.multi_processor_count,
+                found.clock_rate,
+                found.memory_clock_rate,
+                found.memory_bus_width,
+            )
+        except AttributeError:  # an older torch does not tell clocks
+            return None
 
     def signature(self, array: Array) -> Signature:
         if array.layout is not self._strided:
@@ -477,6 +495,10 @@ class TorchAdapter(Adapter):
         return names()
 
     # -- blocks -----------------------------------------------------------------------------------------
+
+    def has_values(self, array: Array) -> bool:
+        # Waiting for a stream that a graph is captured from is an error.
+        return super().has_values(array) and not (array.is_cuda and self.xp.cuda.is_current_stream_capturing())
 
     def check_eager(self, array: Array) -> None:
         self.signature(array)  # raises for a tensor that is not dense

@@ -8,6 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.gpus import Gpu
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.dtypes import Casting, can_cast
@@ -137,6 +138,10 @@ class Arrays:
             device: a device or a kind of device, such as ``"cuda"``.
         """
         return ""
+
+    def gpu(self, device: str) -> Gpu | None:
+        """The properties of one of NVIDIA's GPUs; None for other devices, and if the framework has not used it yet."""
+        return None
 
     def operand(self, signature: Signature) -> Operand:
         """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name."""

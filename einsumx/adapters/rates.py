@@ -23,6 +23,9 @@ class Rates:
         view: overhead of a reshape that copies nothing, in seconds.
         matrix: overhead of each matrix of a batched product, in seconds.
         gemm: multiply-adds per second of a large float32 product.
+        double: the same for float64, and for the parts of complex128; 0 if that is the rate of its bytes, ``gemm / 2``.
+        half: the same for float16 and bfloat16; 0 if that is ``gemm * 2``.
+        tile: a product is computed in tiles of so many rows and columns, as on GPUs; 1 if it is not.
         stream: bytes per second that products, sums and elementwise ops read and write.
         copy: bytes per second, read and written, of a copy in long contiguous runs.
         permute: the same for a copy that moves the innermost axis.
@@ -35,6 +38,9 @@ class Rates:
     view: float = 0.3e-6
     matrix: float = 0.3e-6
     gemm: float = 50e9
+    double: float = 0.0
+    half: float = 0.0
+    tile: int = 1
     stream: float = 20e9
     copy: float = 14e9
     permute: float = 7e9

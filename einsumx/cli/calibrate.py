@@ -20,7 +20,7 @@ from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
-from einsumx.runtime.calibration import key_of, store_rates
+from einsumx.runtime.calibration import declared, key_of, store_rates
 from einsumx.runtime.execute import executable
 from einsumx.runtime.machine import Watch, watched
 
@@ -42,6 +42,9 @@ LONG, LARGE = 0.01, 1024
 
 CHAIN = 32
 """Ops in a program that measures the overhead of an op."""
+
+LARGER = 16
+"""How many times as many bytes a GPU copies and reads, so that its caches do not hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,10 @@ def calibrate(
         raise BackendError(f"{adapter.name} is not installed: {adapter.install}") from error
     except Exception as error:
         raise BackendError(f"{adapter.name} makes no array on {device or 'its device'}: {error}") from error
-    declared = adapter.traits(where).rates
+    rates = declared(adapter, where).rates
     measured, disturbances = _measure_in_quiet(adapter, device, announce, 1 if force else TRIES)
     is_stored = force or not disturbances
-    calibration = Calibration(key_of(adapter, where), declared, measured, disturbances, is_stored)
+    calibration = Calibration(key_of(adapter, where), rates, measured, disturbances, is_stored)
     if not calibration.measured:
         raise EinsumxError(f"no measured rate of {adapter.name} is plausible")
     if is_stored:
@@ -140,7 +143,7 @@ def measure_rates(
 
 
 class _ProgramTimer:
-    """Times programs on arrays of ones in float32.
+    """Times programs on arrays of ones.
 
     Args:
         adapter: the adapter that runs them.
@@ -148,7 +151,7 @@ class _ProgramTimer:
         clock: returns the time in seconds.
 
     Attributes:
-        times: of each program, by the shapes of its operands and its ops: the least time in each pass.
+        times: of each program, by its operands and its ops: the least time in each pass.
     """
 
     def __init__(self, adapter: Adapter, device: str, clock: Callable[[], float]) -> None:
@@ -157,22 +160,28 @@ class _ProgramTimer:
         self.stopwatch = Stopwatch(adapter, SECONDS, MOST, clock)
         self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
         self.batch = (1,) * self.traits.min_batch_axes
-        self.times: dict[tuple[tuple[Shape, ...], tuple[ops.Op, ...]], list[float]] = {}
+        self.larger = LARGER if self.traits.rates.tile > 1 else 1
+        self.times: dict[tuple[tuple[Operand, ...], tuple[ops.Op, ...]], list[float]] = {}
 
     def rates(self) -> Iterator[tuple[str, float]]:
         """The name and the value of each rate; rates that others depend on come first."""
-        call = self._call()
-        yield "call", call
+        call = self._call(1)  # with what starting a program and waiting for its result take
+        yield "call", (self._call(CHAIN + 1) - call) / CHAIN
         yield "view", self._view()
-        gemm = self._gemm()
+        gemm = self._gemm("float32")
         yield "gemm", gemm
+        if self.traits.rates.double:
+            yield "double", self._gemm("float64")
+        if self.traits.rates.half:
+            yield "half", self._gemm("float16")
         yield "matrix", self._matrix(gemm)
         yield "stream", self._stream(call)
-        yield "copy", self._copied((64, 64, 1000), (1, 0, 2), call)
+        larger = self.larger
+        yield "copy", self._copied((larger * 64, 64, 1000), (1, 0, 2), call)
         permuted = [
-            self._copied((2000, 1800), (1, 0), call),
-            self._copied((100, 120, 300), (2, 0, 1), call),
-            self._copied((300, 100, 120), (1, 2, 0), call),
+            self._copied((larger * 2000, 1800), (1, 0), call),
+            self._copied((larger * 100, 120, 300), (2, 0, 1), call),
+            self._copied((larger * 300, 100, 120), (1, 2, 0), call),
         ]
         yield "permute", median(permuted)
         yield "run", self._run()
@@ -183,12 +192,10 @@ class _ProgramTimer:
 
     # -- the rates --------------------------------------------------------------------------------------
 
-    def _call(self) -> float:
-        """The time that one more op adds to a program of tiny products."""
+    def _call(self, count: int) -> float:
+        """The time of a program of tiny products."""
         shape = (*self.batch, 2, 2)
-        chain = [ops.Matmul(place + 2, place + 1, 0) for place in range(CHAIN + 1)]
-        single, whole = self.seconds([shape] * 2, chain[:1]), self.seconds([shape] * 2, chain)
-        return (whole - single) / CHAIN
+        return self.seconds([shape] * 2, [ops.Matmul(place + 2, place + 1, 0) for place in range(count)])
 
     def _view(self) -> float:
         """The time that one more reshape adds to a program of reshapes."""
@@ -197,12 +204,12 @@ class _ProgramTimer:
         single, whole = self.seconds([(1, 4)], chain[:1]), self.seconds([(1, 4)], chain)
         return (whole - single) / CHAIN
 
-    def _gemm(self) -> float:
+    def _gemm(self, dtype: str) -> float:
         """The best rate of square products; sizes double until a product takes long enough."""
         size, seconds, best = 256, 0.0, 0.0
         while size < LARGE or (seconds < LONG and size < 16 * LARGE):
             size *= 2
-            seconds = self.seconds([(*self.batch, size, size)] * 2, [ops.Matmul(2, 0, 1)])
+            seconds = self.seconds([(*self.batch, size, size)] * 2, [ops.Matmul(2, 0, 1)], dtype)
             best = max(best, _over(size**3, seconds))
         return best
 
@@ -214,10 +221,10 @@ class _ProgramTimer:
 
     def _stream(self, call: float) -> float:
         """The median rate of a matrix-vector product, a sum and an elementwise product."""
-        size = 2000
-        matrix = (*self.batch, size, size)
+        rows, size = self.larger * 2000, 2000
+        matrix = (*self.batch, rows, size)
         last = len(matrix) - 1
-        nbytes = 4 * size * size
+        nbytes = 4 * rows * size
         return median(
             [
                 _over(nbytes, self.seconds([matrix, (*self.batch, size, 1)], [ops.Matmul(2, 0, 1)]) - call),
@@ -232,7 +239,7 @@ class _ProgramTimer:
 
     def _run(self) -> float:
         """The time that one more contiguous run adds to a copy of the same bytes."""
-        short, long = (500, 2000, 4), (250, 500, 32)
+        short, long = (self.larger * 500, 2000, 4), (self.larger * 250, 500, 32)
         times = [self.seconds([shape], self.permuting((1, 0, 2))) for shape in (short, long)]
         return (times[0] - times[1]) / (prod(short[:2]) - prod(long[:2]))
 
@@ -257,24 +264,24 @@ class _ProgramTimer:
             return [ops.Transpose(1, 0, axes), ops.Copy(2, 1, reason)]
         return [ops.Transpose(1, 0, axes, reason)]
 
-    def seconds(self, shapes: Sequence[Shape], steps: Sequence[ops.Op]) -> float:
+    def seconds(self, shapes: Sequence[Shape], steps: Sequence[ops.Op], dtype: str = "float32") -> float:
         """The least time of a program with these ops, in this pass and those before."""
         out = steps[-1].out
         shape = replay(steps, shapes)[out]
-        operands = tuple(Operand(shape, "float32") for shape in shapes)
-        program = Program("", self.adapter.name, self.device, operands, (), tuple(steps), out, shape, "float32")
+        operands = tuple(Operand(shape, dtype) for shape in shapes)
+        program = Program("", self.adapter.name, self.device, operands, (), tuple(steps), out, shape, dtype)
         run = executable(program, self.adapter)
-        arrays = [_ones(self.adapter, shape, self.device) for shape in shapes]
+        arrays = [_ones(self.adapter, shape, self.device, dtype) for shape in shapes]
         seconds, _ = self.stopwatch.time(run, arrays)
-        times = self.times.setdefault((tuple(shapes), tuple(steps)), [])
+        times = self.times.setdefault((operands, tuple(steps)), [])
         times.append(seconds)
         return min(times)
 
 
-def _ones(adapter: Adapter, shape: Shape, device: str) -> Array:
+def _ones(adapter: Adapter, shape: Shape, device: str, dtype: str = "float32") -> Array:
     import numpy as np
 
-    array: Any = adapter.from_numpy(np.ones(shape, "float32"), device)
+    array: Any = adapter.from_numpy(np.ones(shape, dtype), device)
     adapter.synchronize(array)
     return array
 

@@ -16,15 +16,15 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
 from einsumx.cli.compare import Problem, library_of, placed, random_operands, why_absent
 from einsumx.cli.stopwatch import Stopwatch
-from einsumx.dtypes import arithmetic, itemsize, kind
+from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
-from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, slot_dtypes
+from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, relative_work, slot_dtypes
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.planner.path import Optimize, as_optimize
-from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.calibration import calibrated, declared
 from einsumx.runtime.machine import watched
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
@@ -173,7 +173,7 @@ def profile(
         library=library,
         version=version,
         rates=traits.rates,
-        is_calibrated=traits.rates != adapter.traits(program.device).rates,
+        is_calibrated=traits.rates != declared(adapter, program.device).rates,
         seconds=whole,
         ops=op_profiles,
         disturbances=tuple(watch.reasons),
@@ -233,6 +233,6 @@ def _op_profiles(
             predicted=op_seconds(op, [operands[slot] for slot in op.sources], traits),
             multiply_adds=cost.multiply_adds,
             nbytes=nbytes,
-            arithmetic=multiplied * arithmetic(cost.dtype) / traits.rates.gemm,
+            arithmetic=multiplied * relative_work(cost.dtype, traits.rates) / traits.rates.gemm,
             traffic=nbytes / max(traits.rates.stream, traits.rates.copy),
         )

@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from einsumx.dtypes import arithmetic, itemsize
+from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.fill import op_stored, work
 from einsumx.ir.layout import contiguous, memory_order
@@ -38,6 +38,7 @@ __all__ = [
     "op_seconds",
     "program_cost",
     "program_seconds",
+    "relative_work",
     "result_strides",
     "returns_view",
     "run_counters",
@@ -243,6 +244,12 @@ class Speeds(Protocol):
     @property
     def gemm(self) -> float: ...
     @property
+    def double(self) -> float: ...
+    @property
+    def half(self) -> float: ...
+    @property
+    def tile(self) -> int: ...
+    @property
     def stream(self) -> float: ...
     @property
     def copy(self) -> float: ...
@@ -273,6 +280,9 @@ class PricedTraits(Protocol):
 
 _LEAST_SIDE = 8
 """Rows or columns of a matrix product; fewer leave arithmetic units idle, except in a product of two vectors."""
+
+_FILLED = 2
+"""Where products are computed in tiles: the terms of a sum during which a tile is filled and stored, in its rows."""
 
 _INNER_BATCH = 1.3
 """The time of a product with a batch axis between rows and columns, relative to one of packed matrices."""
@@ -328,7 +338,7 @@ class CostModel:
         self._is_strided, self._long_side = framework.strided, framework.long_side
         self._size = itemsize(dtype)
         self._byte = 1 / rates.stream
-        self._arithmetic = arithmetic(dtype)
+        self._arithmetic = relative_work(dtype, rates)
 
     def overhead(self, op: Op) -> float:
         """The part of an op's time that does not depend on sizes."""
@@ -355,8 +365,7 @@ class CostModel:
             turned: whether each operand lies in memory with the last two axes swapped.
             apart: a batch axis is between rows and columns.
         """
-        elements = 1 if rows == cols == 1 else max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE)
-        work = elements * inner * self._arithmetic / self._rates.gemm
+        work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
         traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
         each = (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
@@ -365,6 +374,15 @@ class CostModel:
             if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
+
+    def _tiled(self, rows: int, cols: int, inner: int) -> int:
+        """The multiply-adds for which a matrix product's arithmetic units are busy or idle."""
+        tile = self._rates.tile
+        if tile == 1:
+            return inner * (1 if rows == cols == 1 else max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE))
+        if 1 in (rows, cols):  # another kernel, which waits for memory alone
+            return inner * rows * cols
+        return -(-rows // tile) * -(-cols // tile) * tile**2 * (inner + _FILLED * tile)
 
     def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
         """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
@@ -476,6 +494,19 @@ class Price:
     def seconds(self) -> float:
         """The time for these sizes."""
         return self.time(*[assumed(prod(amount)) for amount in self.amounts])
+
+
+def relative_work(dtype: str, rates: Speeds) -> float:
+    """The time of a multiply-add of a dtype in units of one of float32.
+
+    >>> from einsumx.adapters.rates import Rates
+    >>> gpu = Rates(gemm=8.0, double=4.0, half=64.0)
+    >>> [relative_work(dtype, gpu) for dtype in ("float16", "float32", "float64", "complex64", "complex128", "int64")]
+    [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
+    """
+    parts, size = (4, itemsize(dtype) // 2) if kind(dtype) == "c" else (1, itemsize(dtype))
+    rate = {2: rates.half, 8: rates.double}.get(size, 0.0) if kind(dtype) in "fc" else 0.0
+    return parts * rates.gemm / rate if rate else arithmetic(dtype)
 
 
 def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:

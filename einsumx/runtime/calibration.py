@@ -14,8 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.gpus import gpu_rates
 from einsumx.adapters.rates import Key, Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import shown
@@ -24,7 +26,7 @@ from einsumx.runtime.threads import get_num_threads
 __all__ = [
     "cache_folder",
     "calibrated",
-    "declared_rates",
+    "declared",
     "file_word",
     "key_of",
     "path_of",
@@ -84,9 +86,11 @@ def cache_folder() -> Path:
     return caches / "einsumx"
 
 
-def declared_rates(adapter: Adapter, device: str) -> Rates:
-    """The rates that an adapter declares for a key's kind of device."""
-    return adapter.traits("" if device == _UNNAMED else device).rates
+def declared(adapter: Adapter, device: str) -> Traits:
+    """The traits that an adapter declares for a device, with the rates of its GPU if the framework is using one."""
+    traits = adapter.traits("" if device == _UNNAMED else device)
+    gpu = adapter.gpu(device) if adapter.measured_plans and adapter.module in sys.modules else None
+    return traits if gpu is None else replace(traits, rates=gpu_rates(gpu, traits.rates))
 
 
 @lru_cache(maxsize=256)
@@ -95,23 +99,24 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
 
     Files are read once per process, so that its plans do not change. An unusable file is ignored with a warning.
     """
-    declared = adapter.traits(device)
+    traits = declared(adapter, device)
     if not adapter.measured_plans:
-        return declared
+        return traits
     # An array without a device name is on the framework's default device, for most the CPU.
     for kind in (device,) if device else ("", "cpu"):
         path = None
         try:
             if not cache_folder().is_dir():
-                return declared
+                return traits
             key = key_of(adapter, kind)
             path = path_of(key)
             stored_key, rates = read_rates(path)
             if stored_key != key:
                 raise ValueError("its content does not match its name")
             # A rate of 0 forbids the framework's own einsum, however fast it is.
-            forbidden = {name: 0.0 for name in ("native", "sweep") if not getattr(declared.rates, name)}
-            return replace(declared, rates=replace(declared.rates, **{**rates, **forbidden}))
+            forbidden = {name: 0.0 for name in ("native", "sweep") if not getattr(traits.rates, name)}
+            found: dict[str, Any] = {**rates, **forbidden}
+            return replace(traits, rates=replace(traits.rates, **found))
         except FileNotFoundError:
             continue
         except (OSError, RuntimeError, ValueError) as error:
@@ -121,8 +126,8 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            return declared
-    return declared
+            return traits
+    return traits
 
 
 def read_rates(path: Path) -> tuple[Key, dict[str, float]]:

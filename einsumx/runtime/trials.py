@@ -95,6 +95,8 @@ class Trials:
     def _timed(self, attempt: Attempt, arrays: Sequence[Array]) -> Array:
         if not attempt.times:
             rest()
+        for array in arrays:  # the framework may still be computing them
+            self._adapter.synchronize(array)
         start = perf_counter()
         try:
             result = attempt.run(*arrays)

@@ -196,6 +196,13 @@ def test_the_watch_notices_the_host_other_devices_and_questions_for_values(mode,
         mode.is_watching = False
 
 
+def test_nothing_is_read_or_timed_while_a_graph_is_captured(mode, monkeypatch):
+    array = FakeCuda(mode).array(np.ones(3), "float32", DEVICE)
+    for is_captured in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda is_captured=is_captured: is_captured)
+        assert ADAPTER.has_values(array) is not is_captured
+
+
 def test_a_kernel_with_another_dtype_shape_or_order_than_the_plan_is_noticed(mode):
     array = FakeCuda(mode).array(np.ones((2, 3)), "float32", DEVICE)
     for wrong in (array.double(), array[:1], array.mT.contiguous().mT):

@@ -17,7 +17,7 @@ from einsumx.cli.calibrate import Calibration, calibrate
 from einsumx.cli.output import console, plain_table, print_json, progress, require_rich
 from einsumx.errors import EinsumxError
 from einsumx.ir.text import quantity
-from einsumx.runtime.calibration import cache_folder, declared_rates, read_rates, stored_files
+from einsumx.runtime.calibration import cache_folder, declared, read_rates, stored_files
 from einsumx.terminal import timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
@@ -60,6 +60,8 @@ _MEANINGS = {
     "view": "a reshape that copies nothing",
     "matrix": "a matrix of a batched product, before any work",
     "gemm": "multiply-adds of a large product",
+    "double": "the same in float64",
+    "half": "the same in float16",
     "stream": "bytes of sums and elementwise products",
     "copy": "bytes of copies in long runs",
     "permute": "bytes of copies that move the innermost axis",
@@ -120,7 +122,7 @@ def _readable(paths: Sequence[Path]) -> Iterator[Calibration]:
     for path in paths:
         try:
             key, rates = read_rates(path)
-            yield Calibration(key, declared_rates(get_backend(key.backend), key.device), rates)
+            yield Calibration(key, declared(get_backend(key.backend), key.device).rates, rates)
         except (OSError, ValueError, EinsumxError) as error:
             print(f"{path} is not used: {error}", file=sys.stderr)
 
@@ -184,4 +186,4 @@ def _rate(name: str, value: float) -> str:
     """
     if name in ("call", "view", "matrix", "run"):
         return timing(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
-    return f"{quantity(value, '' if name in ('gemm', 'native', 'sweep') else 'B')}/s"
+    return f"{quantity(value, '' if name in ('gemm', 'double', 'half', 'native', 'sweep') else 'B')}/s"

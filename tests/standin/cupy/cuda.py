@@ -15,6 +15,17 @@ class CUDARuntimeError(RuntimeError):
     """As cupy.cuda.runtime.CUDARuntimeError."""
 
 
+_ATTRIBUTES = {
+    "MultiProcessorCount": 80,
+    "ClockRate": 1_530_000,
+    "MemoryClockRate": 877_000,
+    "GlobalMemoryBusWidth": 4096,
+    "ComputeCapabilityMajor": 7,
+    "ComputeCapabilityMinor": 0,
+}
+"""Of a V100."""
+
+
 class Device:
     """A device as a context."""
 
@@ -22,6 +33,10 @@ class Device:
         self.id = fake.device() if number is None else int(number)
         if not 0 <= self.id < fake.DEVICES:
             raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        return dict(_ATTRIBUTES)
 
     def __enter__(self) -> Any:
         fake.local.devices = [*fake.local.devices, self.id]
@@ -166,12 +181,6 @@ def _properties(number: int) -> dict[str, Any]:
     return {
         "name": f"fake of a GPU, number {Device(number).id}".encode(),
         "totalGlobalMem": fake.CARD,
-        "multiProcessorCount": 80,
-        "clockRate": 1_380_000,
-        "memoryClockRate": 877_000,
-        "memoryBusWidth": 4096,
-        "major": 7,
-        "minor": 0,
     }
 
 
@@ -180,6 +189,7 @@ runtime = SimpleNamespace(
     getDevice=fake.device,
     getDeviceCount=lambda: fake.DEVICES,
     getDeviceProperties=_properties,
+    is_hip=False,
     hostRegister=_register,
     hostUnregister=_unregister,
     memGetInfo=_memory,
