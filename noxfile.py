@@ -72,6 +72,13 @@ OTHERS = (
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
 TORCH = "torch==2.13.0"
+GPUS = {
+    "cupy": ("cupy-cuda12x", "cutensor-cu12"),
+    "torch": (TORCH,),
+    "jax": ("jax[cuda12]==0.10.*",),
+}
+"""The frameworks of ``gpu``, and what to install for them."""
+
 CURRENT = (
     *(TORCH, "jax==0.10.*", "array-api-strict"),
     *("dask[array]", "loky", "h5py", "zarr", "tqdm", "numba"),
@@ -340,14 +347,19 @@ def package(session: nox.Session) -> None:
         session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib")
 
 
-@nox.session(default=False, venv_params=["--system-site-packages"])
-def gpu(session: nox.Session) -> None:
-    """The checks on a real GPU, with the frameworks that the machine has: ``nox -s gpu``.
+@nox.session(default=False)
+@nox.parametrize("library", list(GPUS), ids=list(GPUS))
+def gpu(session: nox.Session, library: str) -> None:
+    """All that one person with a GPU can find out in half an hour; rewrites docs/gpu.md: ``nox -s gpu``.
 
-    Frameworks that are not installed can be named: ``nox -s gpu -- torch cupy-cuda12x jax[cuda12]``.
+    Other packages can be named, as for CUDA 13: ``nox -s "gpu(cupy)" -- cupy-cuda13x``. With ``--fake``, the same steps
+    run without a GPU.
     """
-    install(session, *TESTING, *session.posargs)
-    session.run("pytest", "-m", "gpu")
+    packages = [each for each in session.posargs if each != "--fake"]
+    fake = ["--fake"] * ("--fake" in session.posargs)
+    wanted = packages or ([] if fake and library == "cupy" else GPUS[library])
+    install(session, *TESTING, "cotengra", *wanted)
+    session.run("python", "benchmarks/gpu.py", "--backend", library, *fake, "docs/gpu.md")
 
 
 def judge(session: nox.Session, *subjects: str) -> None:

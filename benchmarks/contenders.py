@@ -43,6 +43,7 @@ class Framework:
         waits: whether calls return before their result is complete.
         strided: whether callers choose the strides of arrays.
         groups: the groups of problems to time; all if empty.
+        device: where the arrays are; empty for the framework's default.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Framework:
     waits: bool = False
     strided: bool = False
     groups: tuple[str, ...] = ()
+    device: str = ""
 
     @property
     def adapter(self) -> Adapter:
@@ -109,7 +111,7 @@ class Framework:
         """The operands as arrays of the framework; with gradients, prepared for differentiation."""
         if self.backend == "torch":  # has no negative strides
             operands = [operand.copy() if min((0, *operand.strides)) < 0 else operand for operand in operands]
-        arrays = [self.adapter.from_numpy(operand) for operand in operands]
+        arrays = [self.adapter.from_numpy(operand, self.device) for operand in operands]
         if problem.gradient and self.backend == "torch":
             arrays[:-1] = [array.requires_grad_() for array in arrays[:-1]]
         if problem.gradient and self.backend == "paddle":
@@ -149,7 +151,7 @@ def _installed(peers: Peers) -> dict[str, Function]:
     """The functions of the installed peers, by name."""
     functions: dict[str, Function] = {}
     for name, (module, attribute, keywords) in peers.items():
-        with suppress(ModuleNotFoundError):
+        with suppress(ImportError):  # CuPy has modules of libraries that are not installed
             functions[name] = partial(attrgetter(attribute)(import_module(module)), **keywords)
     return functions
 
@@ -215,6 +217,27 @@ FRAMEWORKS = (
         },
     ),
 )
+
+GPUS = {
+    "cupy": Framework(
+        "CuPy",
+        "cupy",
+        {"cp.einsum": ("cupy", "einsum", {}), "cuTENSOR": ("cutensor", "einsum", {}), **_PAIRWISE},
+        waits=True,
+        strided=True,
+        device="cuda:0",
+    ),
+    "torch": Framework(
+        "PyTorch",
+        "torch",
+        {"torch.einsum": ("torch", "einsum", {}), **_PAIRWISE},
+        waits=True,
+        strided=True,
+        device="cuda:0",
+    ),
+    "jax": Framework("JAX, jitted", "jax", _JAX, jitted=True, waits=True, device="cuda:0"),
+}
+"""What ``gpu.py`` times, by einsumx's name of the framework."""
 
 
 # -- gradients of all operands; the last array is the gradient of the result -------------------------------------

@@ -70,7 +70,8 @@ class Fit:
     def _with(self, values: dict[str, float]) -> Traits:
         for name in CONSTANTS:
             setattr(cost, name, values[name])
-        return replace(self.traits, rates=replace(self.traits.rates, **{name: values[name] for name in RATES}))
+        rates: dict[str, Any] = {name: values[name] for name in RATES}
+        return replace(self.traits, rates=replace(self.traits.rates, **rates))
 
 
 def read(path: Path, framework: str) -> Fit:

@@ -26,7 +26,10 @@ from einsumx.terminal import terminal_width, timing
 
 __all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]
 
-PACKAGES = "einsumx numpy torch jax jaxlib mxnet opt_einsum cotengra einsumt pytblis etops sesum"
+PACKAGES = (
+    "einsumx numpy torch cupy cupy-cuda12x cupy-cuda13x cutensor-cu12 cutensor-cu13 jax jaxlib mxnet opt_einsum "
+    "cotengra einsumt pytblis etops sesum"
+)
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "EINSUMX_NUM_THREADS", "TBLIS_NUM_THREADS")
 """Environment variables for the number of threads."""
 

@@ -1,6 +1,6 @@
 """CuPy's adapter on a fake that obeys the rules of CuPy's sources; nothing here has run on a GPU.
 
-tests/test_conformance_gpu.py judges it on CuPy itself.
+``nox -s gpu`` judges it on CuPy itself.
 """
 
 import numpy as np
@@ -381,3 +381,11 @@ def test_blocks_from_the_host_are_priced_at_the_rate_of_a_bus_and_read_ahead(fak
     blocking = einsumx.plan("ij,jk->ik", *hosts, **options).blocking
     assert blocking.read_ahead
     assert blocking.seconds > sum(host.nbytes for host in hosts) / 20e9
+
+
+def test_compare_says_that_the_backend_is_unverified_and_how_to_help(fake_cupy, capsys):
+    assert main(["compare", "ab,bc->ac", "3,4", "4,5", "--backend", "cupy", "numpy", "--rounds", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "cupy is not verified" in text
+    assert "nox -s gpu" in text
+    assert "numpy is not verified" not in text
