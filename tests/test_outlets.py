@@ -154,7 +154,7 @@ class Mixed(Executor):
 def test_the_caller_writes_its_blocks_while_no_worker_writes_to_chunks_that_they_share(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     a, b = (np.arange(600.0) % 7, np.arange(500.0) % 5)
-    out = zarr.create_array(tmp_path / "z", shape=(600, 500), chunks=(600, 500), dtype="float64")
+    out = zarr.create_array(tmp_path / "z", shape=(600, 500), chunks=(80, 125), dtype="float64")
     with ThreadPoolExecutor(2) as threads:
         executor = Mixed(threads)
         einsumx.einsum("i,j->ij", a, b, out=out, memory_limit="200 kB", executor=executor)

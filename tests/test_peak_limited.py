@@ -235,8 +235,8 @@ def test_gradients_of_torch_stay_within_the_limit(equation, dtype):
         assert sum(gradient.nbytes for gradient in gradients) <= backward <= limit
 
 
-MAPPED = """
-import os, sys, threading, time
+COUNTED = """
+import sys, threading, time
 import numpy as np
 import einsumx
 
@@ -250,8 +250,18 @@ def watch():
             most[name] = max(most[name], counted(name))
         time.sleep(0.001)
 
-lhs, rhs, out = (np.lib.format.open_memmap(f"{sys.argv[1]}/{name}.npy", "r+") for name in ("lhs", "rhs", "out"))
-einsumx.einsum("ij,jk->ik", lhs[:300, :300], rhs[:300, :300], memory_limit="1 MB")  # imports, and buffers of BLAS
+folder, kind = sys.argv[1:]
+names = ("lhs", "rhs", "out", "small")
+if kind == "map":
+    lhs, rhs, out, small = (np.lib.format.open_memmap(f"{folder}/{name}.npy", "r+") for name in names)
+elif kind == "h5":
+    import h5py
+    file = h5py.File(folder + "/arrays.h5", "r+", rdcc_nbytes=1 << 20)
+    lhs, rhs, out, small = (file[name] for name in names)
+else:
+    import zarr
+    lhs, rhs, out, small = (zarr.open(f"{folder}/{name}.zarr") for name in names)
+einsumx.einsum("ij,jk->ik", small, small, memory_limit="9 MB", out=small)  # imports, and buffers of BLAS
 before = {name: counted(name) for name in ("RssAnon", "RssFile")}
 most, ended = dict(before), threading.Event()
 watching = threading.Thread(target=watch)
@@ -265,13 +275,24 @@ print(most["RssAnon"] - before["RssAnon"], counted("RssFile") - before["RssFile"
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not count a process's pages")
-def test_the_system_counts_no_more_anonymous_memory_than_the_limit_and_gets_back_the_pages_of_maps(tmp_path):
-    for name in ("lhs", "rhs", "out"):
-        np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (3000, 3000))[:] = 1
-    command = [sys.executable, "-c", MAPPED, str(tmp_path)]
+@pytest.mark.parametrize(("kind", "of_python"), [("map", 200_000), ("h5", 1_000_000), ("zarr", 1_000_000)])
+def test_the_system_counts_no_more_anonymous_memory_than_the_limit_and_gets_back_the_pages_of_maps(
+    kind, of_python, tmp_path
+):
+    for name, size in {"lhs": 3000, "rhs": 3000, "out": 3000, "small": 300}.items():
+        if kind == "map":
+            np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (size, size))[:] = 1
+            continue
+        chunked = {"data": np.ones((size, size), np.float32), "chunks": (300, 300)}
+        if kind == "h5":
+            with pytest.importorskip("h5py").File(tmp_path / "arrays.h5", "a") as file:
+                file.create_dataset(name, **chunked)
+        else:
+            pytest.importorskip("zarr").create_array(tmp_path / f"{name}.zarr", **chunked)
+    command = [sys.executable, "-c", COUNTED, str(tmp_path), kind]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "EINSUMX_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.stderr == ""
     anonymous, mapped = map(int, done.stdout.split())
-    assert anonymous <= 20e6 + 200_000  # of Python's own objects
+    assert anonymous <= 20e6 + of_python
     assert mapped <= 4e6  # of 108e6

@@ -98,6 +98,7 @@ class Passes:
         options: for the backward contractions.
         limit: in bytes.
         numbers: the operands that may need gradients.
+        beside: bytes that the libraries of stored operands take meanwhile.
     """
 
     adapter: Adapter
@@ -107,6 +108,7 @@ class Passes:
     options: Options
     limit: int
     numbers: tuple[int, ...]
+    beside: int
 
     @property
     def dtype(self) -> str:
@@ -168,6 +170,6 @@ class Passes:
         operands, in_place, rates, _ = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
         copied = whole if traits.compute_dtype(self.options.accumulate or self.dtype) != self.dtype else 0
-        landing = ResultFootprint(whole, copied, beside=earlier + self.extra_bytes(step, place))
+        landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
         contraction = Contraction(self.adapter, step.written, operands, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

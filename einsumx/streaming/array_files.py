@@ -89,8 +89,10 @@ def name_of(array: Any) -> str:
 
 
 def grain(array: Any) -> tuple[int, ...]:
-    """The shape of the smallest part of a Zarr array that is written at once: a shard or a chunk."""
-    return tuple(getattr(array, "shards", None) or array.chunks)
+    """The shape of the smallest part of a stored array that is written at once, a shard or a chunk; empty for none."""
+    sizes = getattr(array, "shards", None) or getattr(array, "chunks", None)
+    is_one = isinstance(sizes, tuple) and len(sizes) == len(array.shape) and all(type(size) is int for size in sizes)
+    return sizes if is_one else ()  # type: ignore[return-value]
 
 
 def all_files(paths: list[Path]) -> Iterator[Path]:

@@ -23,6 +23,7 @@ from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError, shown
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
+from einsumx.streaming.pieces import read
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, shared_file
@@ -211,7 +212,7 @@ class _DaskScheduler(_RemoteScheduler):
         block = self._scattered.get(part)
         if block is None or block.status in ("cancelled", "lost", "error"):
             array, box = self.work.sources[part[0]].on_host(), box_of(part)
-            values = host_array(get_backend("numpy").part(array, box) if is_host_array(array) else array[box])
+            values = host_array(get_backend("numpy").part(array, box)) if is_host_array(array) else read(array, box)
             block = self._scattered[part] = self.executor._client.scatter(values, hash=False)
         return block
 

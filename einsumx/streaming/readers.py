@@ -15,9 +15,10 @@ from einsumx.ir.program import Operand
 from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
-from einsumx.runtime.stored import host_array, stored_operand
+from einsumx.runtime.stored import stored_operand
 from einsumx.streaming.opened import OpenedBy
 from einsumx.streaming.page_cache import give_back, will_need
+from einsumx.streaming.pieces import read
 from einsumx.streaming.stores import is_remote
 from einsumx.streaming.walk import Box, box_size
 
@@ -39,6 +40,7 @@ class Source:
         in_place: whether blocks of it are views on the device.
         read_rate: bytes a second at which it is read; None for the rate of a copy.
         can_prefetch: whether :meth:`prefetch` has any effect.
+        at_once: bytes of chunks that are read in one call from a stored array; 0 for one chunk.
         gives_back: whether pages of a mapped file are given back to the system behind the reader.
         is_result: whether the result is a view of the block that is read, so that the user has its memory.
         stored: the memory map or the stored array that it is read from; None for an array in memory.
@@ -49,6 +51,7 @@ class Source:
     in_place: bool
     read_rate: float | None = None
     can_prefetch: bool = False
+    at_once: int = 0
     gives_back: bool = False
     is_result: bool = False
     stored: Any = None
@@ -174,7 +177,7 @@ class _OnHost(Source):
         self.stored = None if in_memory else array
 
     def host_block(self, box: Box) -> Any:
-        return host_array(self._array[box])
+        return read(self._array, box, self.at_once)
 
     def read(self, box: Box) -> Array:
         block = self.host_block(box)

@@ -37,6 +37,7 @@ from einsumx.runtime.request import Contraction, Options, Progress, Request
 from einsumx.runtime.results import result_order
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.page_cache import give_back
+from einsumx.streaming.pieces import bytes_at_once, library_bytes
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
@@ -124,8 +125,11 @@ class _OpenedRequest:
             )
         )
 
-    def passes(self, sized: SizedEquation, dtype: str, limit: int) -> Passes | None:
-        """The backward passes of a contraction with a result of ``dtype``; None if the framework records nothing."""
+    def passes(self, sized: SizedEquation, dtype: str, limit: int, beside: int) -> Passes | None:
+        """The backward passes of a contraction with a result of ``dtype``; None if the framework records nothing.
+
+        ``beside`` are the bytes that the libraries of stored operands take meanwhile.
+        """
         adapter, _, _, device, options = self.contraction
         is_own = [owner(array) is adapter for array in self.operands]
         numbers = tuple(
@@ -146,7 +150,7 @@ class _OpenedRequest:
             dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
             strip_exponent=options.strip_exponent,
         )  # fmt: skip
-        return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers)
+        return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
 
 
 def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
@@ -208,7 +212,8 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
     limit = request.limit_bytes(opened.free_bytes)
-    passes = opened.passes(sized, dtype, limit)
+    stored = [*(source.stored for source in opened.own_sources), request.out]
+    passes = opened.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
         _check_gradients(request, options.semiring)
     if request.resume is not None and factors is not None and factors.beta != 0:
@@ -217,14 +222,19 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
             "out= already"
         )
     least = 0 if passes is None else passes.smallest()
-    try:
-        program = opened.blocked(limit, footprint._replace(beside=beside), computed)
-    except MemoryLimitError as error:
-        if least <= (error.smallest or 0):
-            raise
+    for at_once in dict.fromkeys((bytes_at_once(stored, limit), 0)):
+        libraries = library_bytes(stored, at_once)
+        try:
+            program = opened.blocked(limit, footprint._replace(beside=beside + libraries), computed)
+            break
+        except MemoryLimitError as error:
+            if not at_once and least <= (error.smallest or 0):
+                raise _with_libraries(error, libraries) from None
     if least > limit:
         raise too_small(limit, least, sized, "this contraction with its gradients")
-    target = output.target(program, options.casting)
+    target = output.target(program, options.casting, at_once)
+    for source in opened.sources:
+        source.at_once = at_once
     if request.resume is not None and (output.is_late or not target.outlives):
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
@@ -240,6 +250,18 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         within, request.resume, opened.pool, opened.operands, passes,
         1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
+
+
+def _with_libraries(error: MemoryLimitError, libraries: int) -> MemoryLimitError:
+    """The error, which says so if the libraries of stored arrays take a large part of the smallest limit."""
+    if 4 * libraries < (error.smallest or 0):
+        return error
+    told = MemoryLimitError(
+        f"{error}\n  of these, {libraries} bytes{in_units(libraries)} are for the chunks of stored arrays that their "
+        "libraries hold; smaller chunks take less, and so do smaller caches, as of h5py.File(..., rdcc_nbytes=0)"
+    )
+    told.smallest = error.smallest
+    return told
 
 
 def _check_gradients(request: Request, semiring: Semiring | None) -> None:

@@ -21,6 +21,7 @@ from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.maps import mapping, share_file
 from einsumx.runtime.results import check_out_dtype
 from einsumx.runtime.stored import host_array
+from einsumx.streaming import pieces
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.opened import opened
@@ -175,10 +176,13 @@ class _Array(Target):
 
 
 class _Host(Target):
-    """An array that is written by slices from NumPy arrays; ``size`` is that of an element of a block, in bytes."""
+    """An array that is written by slices from NumPy arrays.
 
-    def __init__(self, out: Any, adapter: Adapter, size: int) -> None:
-        self._passed, self._adapter, self._size = out, adapter, size
+    ``size`` is that of an element of a block, in bytes; ``at_once`` bytes of chunks are written in one call.
+    """
+
+    def __init__(self, out: Any, adapter: Adapter, size: int, at_once: int) -> None:
+        self._passed, self._adapter, self._size, self._at_once = out, adapter, size, at_once
         self.out = opened(out)
         self._is_array = is_host_array(self.out)
         self.outlives = mapping(self.out) is not None if self._is_array else True
@@ -193,12 +197,13 @@ class _Host(Target):
         return result_files(self.out, program)
 
     def put(self, box: Box, block: Array) -> None:
-        write(self.out, box, self._adapter.to_numpy(block))
+        write(self.out, box, self._adapter.to_numpy(block), self._at_once)
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
         numpy = get_backend("numpy")
-        values = host_array(self.out[(*box, ...) if self._is_array else box])
-        write(self.out, box, _updated(numpy, self._adapter.to_numpy(block), values, self.out.dtype, factors))
+        values = host_array(numpy.part(self.out, box)) if self._is_array else pieces.read(self.out, box, self._at_once)
+        updated = _updated(numpy, self._adapter.to_numpy(block), values, self.out.dtype, factors)
+        write(self.out, box, updated, self._at_once)
 
     def flush(self) -> None:
         # The system already has the pages of a map.
@@ -294,14 +299,12 @@ def _updated(adapter: Adapter, block: Array, values: Array, dtype: Any, factors:
     return adapter.combined(alpha, block, beta, values, common)
 
 
-def write(out: Any, box: Box, values: Any) -> None:
+def write(out: Any, box: Box, values: Any, at_once: int = 0) -> None:
     """Write a block to an array that is written by slices from NumPy arrays."""
-    numpy = get_backend("numpy")
     if is_host_array(out):
-        numpy.put(out, box, values)
-        return
-    with numpy.xp.errstate(all="ignore"):
-        out[box] = numpy.xp.asarray(values, dtype=out.dtype)
+        get_backend("numpy").put(out, box, values)
+    else:
+        pieces.write(out, box, values, at_once)
 
 
 class Output:
@@ -344,8 +347,10 @@ class Output:
         casts = 2 * (dtype != target)
         return itemsize(target) + (2 + casts) * common
 
-    def target(self, program: BlockedProgram, casting: Casting) -> Target:
+    def target(self, program: BlockedProgram, casting: Casting, at_once: int = 0) -> Target:
         """The target for the result of a plan; ``out`` is not changed yet.
+
+        ``at_once`` bytes of chunks are written in one call, if ``out`` is a stored array.
 
         Raises:
             SizeError, BackendError: ``out`` cannot take the result.
@@ -359,7 +364,7 @@ class Output:
                 return fresh
             check_kinds(factors.kinds, program.dtype)
             return _Updated(fresh, factors)
-        final = self._checked(program, casting)
+        final = self._checked(program, casting, at_once)
         if factors is not None:
             framework = owner(self._out) or get_backend("numpy")
             dtype = common_dtype(framework, program.dtype, framework.dtype_name(self._out.dtype))
@@ -369,7 +374,7 @@ class Output:
             _Late(_Fresh(program, self._adapter, "K"), final, program.shape, self._adapter) if self.is_late else final
         )
 
-    def _checked(self, program: BlockedProgram, casting: Casting) -> Target:
+    def _checked(self, program: BlockedProgram, casting: Casting, at_once: int) -> Target:
         """The target that writes to ``out``, if it can take the result."""
         out, adapter, numpy = opened(self._out), self._adapter, get_backend("numpy")
         kind = type_name(type(out))
@@ -386,14 +391,14 @@ class Output:
         if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
             raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:
-            return _Host(self._out, adapter, itemsize(program.dtype))
+            return _Host(self._out, adapter, itemsize(program.dtype), at_once)
         framework.check_out(out, [array for array in map(opened, self._operands) if owner(array) is framework])
         device = framework.device(out)
         is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
             raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {program.device}")
         if framework is numpy:
-            return _Host(self._out, adapter, itemsize(program.dtype))
+            return _Host(self._out, adapter, itemsize(program.dtype), at_once)
         if is_on_device:
             return _Array(out, adapter, lambda block: adapter.move(block, device))
         return _Array(out, framework, lambda block: framework.from_numpy(adapter.to_numpy(block)))
