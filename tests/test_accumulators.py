@@ -270,7 +270,7 @@ _MEMORY = {
 def test_products_of_narrow_integers_have_no_more_in_memory_than_the_plan_says(backend, equation, dtype, monkeypatch):
     if backend == "torch in floats":
         pytest.importorskip("torch")
-        monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_is_exact", lambda: False)
+        monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_serves", lambda: False)
     arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
     expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
     given = arrays if backend == "numpy" else [pytest.importorskip("torch").tensor(array) for array in arrays]
@@ -286,9 +286,24 @@ def test_products_of_narrow_integers_have_no_more_in_memory_than_the_plan_says(b
     assert backend != "numpy" or total >= 0.7 * predicted
 
 
-def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch):
+@pytest.fixture
+def instructions(monkeypatch):
+    """Says whether the processor has instructions for products of int8, as torch would."""
     torch = pytest.importorskip("torch")
-    narrow = import_module("einsumx.backends.torch.narrow")
+    serves = import_module("einsumx.backends.torch.narrow").int_mm_serves
+
+    def set_to(has_them):
+        monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: has_them, raising=False)
+        serves.cache_clear()
+        return serves
+
+    yield set_to
+    monkeypatch.undo()
+    serves.cache_clear()
+
+
+def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch, instructions):
+    torch = pytest.importorskip("torch")
     lhs, rhs = (torch.full((32, 32), -128, dtype=torch.int8) for _ in range(2))
     used = []
 
@@ -297,20 +312,14 @@ def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch):
         return (lhs.int() @ rhs.int()).clamp(max=2**15 - 1)
 
     monkeypatch.setattr(torch, "_int_mm", saturating)
-    narrow.int_mm_is_exact.cache_clear()
-    try:
-        assert not narrow.int_mm_is_exact()
-        assert used
-        assert torch.equal(einsum(EQUATION, lhs, rhs, dtype="int32"), torch.full((32, 32), 1 << 19, dtype=torch.int32))
-    finally:
-        monkeypatch.undo()
-        narrow.int_mm_is_exact.cache_clear()
+    assert not instructions(True)()
+    assert used
+    assert torch.equal(einsum(EQUATION, lhs, rhs, dtype="int32"), torch.full((32, 32), 1 << 19, dtype=torch.int32))
 
 
-def test_torch_multiplies_int8_by_its_own_product_where_that_is_exact(monkeypatch):
+def test_torch_multiplies_int8_by_its_own_product_where_that_is_fast_and_exact(monkeypatch, instructions):
     torch = pytest.importorskip("torch")
-    narrow = import_module("einsumx.backends.torch.narrow")
-    if not narrow.int_mm_is_exact():
+    if not instructions(True)():
         pytest.skip("torch._int_mm saturates on this processor")
     own, shapes = torch._int_mm, []
     monkeypatch.setattr(torch, "_int_mm", lambda *sides, **where: shapes.append(len(sides)) or own(*sides, **where))
@@ -322,6 +331,8 @@ def test_torch_multiplies_int8_by_its_own_product_where_that_is_exact(monkeypatc
     del shapes[:]
     with torch.backends.mkldnn.flags(enabled=False, deterministic=False, allow_tf32=None):  # a plain loop then
         assert torch.equal(einsum(EQUATION, large[0], large[1], dtype="int32"), expected[0])
+    instructions(False)  # and here
+    assert torch.equal(einsum(EQUATION, large[0], large[1], dtype="int32"), expected[0])
     assert not shapes
 
 

@@ -1,9 +1,9 @@
 """Products of matrices of int8 and uint8 with their sums in int32, exact modulo 2^32.
 
-``torch._int_mm`` multiplies int8 on the CPU by oneDNN, whose kernels saturate in 16 bits on processors without
-instructions for such sums: it is used only where it multiplies the extreme values without a fault. Otherwise, and where
-operations are observed, the factors are floats: a sum of few products is exact in float32, and a longer one is a sum of
-such blocks.
+``torch._int_mm`` multiplies int8 on the CPU by oneDNN. On processors without instructions for such sums (VNNI), it is a
+plain loop, or saturates in 16 bits: it is used only where there are such instructions, and it multiplies the extreme
+values without a fault. Otherwise, and where operations are observed, the factors are floats: a sum of few products is
+exact in float32, and a longer one is a sum of such blocks.
 
 This module imports torch; the adapter imports it when it prepares the first such product.
 """
@@ -21,7 +21,7 @@ from einsumx.backends.torch import kernels
 from einsumx.backends.torch.choices import LEAST_INT_MM, exact_block, may_be_int_mm
 from einsumx.ir.layout import broadcast
 
-__all__ = ["any_product", "int_mm_is_exact", "product"]
+__all__ = ["any_product", "int_mm_serves", "product"]
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
@@ -43,7 +43,7 @@ def product(lhs: Shape, rhs: Shape, dtype: str, sums: str) -> Kernel:
     batch = broadcast(lhs[:-2], rhs[:-2])
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if kernels.is_observed([lhs, rhs]) or not torch._C._get_mkldnn_enabled() or not int_mm_is_exact():
+        if kernels.is_observed([lhs, rhs]) or not torch._C._get_mkldnn_enabled() or not int_mm_serves():
             return in_floats(lhs, rhs)
         if not batch:
             return _int_mm(lhs, rhs)
@@ -75,9 +75,11 @@ def _each(lhs: Array, rhs: Array, out: Array) -> None:
 
 
 @cache
-def int_mm_is_exact() -> bool:
-    """Whether ``torch._int_mm`` multiplies the extreme values of int8 exactly on this processor, in any layout."""
+def int_mm_serves() -> bool:
+    """Whether ``torch._int_mm`` is fast on this processor, and multiplies the extreme values exactly in any layout."""
     try:
+        if not getattr(torch.cpu, "_is_vnni_supported", lambda: True)():  # an older torch does not say
+            return False
         return all(map(_is_exact, combinations((-128, 127), (-128, 127), (False, True), (False, True))))
     except (AttributeError, RuntimeError):  # a torch without it, or one that cannot multiply here
         return False
