@@ -288,6 +288,17 @@ def test_compiled_keywords_sublists_and_scalars():
 
 
 @pytest.mark.usefixtures("fresh_compiler")
+def test_torch_compile_leaves_a_call_with_a_memory_limit_as_it_is():
+    def around(lhs, rhs):
+        return einsumx.einsum("ij,jk->ik", lhs + 1, rhs, memory_limit="1 MB") * 2
+
+    torch._dynamo.utils.counters.clear()
+    assert torch.compile(around, backend="eager")(torch.ones(3, 4), torch.ones(4, 5)).eq(16).all()
+    frames = torch._dynamo.utils.counters["frames"]["total"]
+    assert frames == 2  # before the call, and after it
+
+
+@pytest.mark.usefixtures("fresh_compiler")
 def test_compiled_out_is_written():
     lhs, rhs, out = torch.rand(3, 4), torch.rand(4, 5), torch.zeros(3, 5)
 

@@ -7,6 +7,7 @@ torch, and is imported while torch.compile traces.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -44,6 +45,19 @@ def outside(function: Callable[..., Any], *operands: Any, **options: Any) -> Any
     """Call a function outside of graphs: einsum with a memory limit, and what reads sizes and values as it goes."""
     return function(*operands, **options)
 
+
+def _run_as_it_is(function: Callable[..., Any]) -> None:
+    """Let torch.compile run a function without tracing it, and all that it calls, where it is called between graphs.
+
+    A call of :func:`outside` ends the graph before the call of einsum that led to it, which torch.compile would trace.
+    """
+    with suppress(AttributeError):  # a torch without this call traces it, which takes some seconds
+        frames = import_module("torch")._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+
+
+_run_as_it_is(hooks.einsum)
 
 for node in (einsum, patched_einsum, contract):
     import_module("torch").compiler.allow_in_graph(node)
