@@ -202,8 +202,12 @@ def clang_of_zig(session: nox.Session) -> Path:
 
 
 def test(session: nox.Session, *options: str) -> None:
-    """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped."""
-    session.run("pytest", "-n", "auto", "--dist", "worksteal", *options, *session.posargs)
+    """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped.
+
+    Those that start processes, which plain `pytest` leaves out, are among them.
+    """
+    every = ("-m", "not gpu and not package")
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *every, *options, *session.posargs)
 
 
 def suite(*backends: str) -> list[str]:
@@ -287,7 +291,7 @@ def oldest(session: nox.Session) -> None:
     test(session)
     # The suite also judges opt_einsum's own einsum, which has other faults in 3.3.
     session.install("opt_einsum==3.3.0")
-    session.run("pytest", "-n", "auto", *[f"tests/test_{name}.py" for name in PATH_TESTS])
+    test(session, *[f"tests/test_{name}.py" for name in PATH_TESTS])
 
 
 @nox.session(python=["3.13", "3.14"])
@@ -340,7 +344,7 @@ def package(session: nox.Session) -> None:
         shutil.rmtree(unpacked / name)
     with session.chdir(unpacked):
         session.run("einsumx", "compare")
-        session.run("pytest", "-n", "auto", *(f"tests/test_{name}.py" for name in PACKED_TESTS))
+        test(session, *[f"tests/test_{name}.py" for name in PACKED_TESTS])
         session.run("einsumx", "new-backend", "examplelib")
         session.install(str(project() / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from time import perf_counter
 
 import numpy as np
@@ -87,10 +88,16 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
     >>> [case.id for case in cases("quick", "diagonals/ii->i *")]
     ['diagonals/ii->i (3,3) float32', 'diagonals/ii->i (1,1) float32']
     """
-    every = [case for module in _MODULES for case in module.cases() if level == "full" or not case.full]
-    every += randomized.cases(RANDOM[level] if random is None else random, seed)
-    selected = [case for case in every if matches(case.id, select)]
+    drawn = tuple((case.id, case) for case in randomized.cases(RANDOM[level] if random is None else random, seed))
+    at_level = [(name, case) for name, case in _named() + drawn if level == "full" or not case.full]
+    selected = [case for name, case in at_level if matches(name, select)]
     return sorted(selected, key=lambda case: list(FEATURES).index(case.feature))
+
+
+@cache
+def _named() -> tuple[tuple[str, Case], ...]:
+    """The cases that are not random, each with its id, which takes longer to write than to match."""
+    return tuple((case.id, case) for module in _MODULES for case in module.cases())
 
 
 def run(subject: Subject, cases: Iterable[Case], deviations: Sequence[Deviation] = ()) -> Iterator[Outcome]:

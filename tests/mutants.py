@@ -129,7 +129,8 @@ def drawn(number: int, seed: int) -> list[Mutant]:
 
 def run_pytest(tree: Path, *options: str, limit: float | None = None) -> int:
     """The exit status of pytest in a copy of the checkout, on that copy's source; 1 if it takes too long."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    every = "not gpu and not package"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", every, *options]
     environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'tests'}"}
     with (tree / "pytest.log").open("w") as log:
         process = subprocess.Popen(command, cwd=tree, env=environment, stdout=log, stderr=log, start_new_session=True)

@@ -385,6 +385,7 @@ def test_what_cannot_be_done_is_refused(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_an_equation_of_any_characters_is_explained():
     done = run("explain", "i\u202e,\u202e\udcff->\udcffi", "20,30", "30,40", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
@@ -500,6 +501,7 @@ def test_an_optimizer_is_taken_by_name(capsys):
     assert explained(capsys, "ab,bc,cd->ad", "800,3", "3,900", "900,2", "--optimize", "optimal")["path"][0] == [1, 2]
 
 
+@pytest.mark.processes
 def test_explain_imports_no_framework():
     code = """
 import sys
@@ -515,6 +517,7 @@ print([name for name in (*modules, "jaxlib", "array_api_strict", "rich") if name
     assert done.stdout.endswith("\n[]\n")
 
 
+@pytest.mark.processes
 def test_a_reader_that_stops_early_is_no_error():
     """As in ``einsumx explain ... | head -1``."""
     reading, writing = os.pipe()
@@ -581,6 +584,7 @@ def test_output_that_goes_to_a_file_has_every_column_and_no_colours(capsys, monk
     assert printed.err == PROGRESS
 
 
+@pytest.mark.processes
 def test_json_that_goes_to_a_program_comes_without_progress():
     done = run(*SMALL, "--json")
     assert (done.returncode, done.stderr) == (0, "")

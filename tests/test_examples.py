@@ -17,6 +17,8 @@ from einsumx import patching
 from einsumx.runtime import calls as repeated
 from einsumx.runtime.caches import Uncacheable
 
+pytestmark = pytest.mark.processes
+
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
 PAGE = FOLDER.with_suffix(".md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))

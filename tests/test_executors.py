@@ -25,6 +25,8 @@ from einsumx.streaming import worker
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import SharedOperands, file_of
 
+pytestmark = pytest.mark.processes
+
 
 class Inline(Executor):
     """Runs a task where it is submitted, but sends it and its result as to another process."""

@@ -10,6 +10,8 @@ import pytest
 
 import einsumx
 
+pytestmark = pytest.mark.processes
+
 NEVER_FOR_A_PRODUCT = (
     "einsumx.blocked", "einsumx.cli", "einsumx.expressions", "einsumx.patching", "einsumx.plans", "einsumx.render",
     "einsumx.streaming", "concurrent", "csv", "decimal", "email", "hashlib", "importlib.metadata", "json",

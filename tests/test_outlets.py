@@ -22,6 +22,8 @@ import einsumx
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import array_files as backing
 
+pytestmark = pytest.mark.processes
+
 EQUATION = "ij,jk->ik"
 SHAPE = (300, 400)
 LIMIT = 300_000

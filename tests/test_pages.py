@@ -11,6 +11,8 @@ import pytest
 import einsumx
 from einsumx.conformance.suite import FEATURES
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 IN_ITS_OWN_PROCESS = {

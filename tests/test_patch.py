@@ -241,6 +241,7 @@ def test_a_framework_that_is_not_installed_is_named_with_the_way_to_install_it()
         einsumx.patch("cupy")
 
 
+@pytest.mark.processes
 def test_patching_numpy_imports_no_other_framework():
     code = (
         "import sys, numpy as np, einsumx\n"

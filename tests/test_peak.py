@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.adapters.registry import backends
 
+pytestmark = pytest.mark.processes
+
 CASES = {
     "bind,bjnd->bnij": [(3, 110, 6, 48), (3, 90, 6, 48)],
     "bnij,bjnd->bind": [(3, 6, 110, 90), (3, 90, 6, 48)],

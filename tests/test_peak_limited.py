@@ -24,6 +24,8 @@ from einsumx.streaming import run as limited
 from einsumx.streaming import worker
 from einsumx.streaming.prefetch import Reader
 
+pytestmark = pytest.mark.processes
+
 EQUATIONS = (
     "ab,bc->ac",
     "zab,zbc->zac",

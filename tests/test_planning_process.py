@@ -4,8 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import einsumx
 from einsumx.adapters.registry import BUILTIN
+
+pytestmark = pytest.mark.processes
 
 FRAMEWORKS = ("numpy", "torch", "jax", "jaxlib", "mxnet", "cupy", "array_api_strict")
 

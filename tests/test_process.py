@@ -7,6 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 START = """\
 import os, signal, sys, threading, time
 import numpy as np

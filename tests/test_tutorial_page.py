@@ -7,6 +7,8 @@ from pathlib import Path
 import page
 import pytest
 
+pytestmark = pytest.mark.processes
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
