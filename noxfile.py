@@ -204,7 +204,7 @@ def clang_of_zig(session: nox.Session) -> Path:
 def test(session: nox.Session, *options: str) -> None:
     """Run the tests that the options select, on all cores; a test whose framework is not installed is skipped.
 
-    Those that start processes, which plain `pytest` leaves out, are among them.
+    Those that take long, which plain `pytest` leaves out, are among them.
     """
     every = ("-m", "not gpu and not package")
     session.run("pytest", "-n", "auto", "--dist", "worksteal", *every, *options, *session.posargs)

@@ -219,7 +219,7 @@ def test_a_framework_without_semirings_is_refused(monkeypatch):
         einsum_argmax("i->", np.ones(3))
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_it_is_imported_when_it_is_first_used():
     code = "import sys, einsumx; assert 'einsumx.argmax' not in sys.modules; einsumx.einsum_argmax"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -111,6 +111,7 @@ def library_with_the_names_of_numpy(name):
     return library
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feature", ["forms", "diagonals", "broadcasting", "zero sizes", "half precision"])
 def test_two_methods_and_the_traits_serve_a_library_with_the_names_of_numpy(feature, monkeypatch):
     (example,) = re.findall(

@@ -83,6 +83,7 @@ def measured(scripts, framework):
     return scripts.measure.measure(framework, scripts.measure.prepare(problem), seconds=0)
 
 
+@pytest.mark.long
 def test_a_peer_that_is_wrong_or_raises_has_a_note_and_no_time(scripts, framework):
     row = measured(scripts, framework)
     assert set(row.seconds) == set(row.after_product) == set(row.spread) == {"einsumx", "right"}

@@ -84,6 +84,7 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
     assert (found == prod(sizes[label] for label in labels)).all()
 
 
+@pytest.mark.long
 def test_a_path_is_taken_that_is_faster_in_blocks_than_the_best_one_without_a_limit():
     equation = "ab,bc,cd,de,ef,fg->ag"
     shapes = [(2000, 3000), (3000, 500), (500, 4000), (4000, 1000), (1000, 2500), (2500, 2000)]

@@ -82,7 +82,7 @@ EQUATIONS = (
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_what_is_cut_is_right_at_any_limit_down_to_the_smallest_that_is_named(data):
     equation = data.draw(st.sampled_from(EQUATIONS))

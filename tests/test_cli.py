@@ -135,6 +135,7 @@ def test_help_describes_every_key_of_the_json(capsys, missing_library):
     assert [key for key in found if key not in text] == []
 
 
+@pytest.mark.long
 def test_each_function_is_timed_three_times_or_more_often_or_less_often_if_it_takes_long(monkeypatch):
     product = ("ab,bc->ac", (3, 4), (4, 5))
     ticks = count()
@@ -385,7 +386,7 @@ def test_what_cannot_be_done_is_refused(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_an_equation_of_any_characters_is_explained():
     done = run("explain", "i\u202e,\u202e\udcff->\udcffi", "20,30", "30,40", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
@@ -501,7 +502,7 @@ def test_an_optimizer_is_taken_by_name(capsys):
     assert explained(capsys, "ab,bc,cd->ad", "800,3", "3,900", "900,2", "--optimize", "optimal")["path"][0] == [1, 2]
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_explain_imports_no_framework():
     code = """
 import sys
@@ -517,7 +518,7 @@ print([name for name in (*modules, "jaxlib", "array_api_strict", "rich") if name
     assert done.stdout.endswith("\n[]\n")
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_reader_that_stops_early_is_no_error():
     """As in ``einsumx explain ... | head -1``."""
     reading, writing = os.pipe()
@@ -584,7 +585,7 @@ def test_output_that_goes_to_a_file_has_every_column_and_no_colours(capsys, monk
     assert printed.err == PROGRESS
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_json_that_goes_to_a_program_comes_without_progress():
     done = run(*SMALL, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -606,6 +607,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.long
 def test_a_terminal_shows_what_is_measured_and_is_clean_afterwards(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()

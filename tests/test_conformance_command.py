@@ -107,7 +107,7 @@ def test_a_function_that_is_wrong_ends_with_1_and_a_reproducer_that_shows_it(cap
     np.testing.assert_allclose(shown, names["a"].diagonal() + 1, rtol=1e-6)
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_command_in_a_process_of_its_own_ends_alike(faulty):
     command = [sys.executable, "-m", "einsumx.conformance", "--callable", faulty, "--quiet", *FEW]
     done = subprocess.run(

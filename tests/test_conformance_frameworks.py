@@ -151,7 +151,7 @@ def test_values_of_bfloat16_are_values_of_bfloat16_and_near(bits):
     assert np.isnan(value[0]) or abs((int(found.view("uint32")[0]) & 0x7FFFFFFF) - (bits & 0x7FFFFFFF)) < 1 << 16
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_cases_have_the_same_values_in_every_process():
     code = (
         "from hashlib import sha256\n"

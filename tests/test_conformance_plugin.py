@@ -10,6 +10,8 @@ import pytest
 from einsumx.conformance import deviations
 from einsumx.conformance.deviations import Deviation
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = ["pytester"]
 
 TEST = """

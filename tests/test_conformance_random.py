@@ -78,6 +78,7 @@ def test_problems_are_of_every_kind():
     assert len(set(problems)) > 50
 
 
+@pytest.mark.long
 def test_what_fails_is_made_as_small_as_it_can_be_and_shown_as_code_that_fails(wrong):
     (outcome,) = run(wrong, [random_case("int32", 50, 0)])
     assert outcome.status == "fail"

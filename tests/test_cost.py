@@ -171,7 +171,7 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
     traits = replace(adapter.cpu, rates=RATES)
 
     @given(contractions(), st.sampled_from(["float32", "complex64", "int32", "bool"]))
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     def check(case, dtype):
         equation, shapes = case
         sized = bind(parse_text(equation, len(shapes)), shapes)
@@ -224,7 +224,7 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
     traits = replace(declared, rates=RATES if declared.strided else replace(RATES, view=0.0))
 
     @given(pairs(traits))
-    @settings(max_examples=60)
+    @settings(max_examples=25)
     def check(drawn):
         builder, pair = drawn
         choice = choose(builder, pair)
@@ -250,7 +250,7 @@ def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
 
 
 @given(pairs(replace(get_backend("numpy").cpu, rates=RATES)))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_lowering_takes_for_an_einsum_what_its_ops_cost(drawn):
     builder, pair = drawn
     result, seconds = native_order(builder, pair)

@@ -379,6 +379,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
 def test_a_plan_of_twice_the_ops_takes_twice_the_steps_to_show(shown):
     small, large = a_chain(100), a_chain(200)

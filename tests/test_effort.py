@@ -150,7 +150,7 @@ def test_tasks_that_interleave_have_efforts_of_their_own():
     assert asyncio.run(both()) == ["measure", ("estimate", "estimate")]
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_of_a_fork_can_set_its_effort_while_another_thread_held_the_lock():
     code = """
@@ -168,7 +168,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 # -- the environment ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_variable_sets_the_effort_of_a_process():
     code = "print(effort.is_set, einsumx.get_effort())"
     assert fresh(code, EINSUMX_EFFORT="measure") == "True measure"
@@ -177,7 +177,7 @@ def test_the_variable_sets_the_effort_of_a_process():
     assert fresh(code, EINSUMX_EFFORT="measure") == "False estimate"
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_module_that_every_first_call_needs_loads_nothing_heavy():
     code = "import sys; print([name for name in ('threading', 'json', 'logging', 'numpy') if name in sys.modules])"
     done = subprocess.run(

@@ -95,7 +95,7 @@ for equation in ("ab->b", "ab->", "ab->a", "ab,ab->b"):
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_memory_beside_a_result_without_elements_is_not_written_to():
     """NumPy's einsum writes a partial sum there, which corrupts the heap."""
     subprocess.run([sys.executable, "-c", HEAP], check=True, timeout=300)

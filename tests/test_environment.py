@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 CODE = """
 import numpy as np

@@ -17,7 +17,7 @@ from einsumx import patching
 from einsumx.runtime import calls as repeated
 from einsumx.runtime.caches import Uncacheable
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
 PAGE = FOLDER.with_suffix(".md").read_text(encoding="utf-8")

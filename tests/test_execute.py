@@ -17,6 +17,7 @@ def lines_of_plans() -> list[str]:
     return [name for name in linecache.cache if name.startswith("<einsumx plan")]
 
 
+@pytest.mark.long
 def test_the_lines_of_a_function_are_forgotten_with_it() -> None:
     plan = einsumx.plan("ab,bc,cd,de,ef,fg,gh->ah", *[(2, 2)] * 7)
     gc.collect()

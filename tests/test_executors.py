@@ -25,7 +25,7 @@ from einsumx.streaming import worker
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import SharedOperands, file_of
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 
 class Inline(Executor):

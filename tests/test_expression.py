@@ -213,7 +213,7 @@ def test_a_dtype_is_compared_by_its_name():
     assert len(set(runs)) == 1
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_pool_of_processes_computes_an_expression(rng):
     a, weights = rng.normal(size=(3, 4)), rng.normal(size=(4, 2))
     run = einsumx.expression("ij,jk->ik", (3, 4), weights)

@@ -10,7 +10,7 @@ import pytest
 
 import einsumx
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 NEVER_FOR_A_PRODUCT = (
     "einsumx.blocked", "einsumx.cli", "einsumx.expressions", "einsumx.patching", "einsumx.plans", "einsumx.render",

@@ -110,7 +110,7 @@ assert einsumx.einsum("ii->", np.eye(3)) == 3
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["calls", "raises"])
 @pytest.mark.parametrize("place", [60, 400, 700, 900])
 def test_a_handler_during_the_imports_of_the_first_call_breaks_no_later_call(place, what):
@@ -133,7 +133,7 @@ builtins.last = Last()
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_large_result_while_the_interpreter_exits():
     done = subprocess.run([sys.executable, "-c", ENDING], check=True, capture_output=True, text=True)
     assert done.stderr == "(1, 5000000) True"

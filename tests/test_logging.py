@@ -54,7 +54,7 @@ def asked(monkeypatch):
     return found
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_nobody_who_does_not_ask_is_told_anything():
     code = (
         "import logging, numpy as np, einsumx\n"

@@ -96,7 +96,7 @@ def run_script(text):
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment, timeout=300)
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_workers_open_an_operand_by_a_function():
     process = run_script(f"{OPENED}\n    assert (c == 500).all()\n")
     assert process.returncode == 0, process.stderr

@@ -86,7 +86,7 @@ except einsumx.BackendError as error:
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_without_mxnet_there_are_plans_and_an_error_that_says_how_to_install_it_and_numpy_is_as_it_was():
     assert run(NAMES + MISSING) == ["True", "True", "False"]
 

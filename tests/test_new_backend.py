@@ -162,6 +162,7 @@ def test_the_template_has_every_primitive_and_the_methods_of_memory_limits(examp
 # -- what it does, unchanged ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_package_passes_the_suite_for_a_library_with_the_names_of_numpy(unregistered):
     import_modules(["einsumx_examplelib.register"])
     outcomes = list(suite.run(backend_subject("examplelib"), suite.cases("quick", random=3)[::6]))
@@ -169,7 +170,7 @@ def test_the_package_passes_the_suite_for_a_library_with_the_names_of_numpy(unre
     assert sum(outcome.status == "pass" for outcome in outcomes) > 120
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_its_own_tests_and_those_of_the_plugin_pass_without_an_installation(example_folder):
     own = ("tests", "-q", "-p", "no:cacheprovider", "-k", "hyperedges or jit", "--strict-markers")
     suite = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
@@ -179,7 +180,7 @@ def test_its_own_tests_and_those_of_the_plugin_pass_without_an_installation(exam
     assert re.search(r"^\d{2,} passed, \d{2,} skipped", done.stdout, re.MULTILINE), done.stdout
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_method_that_is_wrong_fails_by_its_name(changed):
     folder = changed("self.xp.multiply(lhs, rhs)", "self.xp.times(lhs, rhs)")
     arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib", "--case", "bool/*", "--quiet")
@@ -193,7 +194,7 @@ def test_a_method_that_is_wrong_fails_by_its_name(changed):
     assert missing in run("reproducer", folder=folder).stderr
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_suite_says_where_to_start_if_it_cannot_make_arrays(changed):
     folder = changed("xp.asarray(host)", "xp.array(host)")
     arguments = ("--import", "einsumx_examplelib.register", "--backend", "examplelib")

@@ -22,7 +22,7 @@ import einsumx
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import array_files as backing
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 EQUATION = "ij,jk->ik"
 SHAPE = (300, 400)

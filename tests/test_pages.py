@@ -11,7 +11,7 @@ import pytest
 import einsumx
 from einsumx.conformance.suite import FEATURES
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -241,7 +241,7 @@ def test_a_framework_that_is_not_installed_is_named_with_the_way_to_install_it()
         einsumx.patch("cupy")
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_patching_numpy_imports_no_other_framework():
     code = (
         "import sys, numpy as np, einsumx\n"
@@ -369,6 +369,7 @@ def test_what_is_entered_later_is_a_plain_call_until_then(way, calls, others):
     assert is_native()
 
 
+@pytest.mark.long
 def test_threads_that_call_all_the_time_never_see_blocks_of_another(calls):
     def work():
         while not ended.is_set():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.adapters.registry import backends
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 CASES = {
     "bind,bjnd->bnij": [(3, 110, 6, 48), (3, 90, 6, 48)],

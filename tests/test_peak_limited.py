@@ -24,7 +24,7 @@ from einsumx.streaming import run as limited
 from einsumx.streaming import worker
 from einsumx.streaming.prefetch import Reader
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 EQUATIONS = (
     "ab,bc->ac",

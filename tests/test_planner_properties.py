@@ -364,7 +364,7 @@ def test_plans_for_the_traits_of_every_backend_mean_the_plain_sum(name):
     names = ["float32", "float64", "complex64", "float16", "int8", "bool"]
 
     @given(data=st.data(), case=cases())
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     def check(data, case):
         arrays = data.draw(operands(case, [data.draw(st.sampled_from(names))]))
         if not traits.strided:
@@ -448,7 +448,7 @@ def test_a_plan_does_not_depend_on_the_sizes_that_were_planned_before(backend):
     traits = get_backend(backend).cpu
 
     @given(data=st.data(), equation=EQUATIONS, dtype=st.sampled_from(["float32", "float16", "int64"]))
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     def check(data, equation, dtype):
         terms = equation.partition("->")[0].split(",")
         orders = [data.draw(st.permutations(range(len(term)))) for term in terms]

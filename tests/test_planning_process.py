@@ -9,7 +9,7 @@ import pytest
 import einsumx
 from einsumx.adapters.registry import BUILTIN
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 FRAMEWORKS = ("numpy", "torch", "jax", "jaxlib", "mxnet", "cupy", "array_api_strict")
 

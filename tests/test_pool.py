@@ -124,7 +124,7 @@ CASES = [
 ]
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.parametrize(("equation", "dtype", "threads"), CASES)
 def test_results_in_the_pool_are_right(equation: str, dtype: str, threads: int) -> None:
     sizes = {"i": 4099, "j": 8192 * 2 // np.dtype(dtype).itemsize + 77, "k": 2, "l": 3}
@@ -274,7 +274,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_environment_sets_the_bound_and_an_array_that_lives_until_the_end_causes_no_message() -> None:
     done = python(
         "import numpy as np, einsumx\n"
@@ -351,7 +351,7 @@ def test_a_result_in_the_pool_is_an_ordinary_array_that_cannot_be_resized_in_pla
         result.resize((10, 10))
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_threads_never_get_the_same_memory() -> None:
     rng = np.random.default_rng(2)
     lhs, rhs = vectors()
@@ -377,7 +377,7 @@ def test_threads_never_get_the_same_memory() -> None:
     assert einsumx.memory_pool_info().held <= 1 << 30
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_child_of_fork_has_its_own_memory() -> None:
@@ -429,7 +429,7 @@ TENSORS = {
 DTYPES = ("float32", "bfloat16", "complex64", "int32")
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @needs_torch
 @pytest.mark.parametrize(("equation", "dtype"), list(zip(TENSORS, itertools.cycle(DTYPES))))
 def test_tensors_in_the_pool_are_right(equation: str, dtype: str) -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 START = """\
 import os, signal, sys, threading, time

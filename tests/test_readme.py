@@ -31,7 +31,7 @@ def imports(framework, block):
     return bool(re.search(rf"^import {re.escape(framework)}\b", block, re.MULTILINE))
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_every_block_runs_in_order_with_numpy_alone(folder):
     run(block for block in BLOCKS if not any(imports(framework, block) for framework in FRAMEWORKS))
     rng = np.random.default_rng(0)

@@ -167,7 +167,7 @@ def test_backends_lists_ours_and_others_with_what_can_be_imported(example, entry
     assert "examplelib" not in before
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_only_the_framework_whose_arrays_arrive_is_imported(tmp_path):
     (tmp_path / "other_arrays.py").write_text("raise AssertionError('imported')")
     write_entry_point(tmp_path, "other_arrays", "other_arrays:ADAPTER")

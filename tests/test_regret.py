@@ -47,6 +47,7 @@ def test_the_regret_is_the_time_of_the_choice_over_that_of_the_best(scripts):
     assert regret.regrets([row(3.0, 2.0), row(2.0, 3.0), row(1.02, 1.0)]) == [1.5, 1.0, 1.0]
 
 
+@pytest.mark.long
 def test_a_fit_finds_the_rates_that_made_the_times(scripts, constants, tmp_path):
     _, fit = scripts
     adapter = get_backend("numpy")

@@ -645,7 +645,7 @@ einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, resume=sys.argv[1] +
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_and_then_gone_on_with(
     tmp_path: Path,

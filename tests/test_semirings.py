@@ -102,6 +102,7 @@ def test_log_sums_of_any_range_are_exact(spread):
     np.testing.assert_allclose(einsum(PRODUCT, lhs, rhs, semiring="log"), expected, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("semiring", "shapes", "spread"),
     [

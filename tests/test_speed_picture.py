@@ -89,7 +89,7 @@ def test_machine_date_and_command_are_in_the_caption(speed):
     assert "mx.np.einsum on MXNet 2.4.6 takes 128.00 times as long" in drawn(speed)[0].text
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_command_merges_runs_and_draws_them(speed, tmp_path):
     files = [tmp_path / f"{place}.json" for place in range(len(RUNS))]
     for file, run in zip(files, RUNS):

@@ -110,6 +110,7 @@ def test_plans_that_were_stored_before_are_read():
     np.testing.assert_array_equal(plan(a, b), b @ a.T)
 
 
+@pytest.mark.long
 def test_a_network_of_thousands_of_operands_is_read():
     count = 3000
     operands = [part for k in range(count) for part in ((2, 2), [k, k + 1])]

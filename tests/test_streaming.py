@@ -199,7 +199,7 @@ except MemoryError:
 """
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much address space is taken is not known here")
 def test_in_a_capped_address_space_a_quarter_of_the_inputs_is_enough(tmp_path: Path) -> None:
     found = subprocess.run(

@@ -230,7 +230,7 @@ def number_in(**environment):
     )
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("environment", "number"),
     [
@@ -243,7 +243,7 @@ def test_the_environment_says_how_many_threads(environment, number):
     assert number_in(**environment).stdout.split() == [str(number)]
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which CPUs are ours")
 def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
     assert 1 <= int(number_in().stdout) <= len(os.sched_getaffinity(0))
@@ -252,7 +252,7 @@ def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
 # -- fork -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("while_held", [False, True])
 def test_the_child_of_a_fork_has_a_pool_of_its_own_and_blas_as_it_was(while_held):
@@ -286,7 +286,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.stdout.split(), done.stderr) == (["0"], "")
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind threads to CPUs")
 def test_a_caller_bound_to_one_cpu_binds_neither_the_workers_nor_their_number():
     code = """

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import einsumx
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +57,7 @@ def is_on_page(message: str) -> bool:
     return plain(message) in PLAIN_PAGE
 
 
+@pytest.mark.long
 def test_every_message_is_on_the_page():
     missing = [
         f"{path.relative_to(ROOT).as_posix()}:{line}: {text}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import page
 import pytest
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -237,7 +237,7 @@ def test_a_file_is_never_larger_than_one_that_is_read(monkeypatch):
     assert path_of(origin_of(NUMPY, "cpu")).stat().st_size <= 2000
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_a_process_without_wisdom_loads_no_reader_of_files_and_one_with_it_no_framework():
     code = f"""
 import sys, einsumx
@@ -487,7 +487,7 @@ def names_of(count):
     return sorted(f"{KEY} {name} {number}" for name in range(count) for number in range(3))
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_processes_that_end_at_the_same_time_all_keep_their_findings():
     code = f"{RECORD}\nwork(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
     workers = [
@@ -512,7 +512,7 @@ def _record_many(name):
     namespace["work"](name)
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.parametrize("method", sorted({"fork", "spawn"} & {*multiprocessing.get_all_start_methods()}))
 def test_workers_of_multiprocessing_keep_their_findings(method):
     context = multiprocessing.get_context(method)
@@ -528,7 +528,7 @@ def test_workers_of_multiprocessing_keep_their_findings(method):
     assert sorted(on_disk()) == sorted([KEY, *names_of(2)])
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_child_knows_its_parent_s_findings_and_leaves_writing_them_to_it():
     code = f"""{RECORD}
@@ -549,7 +549,7 @@ print(sum("parent" in key for key in read_file(path_of(origin_of(get_backend("nu
     assert sum("parent" in text for text in on_disk()) == 3
 
 
-@pytest.mark.processes
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_that_is_forked_while_another_thread_writes_does_not_hang():
     code = f"""{RECORD}

@@ -15,6 +15,8 @@ import pytest
 
 import einsumx
 
+pytestmark = pytest.mark.long
+
 LIMIT = "wants one step of all operands under a limit of 0; an error here"
 PATHS = "asserts which steps NumPy's own path algorithms choose; einsumx takes opt_einsum's"
 EXCEPTIONS = {

@@ -15,6 +15,8 @@ import pytest
 
 import einsumx
 
+pytestmark = pytest.mark.long
+
 
 def contract(*operands, use_blas=True, **options):  # a switch of opt_einsum's
     """``einsumx.einsum`` with the name and the additional switch of opt_einsum's function."""
