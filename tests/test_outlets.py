@@ -259,13 +259,14 @@ def test_a_caller_that_is_killed_is_gone_on_with_by_the_same_call(kind: str, tmp
             start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
 
-    with started("slow") as caller:
-        for line in caller.stdout:
-            if int(line.split()[0]) == 4:
-                break
-        caller.kill()
-        total = int(line.split()[1])
+    killed = started("slow")
     try:
+        with killed:
+            for line in killed.stdout:
+                if int(line.split()[0]) == 4:
+                    break
+            killed.kill()
+            total = int(line.split()[1])
         written = len((tmp_path / "journal").read_text().splitlines()) - 1
         assert 0 < written < total
         with started("fast") as caller:  # while workers of the first are still there
@@ -273,7 +274,7 @@ def test_a_caller_that_is_killed_is_gone_on_with_by_the_same_call(kind: str, tmp
         assert caller.returncode == 0
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(caller.pid, signal.SIGKILL)
+            os.killpg(killed.pid, signal.SIGKILL)  # its workers, which do not see that nobody is there
     assert told[-1] == total - written
     assert not (tmp_path / "journal").exists()
     out = np.memmap(tmp_path / "out", "float64", shape=(64, 900)) if kind == "map" else zarr.open(tmp_path / "z")
