@@ -1,8 +1,6 @@
 """``einsum_argmax``: labels, ties, memory and messages; that positions attain the value, the suite judges."""
 
 import math
-import subprocess
-import sys
 import tracemalloc
 import warnings
 
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import printed
 
 import einsumx
 from einsumx import ArgmaxResult, BackendError, EquationError, SizeError, argmax, einsum, einsum_argmax
@@ -222,5 +221,5 @@ def test_a_framework_without_semirings_is_refused(monkeypatch):
 @pytest.mark.long
 def test_it_is_imported_when_it_is_first_used():
     code = "import sys, einsumx; assert 'einsumx.argmax' not in sys.modules; einsumx.einsum_argmax"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    printed(code)
     assert {"ArgmaxResult", "einsum_argmax"} <= {*einsumx.__all__}

@@ -1,8 +1,5 @@
 """What the suite makes and reads by itself: arrays in every layout and dtype, and the values of its cases."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -11,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import printed
 
 import einsumx
 from einsumx import BackendError
@@ -163,10 +161,8 @@ def test_cases_have_the_same_values_in_every_process():
     )
     here = {}
     exec(code, here)
-    command = [sys.executable, "-c", f"{code}print(found.hexdigest())"]
-    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == here["found"].hexdigest()
+    found = printed(f"{code}print(found.hexdigest())", PYTHONHASHSEED="1")
+    assert found.strip() == here["found"].hexdigest()
 
 
 def test_every_feature_has_cases_and_every_case_a_feature_that_is_described():

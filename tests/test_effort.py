@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from processes import printed
 from threads import in_threads
 
 import einsumx
@@ -28,15 +29,8 @@ def unset(monkeypatch):
 
 
 def fresh(code, **variables):
-    """How a fresh interpreter ends, and what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"import einsumx; from einsumx.runtime import effort; {code}"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        check=False,
-    )
-    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+    """What a fresh interpreter prints."""
+    return printed(f"import einsumx; from einsumx.runtime import effort; {code}", **variables).strip()
 
 
 # -- whose setting counts -------------------------------------------------------------------------------------------

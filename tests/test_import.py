@@ -1,12 +1,10 @@
 """``import einsumx`` loads little; everything else is imported when it is first used, by every public name."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 
 import pytest
+from processes import printed
 
 import einsumx
 
@@ -28,10 +26,7 @@ NEVER_AT_IMPORT = (
 
 def fresh(code):
     """What ``code`` prints, as JSON, in a fresh interpreter."""
-    environment = {**os.environ, "EINSUMX_CACHE": os.devnull}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(printed(code))
 
 
 def loaded(code):

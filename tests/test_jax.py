@@ -1,12 +1,10 @@
 """JAX's adapter: plans as dot_general sees them, dtypes with and without 64 bits, jit, grad, vmap, devices."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
 import pytest
+from processes import printed
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -265,9 +263,7 @@ assert einsumx.einsum("i,i->", jnp.full(2, 2**33), jnp.ones(2, "int64")) == 2**3
 
 
 def test_the_only_device_reads_no_more_of_an_array_than_its_diagonal_and_64_bits_are_used_where_they_are_on():
-    environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", ALONE], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed(ALONE, XLA_FLAGS="", JAX_PLATFORMS="cpu")
 
 
 @pytest.mark.parametrize("scalar", [2, 2.0])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import printed
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
 FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, OPENED, RAY, DASK = re.findall(
@@ -80,8 +81,7 @@ def test_gradients_are_computed_under_the_limit(capsys):
 def test_blocks_run_on_several_devices():
     pytest.importorskip("jax")
     code = f"{DEVICES}\nassert (np.asarray(c) == 500).all()\nassert len(jax.devices()) == 2\n"  # set before JAX begins
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
-    assert process.returncode == 0, process.stderr
+    printed(code)
 
 
 def test_blocks_run_on_an_executor():

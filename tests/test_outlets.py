@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import printed
 from stored import Returned, process_pool
 
 import einsumx
@@ -316,18 +317,8 @@ for given in {"out": out}, {"executor": Elsewhere()}:
 """
 
 
-def said_by(program: str, *arguments: object, **environment: str) -> list[str]:
-    """The lines that a program prints, which comes to its end."""
-    found = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], cwd=ROOT, env={**os.environ, **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    return found.stdout.splitlines()
-
-
 def test_a_full_disk_is_an_error_before_any_work_and_not_the_end_of_the_process(small_disk: Path) -> None:
-    of_out, of_operands = said_by(FULL, small_disk, TMPDIR=str(small_disk))
+    of_out, of_operands = printed(FULL, small_disk, TMPDIR=str(small_disk)).splitlines()
     assert of_out.startswith(str(errno.ENOSPC))
     assert "the disk has no room for the 480000 bytes of out=" in of_out
     assert not np.fromfile(small_disk / "out", "float32").any()
@@ -353,7 +344,7 @@ for cut in shapes:
 
 
 def test_a_file_that_was_truncated_under_a_map_is_an_error_and_not_the_end_of_the_process(tmp_path: Path) -> None:
-    for name, said in zip(("operand 0", "operand 1", "out="), said_by(TRUNCATED, tmp_path), strict=True):
+    for name, said in zip(("operand 0", "operand 1", "out="), printed(TRUNCATED, tmp_path).splitlines(), strict=True):
         assert f"the file of {name} was truncated after it was mapped" in said
 
 

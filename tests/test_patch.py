@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import logging
 import pickle
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -19,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from processes import printed
 
 import einsumx
 from einsumx import patching
@@ -248,8 +248,7 @@ def test_patching_numpy_imports_no_other_framework():
         "with einsumx.patch('numpy'): np.einsum('ij,jk->ik', np.ones((2, 3)), np.ones((3, 2)))\n"
         "print({'torch', 'jax', 'cupy', 'mxnet'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert printed(code) == "set()\n"
 
 
 # -- when it begins ---------------------------------------------------------------------------------------------

@@ -1,11 +1,8 @@
 """Peak memory under a limit: what NumPy and torch count stays within what the plan says, and that within the limit."""
 
 import multiprocessing
-import os
 import random
 import re
-import subprocess
-import sys
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -15,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import peaks
 import pytest
+from processes import printed
 from stored import Stored
 
 import einsumx
@@ -291,10 +289,7 @@ def test_the_system_counts_no_more_anonymous_memory_than_the_limit_and_gets_back
                 file.create_dataset(name, **chunked)
         else:
             pytest.importorskip("zarr").create_array(tmp_path / f"{name}.zarr", **chunked)
-    command = [sys.executable, "-c", COUNTED, str(tmp_path), kind]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "EINSUMX_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.stderr == ""
-    anonymous, mapped = map(int, done.stdout.split())
+    found = printed(COUNTED, tmp_path, kind, OPENBLAS_NUM_THREADS="1", EINSUMX_NUM_THREADS="1")
+    anonymous, mapped = map(int, found.split())
     assert anonymous <= 20e6 + of_python
     assert mapped <= 4e6  # of 108e6

@@ -1,10 +1,7 @@
 """What planning may depend on and import, asked of fresh interpreters; and how many ops it makes."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from processes import printed
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN
@@ -31,15 +28,6 @@ EQUATIONS = {
 }
 
 
-def run(code, hash_seed="0"):
-    """What ``code`` prints in a fresh interpreter."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_planning_imports_no_framework_but_the_numpy_of_opt_einsum_for_many_operands():
     code = f"""
 import sys, einsumx
@@ -49,7 +37,7 @@ for equation, *shapes in ("bind,bjnd->bnij", (4, 10, 3, 8), (4, 5, 3, 8)), ("ij,
             str(einsumx.plan(equation, *shapes, backend=backend, dtypes=dtype))
     print(*(name for name in {FRAMEWORKS} if name in sys.modules))
 """
-    assert run(code) == "\nnumpy\n"
+    assert printed(code) == "\nnumpy\n"
 
 
 def test_plan_is_identical_across_hash_seeds():
@@ -59,7 +47,7 @@ for backend, optimize in {[(name, "auto") for name in BUILTIN] + [("numpy", name
     for equation, shapes in {EQUATIONS!r}.items():
         print(einsumx.plan(equation, *shapes, backend=backend, optimize=optimize).to_json())
 """
-    plans = [run(code, seed) for seed in ("0", "20201")]
+    plans = [printed(code, PYTHONHASHSEED=seed) for seed in ("0", "20201")]
     assert plans[0].count("\n") == (len(BUILTIN) + len(OPTIMIZERS)) * len(EQUATIONS)
     assert plans[1] == plans[0]
 

@@ -7,7 +7,6 @@ import gc
 import itertools
 import os
 import pickle
-import subprocess
 import sys
 import threading
 import weakref
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import printed
 
 import einsumx
 from einsumx.adapters.registry import backends
@@ -268,24 +268,17 @@ def test_a_size_is_bytes_or_text(size: Any, nbytes: int) -> None:
     assert einsumx.memory_pool_info().bound == nbytes
 
 
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
-
-
 @pytest.mark.long
 def test_the_environment_sets_the_bound_and_an_array_that_lives_until_the_end_causes_no_message() -> None:
-    done = python(
+    program = (
         "import numpy as np, einsumx\n"
         "a = np.ones((3000, 1), 'f4')\n"
         "kept = einsumx.einsum('ik,jk->ij', a, a)\n"
         "cycle = [einsumx.einsum('ik,jk->ij', a, a)]\n"
         "cycle.append(cycle)\n"
-        "print(einsumx.memory_pool_info().bound)",
-        EINSUMX_MEMORY_POOL="64MiB",
+        "print(einsumx.memory_pool_info().bound)"
     )
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(64 << 20)], "")
+    assert printed(program, EINSUMX_MEMORY_POOL="64MiB") == f"{64 << 20}\n"
 
 
 # -- memory that runs short -----------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """Which backend serves which array, and how other packages add theirs."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import printed
 
 import einsumx
 from einsumx.adapters import registry
@@ -182,9 +182,7 @@ import numpy
 einsumx.einsum("ij,j->i", numpy.ones((2, 3)), [1, 2, 3])
 print(*sorted(frameworks & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "\nnumpy\n"
+    assert printed(code) == "\nnumpy\n"
 
 
 # -- classes that are arrays in part ----------------------------------------------------------------------------------

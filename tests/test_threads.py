@@ -1,12 +1,11 @@
 """The pool: every job once, errors to the caller, BLAS put back as it was, and no thread too many."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from processes import printed
 from threadpoolctl import ThreadpoolController, threadpool_limits
 from threads import in_threads
 
@@ -223,11 +222,10 @@ def test_another_number_of_threads_forgets_plans_cut_for_the_old_one():
 
 def number_in(**environment):
     """The number of threads in a fresh process with these variables and none of the others."""
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    code = "import einsumx; print(einsumx.get_num_threads())"
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**clean, **environment}, check=False
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+            patch.delenv(name)
+        return int(printed("import einsumx; print(einsumx.get_num_threads())", **environment))
 
 
 @pytest.mark.long
@@ -240,13 +238,13 @@ def number_in(**environment):
     ],
 )
 def test_the_environment_says_how_many_threads(environment, number):
-    assert number_in(**environment).stdout.split() == [str(number)]
+    assert number_in(**environment) == number
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which CPUs are ours")
 def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
-    assert 1 <= int(number_in().stdout) <= len(os.sched_getaffinity(0))
+    assert 1 <= number_in() <= len(os.sched_getaffinity(0))
 
 
 # -- fork -----------------------------------------------------------------------------------------------------
@@ -279,11 +277,7 @@ if child == 0:
 leave.set()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False
-    )
-    assert (done.stdout.split(), done.stderr) == (["0"], "")
+    assert printed(code, OMP_NUM_THREADS="2") == "0\n"
 
 
 @pytest.mark.long
@@ -310,5 +304,4 @@ caller.join()
 others = workers - {caller.native_id}
 print(len(others), all(os.sched_getaffinity(worker) == cpus for worker in others))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout.split(), done.stderr) == (["True", "2", "True"], "")
+    assert printed(code).split() == ["True", "2", "True"]

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from processes import printed
 from threads import in_threads
 
 import einsumx
@@ -61,16 +62,6 @@ def stored(key=KEY, value=None):
 def on_disk(device="cpu"):
     """The keys in NumPy's file."""
     return list(read_file(path_of(origin_of(NUMPY, device)))[1])
-
-
-def run(code, **variables):
-    """Run code in a process of its own, and return what it prints."""
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------
@@ -247,9 +238,9 @@ found = wisdom.find(get_backend("numpy"), "cpu", {KEY!r})
 names = ("json", "einsumx.runtime.wisdom_files", "numpy", "importlib.metadata")
 print(found and found.seconds, [name for name in names if name in sys.modules][:2], "numpy" in sys.modules)
 """
-    assert run(code).strip() == "None [] False"
+    assert printed(code).strip() == "None [] False"
     stored()
-    assert run(code).strip() == "0.5 ['json', 'einsumx.runtime.wisdom_files'] False"
+    assert printed(code).strip() == "0.5 ['json', 'einsumx.runtime.wisdom_files'] False"
 
 
 def test_a_variable_or_a_backend_of_many_libraries_keeps_findings_in_memory_alone(folder, monkeypatch):
@@ -544,7 +535,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 from einsumx.runtime.wisdom_files import origin_of, path_of, read_file
 print(sum("parent" in key for key in read_file(path_of(origin_of(get_backend("numpy"), "cpu")))[1]))
 """
-    assert run(code).strip() == "0"
+    assert printed(code).strip() == "0"
     assert sum("child" in text for text in on_disk()) == 3
     assert sum("parent" in text for text in on_disk()) == 3
 
@@ -562,7 +553,7 @@ with wisdom._state.lock, wisdom._state.saving:
         sys.exit()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
-    run(code)
+    printed(code)
     assert len(on_disk()) == 6
 
 
@@ -679,7 +670,7 @@ def test_forgetting_is_for_some_backends_or_devices_alone(folder):
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def printed(capsys, *arguments):
+def told(capsys, *arguments):
     assert main(["wisdom", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -701,17 +692,17 @@ def test_the_command_shows_what_won_and_by_how_much_and_names_a_file_that_is_not
 
 def test_the_command_prints_json_whose_every_key_its_help_describes(capsys, folder, tmp_path):
     stored()
-    shown = printed(capsys, "--show", "--backend", "numpy", "--device", "cpu")
+    shown = told(capsys, "--show", "--backend", "numpy", "--device", "cpu")
     assert shown == {
         "folder": str(folder),
         "wisdom": [{**asdict(origin_of(NUMPY, "cpu")), "findings": {KEY: json.loads(json.dumps(asdict(finding())))}}],
     }
-    assert printed(capsys, "--backend", "torch")["wisdom"] == []
-    exported = printed(capsys, "--export", str(tmp_path / "all.json"))
+    assert told(capsys, "--backend", "torch")["wisdom"] == []
+    exported = told(capsys, "--export", str(tmp_path / "all.json"))
     assert exported == {"folder": str(folder), "file": str(tmp_path / "all.json"), "findings": 1}
-    removed = printed(capsys, "--forget")
+    removed = told(capsys, "--forget")
     assert removed == {"folder": str(folder), "removed": [path_of(origin_of(NUMPY, "cpu")).name]}
-    assert printed(capsys, "--import", str(tmp_path / "all.json")) == exported
+    assert told(capsys, "--import", str(tmp_path / "all.json")) == exported
     with pytest.raises(SystemExit):
         main(["wisdom", "--help"])
     text = capsys.readouterr().out

@@ -1,9 +1,7 @@
 """What takes PyTorch long: what it compiles, and processes of their own for its settings."""
 
-import subprocess
-import sys
-
 import pytest
+from processes import printed
 
 import einsumx
 from einsumx import MemoryLimitError, einsum
@@ -30,8 +28,7 @@ torch.testing.assert_close(lhs.grad, rhs.sum(1).expand(3, 4))
 
 
 def test_the_first_call_may_be_a_compiled_one_where_torch_came_after_a_plan_for_it():
-    done = subprocess.run([sys.executable, "-c", COMPILED_FIRST], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed(COMPILED_FIRST)
 
 
 @pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph
@@ -70,5 +67,6 @@ for name in sys.argv[1:]:
     print(torch.backends.mkldnn.matmul.fp32_precision, torch.backends.cuda.matmul.fp32_precision)
 """
     levels = ["highest", "high", "medium"]
-    found = subprocess.run([sys.executable, "-c", code, *levels], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == [names[level][library] for level in levels for library in ("mkldnn", "cuda")]
+    assert printed(code, *levels).split() == [
+        names[level][library] for level in levels for library in ("mkldnn", "cuda")
+    ]
