@@ -1,4 +1,4 @@
-"""Arrays that are read and written by slices alone, and count how much; and processes that work on them."""
+"""Arrays that are read and written by slices alone, and count how much; limits; and processes that keep them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
+
+import einsumx
 
 EQUATION = "ij,jk->ik"
 LIMIT = 24_000
@@ -49,6 +51,15 @@ class Stored:
 def operands(dtype: str = "float32") -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     return rng.standard_normal((60, 70)).astype(dtype), rng.standard_normal((70, 80)).astype(dtype)
+
+
+def smallest(call: Callable[[int], object]) -> int:
+    """The limit that the error of ``call`` names under a limit of one byte; 1 if that is enough."""
+    try:
+        call(1)
+    except einsumx.MemoryLimitError as error:
+        return error.smallest
+    return 1
 
 
 def process_pool(workers: int, initializer: Callable[..., object] | None = None, *given: Any) -> ProcessPoolExecutor:

@@ -159,14 +159,6 @@ def test_a_mistake_is_told_by_what_is_wrong_where_and_what_to_do(call, kind, say
     assert len(message) < 700
 
 
-def test_errors_are_the_builtin_errors_that_users_catch():
-    assert issubclass(EquationError, ValueError)
-    assert issubclass(SizeError, ValueError)
-    assert issubclass(PathError, ValueError)
-    assert issubclass(BackendError, TypeError)
-    assert issubclass(einsumx.MemoryLimitError, MemoryError)
-
-
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_an_executor_that_was_shut_down_is_refused_before_any_work(make, tmp_path):
     pool = make(1)

@@ -1,6 +1,5 @@
 """Arrays of Python objects: the same values and types with and without a memory limit, and errors of their own."""
 
-import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
@@ -9,6 +8,7 @@ from operator import mul
 
 import numpy as np
 import pytest
+from stored import smallest
 
 import einsumx
 
@@ -62,13 +62,6 @@ def plain_sum(equation, arrays):
     return found
 
 
-def smallest_limit(call):
-    try:
-        return call(1)
-    except einsumx.MemoryLimitError as error:
-        return call(int(re.search(r"smallest memory_limit= is (\d+)", str(error))[1]))
-
-
 @pytest.mark.parametrize(
     ("kind", "equation"),
     [*product(["Fraction"], EQUATIONS), *product(NUMBERS, ["i,i->", "ij,jk->ik", "->"])],
@@ -76,11 +69,11 @@ def smallest_limit(call):
 def test_a_memory_limit_changes_neither_values_nor_types(kind, equation):
     arrays = [objects(NUMBERS[kind], shape, start) for start, shape in enumerate(EQUATIONS[equation], 1)]
     expected = plain_sum(equation, arrays)
-    results = [
-        einsumx.einsum(equation, *arrays),
-        einsumx.einsum(equation, *arrays, memory_limit="1MB"),
-        smallest_limit(lambda limit: einsumx.einsum(equation, *arrays, memory_limit=limit)),
-    ]
+
+    def call(limit):
+        return einsumx.einsum(equation, *arrays, memory_limit=limit)
+
+    results = [call(None), call("1MB"), call(smallest(call))]
     with np.errstate(all="ignore"):
         for result in results:
             if not expected.shape:

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import random
-import re
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -13,7 +12,7 @@ import numpy as np
 import peaks
 import pytest
 from processes import printed
-from stored import Stored
+from stored import Stored, smallest
 
 import einsumx
 from einsumx.adapters.registry import backends
@@ -88,11 +87,8 @@ class Problem:
 
     def _limit(self, share):
         """Between the smallest limit and what all takes at once; more where it would be cut into too many blocks."""
-        try:
-            smallest = self.plan(1) and 1
-        except einsumx.MemoryLimitError as error:
-            smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error))[1])
-        limit = smallest + int(share * (self.plan("1 TB").peak_bytes - smallest))
+        least = smallest(self.plan)
+        limit = least + int(share * (self.plan("1 TB").peak_bytes - least))
         while prod(self.plan(limit).blocking.counts) > RUNS:
             limit = 2 * limit + 1000
         return limit
@@ -171,11 +167,9 @@ def shared(equation, dtype, executor, share):
     numbers = np.random.default_rng(0)
     first, *others = [peaks.numbers(shape, dtype, numbers) for shape in SHARED[equation]]
     operands = Stored(first), *others
-    with pytest.raises(einsumx.MemoryLimitError) as error:
-        einsumx.einsum(equation, *operands, memory_limit=1, executor=executor)
-    smallest = int(re.search(r"smallest memory_limit= is (\d+) bytes", str(error.value))[1])
+    least = smallest(lambda limit: einsumx.einsum(equation, *operands, memory_limit=limit, executor=executor))
     whole = einsumx.plan(equation, *operands, memory_limit="1 TB").peak_bytes
-    return operands, smallest + int(share * whole)
+    return operands, least + int(share * whole)
 
 
 @pytest.mark.parametrize("equation", SHARED)

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 import pytest
 from backends_under_test import LIMITED
-from stored import Stored
+from stored import Stored, smallest
 
 import einsumx
 from einsumx import MemoryLimitError, einsum
@@ -35,15 +35,6 @@ class Problem:
     def arrays(self, dtype):
         rng = np.random.default_rng(self.draw.randrange(1000))
         return [rng.integers(-2, 3, shape).astype(dtype) for shape in self.shapes]
-
-
-def smallest(call):
-    """The limit that the error of ``call`` names, under a limit that nothing fits; 1 where all fits in one byte."""
-    try:
-        call(1)
-    except MemoryLimitError as error:
-        return error.smallest
-    return 1
 
 
 # -- results ------------------------------------------------------------------------------------------------------
