@@ -50,11 +50,12 @@ OWN_EINSUMS = {
 
 _TINYGRADS = "memory or semiring or exponents or accumulators or argmax or random or threads or (many and 1000)"
 SLOW = {
+    "jax": ("-k", "not (test_conformance.py and (random or memory or exponents or argmax))"),
     "tinygrad": ("-k", f"not (conformance and ({_TINYGRADS}))"),
     "ndonnx": ("-k", "not (conformance and (many and 1000 or threads))"),
     "cubed": ("-k", "not (conformance and (many and 60 or threads))"),
 }
-"""What `libraries` leaves out: cases for which tinygrad compiles kernels for minutes, and long chains of lazy calls."""
+"""What `libraries` leaves out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls."""
 
 OTHERS = (
     "mxnet",
@@ -259,7 +260,7 @@ def libraries(session: nox.Session) -> None:
     """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
     # What other libraries are installed changes some of the slow tests, so they come first.
     install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
-    test(session, "tests/slow", *suite("jax"), "-k", "not (jax and random)")
+    test(session, "tests/slow", *suite("jax"), *SLOW["jax"])
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     for library in TOGETHER:
@@ -280,7 +281,7 @@ def backend(session: nox.Session, library: str) -> None:
 
 @nox.session(python="3.10")
 def oldest(session: nox.Session) -> None:
-    """The oldest Python, NumPy and other requirements that are supported."""
+    """The oldest Python, NumPy and other requirements that are supported, without most tests that take long."""
     requirements = (
         "numpy==1.23.0",
         "opt_einsum==3.4.0",
@@ -288,7 +289,8 @@ def oldest(session: nox.Session) -> None:
         "jinja2==3.1.0",
     )
     install(session, *TESTING, *requirements)
-    test(session)
+    test(session, "-m", "not gpu and not package and not long")
+    test(session, "tests/suites")
     # The suite also judges opt_einsum's own einsum, which has other faults in 3.3.
     session.install("opt_einsum==3.3.0")
     test(session, *[f"tests/test_{name}.py" for name in PATH_TESTS])
