@@ -101,6 +101,7 @@ def test_a_square_product_in_little_memory_is_cut_along_its_sum_too():
     assert max(plan.reads) < 20
 
 
+@pytest.mark.long
 def test_the_same_limit_gives_the_same_plan_whatever_was_planned_before():
     shapes = [(300, 300)] * 4
     limits = [900_000, 2_000_000]

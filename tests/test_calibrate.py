@@ -157,6 +157,7 @@ def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_
     assert set(found) == {"call", "view", "gemm", "copy", "permute", "sweep"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["numpy", "torch", "mxnet", "jax"])
 def test_real_rates_are_plausible(name, monkeypatch):
     if not einsumx.backends()[name]:

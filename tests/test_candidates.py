@@ -46,6 +46,7 @@ def all_candidates(adapter, equation, shapes, most=None):
     return candidates(sized, [Operand(shape, "float32") for shape in shapes], "auto", setting(adapter), most)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_every_candidate_is_right(backend):
     compiles = backend.name in ("jax", "tinygrad")  # each program anew, which takes long

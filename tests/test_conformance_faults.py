@@ -12,6 +12,8 @@ from einsumx.conformance.case import matches
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 
+pytestmark = pytest.mark.long
+
 MODULES = {"array_api": "array_api_strict"}
 
 

@@ -66,6 +66,7 @@ def test_a_seed_gives_the_same_problems_and_another_seed_others():
     assert drawn(2) != found
 
 
+@pytest.mark.long
 def test_problems_are_of_every_kind():
     problems = drawn(5, 100)
     assert any("..." in problem for problem in problems)

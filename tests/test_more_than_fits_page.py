@@ -41,6 +41,7 @@ def test_the_plan_says_what_the_page_says_that_it_does(capsys):
         assert f"\n  {word}" in printed
 
 
+@pytest.mark.long
 def test_a_limit_that_is_too_small_names_one_that_is_not_and_a_result_that_is_given_does_not_count(capsys):
     names = run(ERROR)
     printed = capsys.readouterr().out

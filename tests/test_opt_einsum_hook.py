@@ -523,6 +523,7 @@ FEATURES = {
 """What the replacement passes on; the values behind it are those of the backends."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", FEATURES)
 def test_contract_keeps_einsumxs_promises(framework):
     pytest.importorskip(framework)

@@ -841,6 +841,7 @@ LEFT_TO_THE_FRAMEWORK = [
 """Cases that want an error, where the framework's own function is asked, or has another meaning."""
 
 
+@pytest.mark.long
 def test_the_frameworks_einsum_keeps_einsumxs_promises(name, calls):
     subject = backend_subject(name)
     served = [

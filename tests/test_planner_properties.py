@@ -162,6 +162,7 @@ def assert_right(result, expected):
 # -- whole contractions -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @given(data=st.data(), case=cases())
 @settings(max_examples=120)
 def test_einsum_on_numpy_gives_the_plain_sum(data, case):

@@ -401,6 +401,7 @@ def test_an_op_that_an_adapter_has_no_kernel_for_is_named_before_any_work(lacks,
 # -- what is accepted -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BUILTIN)
 def test_the_plans_of_conformance_cases_are_read(backend):
     """Every twentieth for each backend, others for each."""
@@ -516,6 +517,7 @@ def places(data):
     return found
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(name=st.sampled_from(sorted(PLANS)), data=st.data())
 def test_other_values_in_a_stored_plan_are_refused_or_still_right(name, data):
@@ -605,6 +607,7 @@ def equal_plans(draw):
     return einsumx.plan(equation, *(array.shape for array in arrays), dtypes=dtype, backend=backend)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(plan=equal_plans(), data=st.data())
 def test_other_ops_in_a_stored_plan_are_refused_or_still_right(plan, data):
