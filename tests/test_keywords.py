@@ -9,7 +9,7 @@ import pytest
 
 import einsumx
 from einsumx import BackendError, einsum, einsum_path, expression, plan
-from einsumx.runtime.request import Request, limit_bytes
+from einsumx.runtime.request import Request
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 EQUATION = "ij,jk->ik"
@@ -131,19 +131,6 @@ def test_what_is_for_limits_is_refused_without_one(name, value):
         einsum(EQUATION, a, b, **{name: value})
     with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
         einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})
-
-
-@pytest.mark.parametrize(
-    ("limit", "count"),
-    [("8GiB", 8 << 30), ("1.5 MB", 1_500_000), ("0.1 kB", 100), ("7", 7), (7.0, 7), ("0.1B", None), ("1" * 31, None),
-     ("1e9", None), ("-1", None), ("", None), ("inf", None), ("nan", None), ("１２", 12)],
-)  # fmt: skip
-def test_amounts_of_memory_are_exact(limit, count):
-    if count is None:
-        with pytest.raises(ValueError, match="is no amount of memory"):
-            limit_bytes(limit, lambda: None)
-    else:
-        assert limit_bytes(limit, lambda: None) == count
 
 
 # -- the order of bytes ---------------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
         (" 1.5kib ", None, 1536),
         ("77", None, 77),
         ("3B", None, 3),
+        ("0.1 kB", None, 100),
+        ("１２", None, 12),
         (0.25, 1000, 248),  # rounded, so that the same call has the same plan again
         (0.25, 1003, 248),
         (4096, None, 4096),
@@ -48,7 +50,9 @@ def test_limits_are_read(limit, free, found):
     assert limit_bytes(limit, lambda: free) == found
 
 
-@pytest.mark.parametrize("limit", ["", "GiB", "8 GiBs", "-1MB", "1e9", 0, -5, 0.0, float("nan")])
+@pytest.mark.parametrize(
+    "limit", ["", "GiB", "8 GiBs", "-1MB", "1e9", "0.1B", "inf", "nan", "1" * 31, 0, -5, 0.0, float("nan")]
+)
 def test_what_is_no_limit_is_an_error(limit):
     with pytest.raises(ValueError, match="memory_limit="):
         limit_bytes(limit, lambda: 1000)

@@ -1,9 +1,5 @@
-"""The kind of a result on NumPy, as ``numpy.einsum`` returns it, and the warnings, which are none.
+"""The kind of a result on NumPy, as ``numpy.einsum`` returns it: an array, a scalar or an object, writeable or not."""
 
-It is an array, a scalar or an object, writeable or not.
-"""
-
-import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -81,20 +77,3 @@ def test_a_result_is_of_the_kind_that_numpys_einsum_returns(equation, kind):
 def test_a_result_without_axes_is_a_scalar_whatever_the_path(optimize):
     for equation in ("i,i", "ii", "ij,jk,kl->"):
         assert type(einsumx.einsum(equation, *of("float64", equation), optimize=optimize)) is np.float64
-
-
-@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,ji->ij", "ij,ji->", "bij,bjk->bik"])
-def test_infinities_and_nan_raise_no_warnings(equation):
-    """Unlike numpy.matmul's and numpy.multiply's, numpy.einsum's arithmetic is silent; so is this."""
-    lhs, rhs = np.full((3, 3), np.inf), np.array([[0.0, np.nan, 1.0]] * 3)
-    if equation.startswith("b"):
-        lhs, rhs = lhs[None], rhs[None]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not np.isfinite(einsumx.einsum(equation, lhs, rhs)).any()
-
-
-def test_the_callers_error_state_is_left_as_it_was():
-    with np.errstate(all="raise"):
-        einsumx.einsum("ij,jk->ik", np.full((2, 2), np.inf), np.zeros((2, 2)))
-        assert np.geterr()["invalid"] == "raise"
