@@ -55,7 +55,10 @@ SLOW = {
     "ndonnx": ("-k", "not (conformance and (many and 1000 or threads))"),
     "cubed": ("-k", "not (conformance and (many and 60 or threads))"),
 }
-"""What `libraries` leaves out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls."""
+"""What `libraries` leaves out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls.
+
+Of the random problems in each dtype, which are the same for every library, it has two.
+"""
 
 OTHERS = (
     "mxnet",
@@ -125,6 +128,9 @@ ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sp
 
 PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
+
+QUICK = ("-m", "not gpu and not package and not long")
+"""Leaves out the tests that take long, as plain `pytest` does."""
 
 PACKED_TESTS = (
     "cli",
@@ -267,7 +273,7 @@ def libraries(session: nox.Session) -> None:
         session.env.update(environment_of(session, library))
     test(session, *[f"tests/test_{name}.py" for name in LIBRARY_TESTS], "-k", ONLY_HERE)
     for library in TOGETHER:  # a process each: some cannot be imported beside others
-        test_library(session, library, *SLOW.get(library, ()))
+        test_library(session, library, "--einsumx-random=2", *SLOW.get(library, ()))
 
 
 @nox.session(python="3.11")
@@ -289,7 +295,7 @@ def oldest(session: nox.Session) -> None:
         "jinja2==3.1.0",
     )
     install(session, *TESTING, *requirements)
-    test(session, "-m", "not gpu and not package and not long")
+    test(session, *QUICK)
     test(session, "tests/suites")
     # The suite also judges opt_einsum's own einsum, which has other faults in 3.3.
     session.install("opt_einsum==3.3.0")
@@ -298,9 +304,9 @@ def oldest(session: nox.Session) -> None:
 
 @nox.session(python=["3.13", "3.14"])
 def newest(session: nox.Session) -> None:
-    """The newest Python, and the newest NumPy that it has."""
+    """The newest Python, and the newest NumPy that it has; the one before it without the tests that take long."""
     install(session, *TESTING)
-    test(session)
+    test(session, *([] if session.python == "3.14" else QUICK))
 
 
 @nox.session
