@@ -68,7 +68,11 @@ class Builder:
 
     def extend(self, calls: Sequence[Op]) -> None:
         """Append ops whose slots follow those of the others."""
-        self.ops += calls
+        first = self.slots - len(self.ops)
+        for op in calls:
+            if isinstance(op, ops.Reshape) and op.src >= first and isinstance(self.ops[op.src - first], ops.Reshape):
+                self.is_tidy = False
+            self.ops.append(op)
         self.slots += len(calls)
 
     def native(self, terms: Sequence[Term], result: Labels) -> Term:

@@ -157,6 +157,7 @@ class _Matrices(NamedTuple):
         copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
             empty if it is read in place.
         has_gaps: the array is not contiguous in the order of its axes in memory.
+        loops: its other free labels, which become batch axes.
     """
 
     term: Term
@@ -165,6 +166,7 @@ class _Matrices(NamedTuple):
     is_turned: bool
     copied: str = ""
     has_gaps: bool = False
+    loops: Labels = ()
 
     def is_packed(self, batch: Labels, on_right: bool) -> bool:
         """Whether it is C-contiguous as a product reads it on one side."""
@@ -224,11 +226,14 @@ def direct_product(
     most = traits.max_batch_axes
     if most is not None and len(batch) > most:
         return None
-    sides = _sides(lhs, rhs, classes, sizes)
+    sides = _sides(lhs, rhs, classes, sizes, traits, dtype)
     if sides is None:
         return None
     if batch:
         batch = tuple([label for label in use.order or lhs.memory if label in batch])
+    if sides[0].loops or sides[1].loops:
+        batch = (*batch, *sides[0].loops, *sides[1].loops)
+        rows, cols = (prod([sizes[label] for label in side.free]) for side in sides)
     layout = traits.layout(dtype, bool(batch))
     if layout != "strided":
         return _product_of_packed(sides, batch, classes, layout, use, sizes, traits, slot)
@@ -238,7 +243,7 @@ def direct_product(
         others = _turns(sides[::-1], batch, use, sizes, traits)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, rows, cols, turns = sides[::-1], cols, rows, others
-    if turns >= _UNREADABLE and not is_small:
+    if turns >= _UNREADABLE and matrices * classes.rows * classes.cols > _FEW:
         return None
     result = (*batch, *sides[0].free, *sides[1].free)
     if may_be_native and traits.rates.native and (batch or sides[0].copied or sides[1].copied):
@@ -303,6 +308,10 @@ def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], 
     return [Native(slot, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))], result
 
 
+_FEW = 1 << 16
+"""The most elements of a term that is read in loops, or of a result that the next step may not read in place, without
+a search for what takes less time."""
+
 _NO_UNIT = "no axis of its matrices has unit stride"
 _OTHER_ORDER = "its contracted axes lie in another order than those of the other operand"
 
@@ -312,6 +321,7 @@ def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int
     labels, strides = term.labels, None if term.is_packed else term.strides
     axes = range(len(labels) - 1, -1, -1)
     free: list[int] = []
+    loops: list[int] = []
     summed: list[int] = []
     free_end = summed_end = 0
     stride = span = dense = 1
@@ -332,23 +342,33 @@ def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int
                 reason = _NO_UNIT
             summed.append(label)
             summed_end = span
+        elif loops or (free and stride != free_end):
+            loops.append(label)
         else:
-            if free and stride != free_end:
-                reason = "its free axes do not merge"
-            elif not free and (stride < summed_end if summed else stride != 1):
+            if not free and (stride < summed_end if summed else stride != 1):
                 reason = _NO_UNIT
             free.append(label)
             free_end = span
         if reason:
             return _Matrices(term, (), (), False, reason)
     is_turned = bool(free) and summed_end > free_end
-    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, "", has_gaps)
+    reason = "its free axes do not merge" if loops else ""
+    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, reason, has_gaps, tuple(loops[::-1]))
 
 
-def _sides(lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int]) -> tuple[_Matrices, _Matrices] | None:
+def _sides(
+    lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int], traits: Traits, dtype: str
+) -> tuple[_Matrices, _Matrices] | None:
     """How a product reads both terms; None if a large one is not read in place."""
     batch, contracted, _, _, matrices, inner, rows, cols = classes
     left, right = _matrices(lhs, batch, contracted, sizes), _matrices(rhs, batch, contracted, sizes)
+    if left.loops or right.loops:
+        most = traits.max_batch_axes
+        room = len(lhs.labels) + len(rhs.labels) if most is None else most - len(batch)
+        if len(left.loops) <= room and _do_loops_pay(left, matrices, inner, cols, sizes, traits, dtype):
+            left, room = left._replace(copied=""), room - len(left.loops)
+        if len(right.loops) <= room and _do_loops_pay(right, matrices, inner, rows, sizes, traits, dtype):
+            right = right._replace(copied="")
     if not (left.copied or right.copied) and left.contracted != right.contracted:
         if rows <= cols:
             left = left._replace(copied=_OTHER_ORDER)
@@ -363,6 +383,21 @@ def _sides(lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int]) -> tup
             return None
         right = _packed(right, batch, left.contracted)
     return left, right
+
+
+def _do_loops_pay(
+    side: _Matrices, matrices: int, inner: int, others: int, sizes: Sequence[int], traits: Traits, dtype: str
+) -> bool:
+    """Whether a product for each element of ``loops`` takes less time than a copy, and a search more than either."""
+    if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
+        return False
+    count, rows = (prod([sizes[label] for label in labels]) for labels in (side.loops, side.free))
+    elements = matrices * count * rows * inner
+    if elements > _FEW:
+        return False
+    model = CostModel(traits, dtype)
+    copied = model.copy(elements) + model.matmul(1, matrices, count * rows, others, inner)
+    return model.matmul(1, matrices * count, rows, others, inner) < copied
 
 
 def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
@@ -394,13 +429,22 @@ _UNREADABLE = 4
 def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Sequence[int], traits: Traits) -> int:
     """The transposes of a product and of its result."""
     left, right = sides
-    count = ((*batch, *left.free, *left.contracted) != left.term.labels) + (
-        (*batch, *right.contracted, *right.free) != right.term.labels
+    count = ((*_own(left, batch), *left.free, *left.contracted) != left.term.labels) + (
+        (*_own(right, batch), *right.contracted, *right.free) != right.term.labels
     )
     result = (*batch, *left.free, *right.free)
     if use.order is not None:
         return count + (result != use.order and result != use.target(result))
     return count if use.is_ready(result, sizes, traits) else count + _UNREADABLE
+
+
+def _own(side: _Matrices, batch: Labels) -> Labels:
+    """The batch labels that a term has: all but the loops of the other one."""
+    return (
+        batch
+        if len(batch) + len(side.free) + len(side.contracted) == len(side.term.labels)
+        else tuple([label for label in batch if label in side.term.labels])
+    )
 
 
 def _is_native_faster(
@@ -417,7 +461,7 @@ def _is_native_faster(
     calls, views = 1, 0
     for side in sides:
         calls += bool(side.copied)
-        views += side.term.labels != (*batch, *side.free, *side.contracted)
+        views += side.term.labels != (*_own(side, batch), *side.free, *side.contracted)
         views += len(side.free) != 1 or len(side.contracted) != 1
     views += len(sides[0].free) != 1 or len(sides[1].free) != 1
     seconds = calls * rates.call + views * rates.view + prod([sizes[label] for label in batch]) * rates.matrix
@@ -442,9 +486,10 @@ def _product(
     rows, inner, cols = matrix
     count = [sizes[label] for label in batch]
     for side, is_left in zip(sides, (True, False)):
-        term, free, contracted, is_turned, reason, _ = side
-        source, labels = term.slot, term.labels
-        straight, turned = (*batch, *free, *contracted), (*batch, *contracted, *free)
+        term, free, contracted, is_turned, reason, *_ = side
+        source, labels, own = term.slot, term.labels, _own(side, batch)
+        lead = count if own is batch else [sizes[label] if label in own else 1 for label in batch]
+        straight, turned = (*own, *free, *contracted), (*own, *contracted, *free)
         order = straight if is_left else turned
         if reason:
             packed = turned if is_turned else straight
@@ -456,11 +501,11 @@ def _product(
         if labels != order:
             calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
             source, slot = slot, slot + 1
-        if len(free) != 1 or len(contracted) != 1:
+        if len(free) != 1 or len(contracted) != 1 or len(lead) != len(own):
             if not (free or batch):
                 shape: tuple[int, ...] = (inner,)  # a vector
             else:
-                shape = (*count, rows, inner) if is_left else (*count, inner, cols)
+                shape = (*lead, rows, inner) if is_left else (*lead, inner, cols)
             if len(labels) > 1 or len(shape) > 1:
                 calls.append(Reshape(slot, source, shape))
                 source, slot = slot, slot + 1
