@@ -273,6 +273,8 @@ class PricedTraits(Protocol):
     @property
     def max_batch_axes(self) -> int | None: ...
     @property
+    def batch_layout(self) -> str: ...
+    @property
     def pairs_by_einsum(self) -> bool: ...
     @property
     def rates(self) -> Speeds: ...
@@ -524,7 +526,7 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             amounts = (result.shape,) if counters is None else (result.shape, counters)
             return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
         case ops.Matmul():
-            return _matmul_price(op, operands, result, model, framework.max_batch_axes)
+            return _matmul_price(op, operands, result, model, framework)
         case ops.Native() if framework.pairs_by_einsum and len(operands) == 1:
             return Price(model.elementwise, (operands[0].shape, result.shape))
         case ops.Native() if framework.pairs_by_einsum:
@@ -555,7 +557,7 @@ def _run_counters(op: Op, operand: Operand) -> list[int] | None:
 
 
 def _matmul_price(
-    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, max_batch_axes: int | None
+    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, framework: PricedTraits
 ) -> Price:
     lhs, rhs = operands
     batch, shape = result.shape[:-2], result.shape
@@ -565,7 +567,13 @@ def _matmul_price(
     elif op.inner_batch:
         batch, rows, matrices = shape[:-3], shape[-3:-2], (*shape[:-3], shape[-2])
     inner = op.contracted(lhs.shape, rhs.shape)[:1]
-    calls = sorted(batch)[:-1] if max_batch_axes == 1 else ()
+    calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
+    if (
+        framework.strided
+        and framework.batch_layout == "C"
+        and any(each.strides not in (None, contiguous(each.shape)) for each in operands)
+    ):
+        calls = list(batch)  # one for each pair of matrices
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
     turned = steps[0] != 1, steps[1] == 1
     return Price(partial(model.matmul, turned=turned, apart=op.inner_batch), (calls, matrices, rows, cols, inner))
