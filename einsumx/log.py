@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from logging import INFO, NullHandler, getLogger
 
-__all__ = ["log", "tells_plans"]
+__all__ = ["is_told", "log"]
 
 log = getLogger("einsumx")
 log.addHandler(NullHandler())
 
 
-def tells_plans() -> bool:
-    """Whether new plans are logged."""
+def is_told() -> bool:
+    """Whether new plans, and uses of a framework's own einsum, are logged."""
     return log.isEnabledFor(INFO)

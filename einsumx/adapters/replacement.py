@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from logging import INFO
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.errors import EinsumxError
-from einsumx.log import log
+from einsumx.imports import LazyModule
+
+if TYPE_CHECKING:
+    from einsumx import log
+else:
+    log = LazyModule("einsumx.log")
 
 __all__ = [
     "OWN",
@@ -174,14 +178,14 @@ _MAX_LOGGED = 1000
 
 def say_native(called: str, operands: Sequence[Any], why: str, owner: str = "the framework") -> None:
     """Log that a call falls back to its owner's own function, once for each equation and reason."""
-    if log.isEnabledFor(INFO):
+    if log.is_told():
         equation = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
         if (called, equation, why) in _logged:
             return
         if len(_logged) >= _MAX_LOGGED:
             _logged.clear()
         _logged.add((called, equation, why))
-        log.info("%s of %s is left to %s: %s", called, equation, owner, why)
+        log.log.info("%s of %s is left to %s: %s", called, equation, owner, why)
 
 
 def say_anew() -> None:

@@ -14,7 +14,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.semiring import Semiring
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
-from einsumx.log import log, tells_plans
+from einsumx.log import is_told, log
 
 __all__ = [
     "assumption",
@@ -117,7 +117,7 @@ def _grouped(name: str) -> str:
 
 def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
     """Log a new plan in one line, and each use of the framework's own einsum if that is a fallback."""
-    if not tells_plans():
+    if not is_told():
         return
     if log.isEnabledFor(DEBUG):
         log.debug("plan %s: %s", excerpt(program.written), _plan_line(program, kernels))

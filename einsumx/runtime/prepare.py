@@ -235,7 +235,7 @@ def direct_run(adapter: Adapter, written: Written, signatures: tuple[Signature, 
 
     It is the plan that :func:`make_program` makes, made without the caches on the way there.
     """
-    if len(signatures) > 2 or ("logging" in sys.modules and log.tells_plans()):
+    if len(signatures) > 2 or ("logging" in sys.modules and log.is_told()):
         return None
     operands = described(adapter, signatures)
     first, last = operands[0], operands[-1]
