@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 START = """\
-import os, signal, sys, threading, time
+import atexit, os, signal, sys, threading, time
 import numpy as np
 import einsumx
 small, batch = np.ones((4, 4)), np.ones((2000, 20, 20))  # a large batch is the pool's
@@ -81,6 +81,7 @@ ENDS = {
             einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB")
         compute()  # Python ignores errors in some callbacks of imports
         signal.signal(signal.SIGALRM, lambda *_: sys.exit(0))
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # an alarm ends a process that has ended its handlers
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
         try:
             while True:
