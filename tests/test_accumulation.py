@@ -32,8 +32,8 @@ def test_calls_with_other_factors_share_a_plan_and_an_entry_of_the_cache_of_call
         einsum(EQUATION, a, b, alpha=alpha, beta=beta, out=out)
         np.testing.assert_array_equal(out, updated(alpha, beta))
     info = einsumx.cache_info()
-    assert (info["calls"].misses, info["plans"].misses) == (1, 1)
-    assert info["calls"].hits == 2
+    assert (info["forms"].misses, info["plans"].misses) == (1, 1)
+    assert info["forms"].hits == 2
 
 
 def test_an_expression_takes_factors_with_each_call():

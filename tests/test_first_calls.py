@@ -16,6 +16,7 @@ def _no_plans():
     einsumx.cache_clear()
     for shapes in [(2, 2)] * 2, [(3, 3)] * 2:  # imports, and code that every plan shares
         einsum("ij,jk->ik", *map(np.ones, shapes))
+    einsum("abc,dba->d", np.ones((2, 3, 4)), np.ones((5, 3, 2)))
     yield
     einsumx.cache_clear()
 

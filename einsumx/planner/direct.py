@@ -74,7 +74,8 @@ def direct_ops(
     slot = len(operands) + len(calls)
     order = terms[0].labels
     if len(terms) == 2:
-        direct = direct_product(*terms, sizes, keep, ResultUse(output), traits, dtype, slot)
+        lhs, rhs = terms
+        direct = direct_product(lhs, rhs, sizes, keep, ResultUse(output), traits, dtype, slot)
         if direct is None:
             return None
         calls += direct[0]
@@ -243,7 +244,7 @@ def direct_product(
         others = _turns(sides[::-1], batch, use, sizes, traits)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, rows, cols, turns = sides[::-1], cols, rows, others
-    if turns >= _UNREADABLE and matrices * classes.rows * classes.cols > _FEW:
+    if turns >= _UNREADABLE and matrices * classes.rows * classes.cols > _SMALL:
         return None
     result = (*batch, *sides[0].free, *sides[1].free)
     if may_be_native and traits.rates.native and (batch or sides[0].copied or sides[1].copied):
@@ -307,10 +308,6 @@ def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], 
     """A call of the framework's own einsum."""
     return [Native(slot, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))], result
 
-
-_FEW = 1 << 16
-"""The most elements of a term that is read in loops, or of a result that the next step may not read in place, without
-a search for what takes less time."""
 
 _NO_UNIT = "no axis of its matrices has unit stride"
 _OTHER_ORDER = "its contracted axes lie in another order than those of the other operand"
@@ -393,7 +390,7 @@ def _do_loops_pay(
         return False
     count, rows = (prod([sizes[label] for label in labels]) for labels in (side.loops, side.free))
     elements = matrices * count * rows * inner
-    if elements > _FEW:
+    if elements > _SMALL:
         return False
     model = CostModel(traits, dtype)
     copied = model.copy(elements) + model.matmul(1, matrices, count * rows, others, inner)
@@ -438,6 +435,10 @@ def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Seq
     return count if use.is_ready(result, sizes, traits) else count + _UNREADABLE
 
 
+_LABEL = 0.1
+"""The overhead of each label in the framework's own kernel, in calls."""
+
+
 def _own(side: _Matrices, batch: Labels) -> Labels:
     """The batch labels that a term has: all but the loops of the other one."""
     return (
@@ -453,20 +454,20 @@ def _is_native_faster(
 ) -> bool:  # fmt: skip
     """Whether the framework's own kernel takes less time than the calls of a product.
 
-    On 240 random pairs of 200 to 4096 steps with batch axes or copies on NumPy, what this chooses takes 1.06 times as
+    On 240 random pairs of 200 to 4096 steps with batch axes or copies on NumPy, what this chooses takes 1.05 times as
     long as the faster of both (geometric mean).
     """
     rates = traits.rates
     loops, is_packed = outer_loops([side.term.memory for side in sides], result)
-    calls, views = 1 + bool(batch), 0  # a batch has the set-up of a loop
+    calls, views = 2.0 + bool(batch), 0  # with what surrounds a call, and with the set-up of a loop over matrices
     for side in sides:
-        calls += bool(side.copied)
+        calls += 0.5 * bool(side.copied)
         views += side.term.labels != (*_own(side, batch), *side.free, *side.contracted)
         views += len(side.free) != 1 or len(side.contracted) != 1
     views += len(sides[0].free) != 1 or len(sides[1].free) != 1
     seconds = calls * rates.call + views * rates.view + prod([sizes[label] for label in batch]) * rates.matrix
-    rows = prod([sizes[label] for label in loops])
-    return CostModel(traits, dtype).einsum(steps, rows, 2, is_packed) < seconds
+    native = CostModel(traits, dtype).einsum(steps, prod([sizes[label] for label in loops]), 2, is_packed)
+    return native + _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call < seconds
 
 
 def _product(
@@ -510,7 +511,8 @@ def _product(
                 calls.append(Reshape(slot, source, shape))
                 source, slot = slot, slot + 1
         slots.append(source)
-    calls.append(Matmul(slot, *slots))
+    lhs, rhs = slots
+    calls.append(Matmul(slot, lhs, rhs))
     left, right = sides[0].free, sides[1].free
     if (len(left) != 1 and (left or batch)) or (len(right) != 1 and (right or batch)):
         calls.append(Reshape(slot + 1, slot, (*count, *[sizes[label] for label in (*left, *right)])))

@@ -136,7 +136,7 @@ def _best_order(terms: list[int], output: int, sizes: _Spans, most: float = inf)
             kept = output
             for term in others:
                 kept |= term
-            work = sizes[labels] if labels & kept == labels else 2 * sizes[labels]
+            work: float = sizes[labels] if labels & kept == labels else 2 * sizes[labels]
             path: Path = ()
             if others and work < best[0]:
                 rest, path = _best_order([*others, labels & kept], output, sizes, best[0] - work)

@@ -90,7 +90,9 @@ def _of_pair(
         return calls[0][2]
     chains: dict[int, tuple[int, list[Callable[..., Array]]]] = {slot: (slot, []) for slot in arguments}
     product = None
-    first = before = other = last_out = None
+    before: list[Callable[..., Array]] = []
+    other: list[Callable[..., Array]] = []
+    first = last_out = -1
     for out, sources, kernel in calls:
         if len(sources) == 1 and sources[0] in chains and (sources[0] in arguments or sources[0] == last_out):
             last_out = out
