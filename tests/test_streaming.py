@@ -18,6 +18,7 @@ from stored import EQUATION, LIMIT, Stored, operands
 import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
+from einsumx.streaming import page_cache
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source, sources
 from einsumx.streaming.walk import Blocks
@@ -212,3 +213,28 @@ def test_in_a_capped_address_space_a_quarter_of_the_inputs_is_enough(tmp_path: P
     exact = np.einsum("ik,ikmn->imn", np.einsum("ijr,ijrk->ik", weights, c), e)
     for kind in ("mapped", "stored"):
         assert np.abs(np.load(tmp_path / f"{kind}.npy") - exact).max() <= 1e-4 * np.abs(exact).max()
+
+
+def test_only_pages_of_the_map_are_given_back(tmp_path, monkeypatch):
+    """An out= without axes is part of a map; NumPy indexes it as a number, which has memory of its own."""
+    mapped = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=(40,))
+    given = []
+
+    class Calls:
+        def madvise(self, address, length, advice):
+            given.append((address.value, address.value + length.value))
+
+    monkeypatch.setattr(page_cache, "_system_calls", Calls)
+    start = mapped.__array_interface__["data"][0]
+    for array, box in [(mapped, (slice(3, 9),)), (mapped[5:6].reshape(()), ()), (mapped[::-2], (slice(1, 4),))]:
+        page_cache.give_back(array, box)
+    assert len(given) == 3
+    assert all(start <= first < stop <= start + mapped.nbytes for first, stop in given)
+
+
+def test_an_out_without_axes_that_is_part_of_a_map_has_the_result(tmp_path):
+    out = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=(40,))[5:6].reshape(())
+    lhs, rhs = np.arange(100.0).reshape(10, 10), np.ones((10, 10))
+    for _ in range(20):
+        einsumx.einsum("ij,ij->", lhs, rhs, out=out, memory_limit="1 kB")
+    assert out == 4950

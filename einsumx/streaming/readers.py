@@ -143,7 +143,7 @@ class _Mapped(_OnDevice):
         return self.stored[box]
 
     def prefetch(self, box: Box) -> None:
-        will_need(self.stored[box])
+        will_need(self.stored[(*box, ...)])
 
 
 class _Copied(_OnDevice):
