@@ -366,3 +366,19 @@ def loaded(array: Any) -> bool:
     page = ctypes.c_void_p(start - start % mmap.PAGESIZE)
     assert ctypes.CDLL(None).mincore(page, ctypes.c_size_t(1), ctypes.byref(found)) == 0
     return bool(found.value & 1)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
+def test_a_view_of_an_operand_is_written_whole_to_an_out_that_overlaps_with_other_strides(framework, options) -> None:
+    wrap = pytest.importorskip("torch").from_numpy if framework == "torch" else np.asarray
+    memory = np.arange(60.0)
+    windows = np.lib.stride_tricks.as_strided(memory[12:], (4, 4), (16, 8))
+    einsumx.einsum("ii->i", wrap(windows), out=wrap(memory[5:30:8]), **options)
+    np.testing.assert_array_equal(memory[5:30:8], [12, 15, 18, 21])
+    for start in range(0, 12, 3):
+        memory = np.arange(60.0)
+        square, target = memory[:36].reshape(6, 6)[1:5, :4], memory[start : start + 40].reshape(8, 5)[:4, :4]
+        expected = square.T.copy()
+        einsumx.einsum("ij->ji", wrap(square), out=wrap(target), **options)
+        np.testing.assert_array_equal(target, expected)

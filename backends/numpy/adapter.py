@@ -383,9 +383,10 @@ class NumpyAdapter(Adapter):
         return assign
 
     def write(self, out: Array, result: Array) -> None:
-        # A view of an operand may map the same file as out=, at another address.
+        # A view of an operand may overlap with out=, or map the same file at another address. NumPy assigns one axis to
+        # another that overlaps as if both had the same stride.
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
-        if is_view and not owns_memory(result) and share_file(out, result):
+        if is_view and (self.xp.may_share_memory(out, result) or (not owns_memory(result) and share_file(out, result))):
             result = result.copy()
         self.write_new(out, result)
 

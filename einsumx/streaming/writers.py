@@ -18,7 +18,7 @@ from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
-from einsumx.runtime.maps import mapping, share_file
+from einsumx.runtime.maps import mapping
 from einsumx.runtime.results import check_out_dtype
 from einsumx.runtime.stored import host_array
 from einsumx.streaming import pieces
@@ -239,9 +239,8 @@ class _Late(Target):
 
     def done(self) -> Array:
         result = self._fresh.done()
-        written, read = _in_memory(opened(self._final.done())), _in_memory(result)
-        if written is not None and read is not None and share_file(written, read):
-            result = self._adapter.copy(result)  # a view of an operand, in a map of the same file
+        if _overlap(self._final.done(), result):
+            result = self._adapter.copy(result)  # a view of an operand
         self._final.put(self._box, result)
         return self._final.done()
 
