@@ -45,7 +45,8 @@ def give_back(array: Any, box: tuple[slice, ...]) -> None:
     calls, mapped = _system_calls(), mapping(array)
     if calls is None or mapped is None or mapped.mode == "c":  # whose pages have changes that the file has not
         return
-    first, stop = addresses(array[(*box, ...)])  # an array without axes would become a number, with memory of its own
+    part = (*box, ...)  # without the ellipsis, an array without axes becomes a number, which has memory of its own
+    first, stop = addresses(array[part])
     first -= first % mmap.PAGESIZE
     calls.madvise(ctypes.c_void_p(first), ctypes.c_size_t(stop - first), mmap.MADV_DONTNEED)
 

@@ -143,7 +143,8 @@ class _Mapped(_OnDevice):
         return self.stored[box]
 
     def prefetch(self, box: Box) -> None:
-        will_need(self.stored[(*box, ...)])
+        part = (*box, ...)  # an array even without axes
+        will_need(self.stored[part])
 
 
 class _Copied(_OnDevice):
