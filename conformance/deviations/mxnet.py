@@ -8,8 +8,6 @@ __all__ = ["DEVIATIONS"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "mxnet": listed(r"""
-        MXNet 1 compensates rounding errors as it sums, which gives inf - inf = nan after an infinity. [before 2]
-            inf and nan/ij->i (4,3):*inf float32
         MXNet 1's symbols have no sizes, ranks or dtypes; only einsumx.mxnet.replace_einsum finds out a block's. [before
         2]
             hybridize/ij,ij->i (1,4) (2,4) float32
