@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.fill import op_stored, work
-from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
@@ -571,7 +571,7 @@ def _matmul_price(
     if (
         framework.strided
         and framework.batch_layout == "C"
-        and any(each.strides not in (None, contiguous(each.shape)) for each in operands)
+        and any(each.strides is not None and not is_contiguous(each.shape, each.strides) for each in operands)
     ):
         calls = list(batch)  # one for each pair of matrices
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
