@@ -124,7 +124,7 @@ def test_dask_backed_arrays_make_a_lazy_result_whose_chunks_are_einsumx_calls():
     assert isinstance(result.data, da.Array)
     einsumx.cache_clear()
     _assert_same(result.compute(), xr.dot(RAIN, AREA))
-    assert einsumx.cache_info()["calls"].misses > 0
+    assert any(info.misses for info in einsumx.cache_info().values())
 
 
 @pytest.mark.parametrize("framework", ["jax.numpy", "array_api_strict"])
