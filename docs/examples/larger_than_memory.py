@@ -60,7 +60,7 @@ def main():
                 print(f"  {done} of {steps} steps")
 
         start = time.perf_counter()
-        einsumx.einsum(EQUATION, tensor, *factors, memory_limit=limit, out=out, progress=progress)
+        einsumx.einsum(EQUATION, tensor, *factors, out=out, memory_limit=einsumx.MemoryLimit(limit, progress=progress))
         seconds = time.perf_counter() - start
         out.flush()
 

@@ -1,4 +1,4 @@
-"""A transformer encoder layer in MXNet, before and after ``einsumx.mxnet.replace_einsum()``.
+"""A transformer encoder layer in MXNet, before and after ``einsumx.patch("mxnet")``.
 
 ``python docs/examples/mxnet_attention.py`` runs and trains one layer, imperative and hybridized, first with MXNet's own
 einsum and then with einsumx. It prints the times, and checks that results and gradients agree up to rounding.
@@ -8,6 +8,7 @@ einsum and then with einsumx. It prints the times, and checks that results and g
 import argparse
 import time
 from contextlib import nullcontext
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -154,7 +155,7 @@ def main():
     for hybridized in (False, True):
         for task, function in (("forward", forward), ("forward, backward", forward_and_backward), ("3 steps", train)):
             results, times = {}, {}
-            for name, context in (("native", nullcontext), ("einsumx", einsumx.mxnet.replace_einsum)):
+            for name, context in (("native", nullcontext), ("einsumx", partial(einsumx.patched, "mxnet"))):
                 with context():
                     results[name], times[name] = timed(function, problem.layer(hybridized), problem, seconds)
             mode = "hybridized" if hybridized else "imperative"

@@ -1,4 +1,4 @@
-"""Run functions that call ``np.einsum``, before and after ``einsumx.patch("numpy")``.
+"""Run functions that call ``np.einsum``, before and after ``einsumx.patched("numpy")``.
 
 ``python docs/examples/patched.py`` prints both times of each function and the difference of the results. It logs the
 calls that einsumx leaves to NumPy. ``--full`` runs sizes at which patching pays; some of NumPy's own calls then take
@@ -91,7 +91,7 @@ def main():
     print(f"{'':14}{'np.einsum':>14}{'patched':>14}{'ratio':>8}{'difference':>12}")
     for function, arguments in problems(full):
         expected, before = timed(function, arguments)
-        with einsumx.patch("numpy"):
+        with einsumx.patched("numpy"):
             result, after = timed(function, arguments)
         error = float(np.abs(result - expected).max() / np.abs(expected).max())
         name = function.__name__
