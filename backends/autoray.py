@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters import hooks
 from einsumx.adapters.registry import is_builtin
 from einsumx.errors import BackendError
 from einsumx.ir.parse import symbol
@@ -20,7 +19,7 @@ autoray: Any = import_module("autoray")
 def einsum(request: Request) -> Any:
     """Contract lazy arrays; other operands are arrays of the framework that computes them.
 
-    Computing the result calls :func:`einsumx.einsum` with the request's keywords.
+    Computing the result calls the same function of einsumx with the same keywords.
 
     Raises:
         EquationError: the equation is wrong.
@@ -31,10 +30,11 @@ def einsum(request: Request) -> Any:
         raise BackendError("out= is not for lazy arrays of autoray, which are computed later; leave it away")
     operands = request.operands
     sized = sized_equation(request.written, [tuple(autoray.shape(operand)) for operand in operands])
-    lazy = [operand for operand in operands if isinstance(operand, autoray.lazy.LazyArray)]
+    arrays = operands if request.added is None else [*operands, request.added]
+    lazy = [operand for operand in arrays if isinstance(operand, autoray.lazy.LazyArray)]
     eager = [
         operand
-        for operand in operands
+        for operand in arrays
         if not isinstance(operand, autoray.lazy.LazyArray) and not is_builtin(type(operand))
     ]
     backends = [operand.backend for operand in lazy] + list(map(autoray.infer_backend, eager))
@@ -48,11 +48,12 @@ def einsum(request: Request) -> Any:
     if not isinstance(text, str):
         *inputs, output = ["".join(map(symbol, term)) for term in (*sized.inputs, sized.output)]
         text = f"{','.join(inputs)}->{output}"
+    function, first, keywords = request.call()
     return autoray.lazy.LazyArray(
         backend=names[0] if names else None,
-        fn=hooks.einsum,
-        args=(text, *operands),
-        kwargs=request.keywords(),
+        fn=function,
+        args=(*first, text, *operands),
+        kwargs=keywords,
         shape=sized.shape,
         deps=tuple(lazy),
     )

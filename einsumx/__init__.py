@@ -9,7 +9,7 @@ if not _Path(__path__[0], "backends").is_dir():
     __path__.append(str(_Path(__path__[0]).parent))
 
 from einsumx.adapters.registry import register
-from einsumx.api import einsum, einsum_path, plan
+from einsumx.api import addeinsum, einsum, einsum_frexp, einsum_path, plan
 from einsumx.errors import (
     AxisError,
     BackendError,
@@ -26,20 +26,23 @@ from einsumx.imports import imported as _imported
 from einsumx.runtime.caches import cache_clear, cache_info
 
 if TYPE_CHECKING:
+    from einsumx import semirings
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.dialect import Spelling
+    from einsumx.adapters.exponents import FrexpResult
     from einsumx.adapters.registry import backends
     from einsumx.adapters.traits import Traits
-    from einsumx.argmax import ArgmaxResult, einsum_argmax
+    from einsumx.argmax import ArgmaxResult
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Semiring
     from einsumx.patching import Replacement, patch
     from einsumx.plans import Plan
     from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
+    from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.pool import memory_pool_info, set_memory_pool
     from einsumx.runtime.threads import get_num_threads, set_num_threads
+    from einsumx.semirings import Semiring
     from einsumx.streaming.opened import opened_by
     from einsumx.tuning import Tuning, tune
 else:
@@ -54,7 +57,10 @@ __all__ = [
     "EinsumxError",
     "EquationError",
     "Expression",
+    "FrexpResult",
     "JournalError",
+    "MemoryAmount",
+    "MemoryLimit",
     "MemoryLimitError",
     "Operand",
     "PathError",
@@ -66,12 +72,13 @@ __all__ = [
     "SublistError",
     "Traits",
     "Tuning",
+    "addeinsum",
     "backends",
     "cache_clear",
     "cache_info",
     "effort",
     "einsum",
-    "einsum_argmax",
+    "einsum_frexp",
     "einsum_path",
     "expression",
     "freeze",
@@ -82,6 +89,7 @@ __all__ = [
     "patch",
     "plan",
     "register",
+    "semirings",
     "set_effort",
     "set_memory_pool",
     "set_num_threads",
@@ -94,15 +102,17 @@ _LAZY = {
     "Adapter": "adapters.base",
     "ArgmaxResult": "argmax",
     "Expression": "expressions",
+    "FrexpResult": "adapters.exponents",
+    "MemoryAmount": "runtime.limits",
+    "MemoryLimit": "runtime.limits",
     "Operand": "ir.program",
     "Plan": "plans",
     "Replacement": "patching",
-    "Semiring": "ir.semiring",
+    "Semiring": "semirings",
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
     "Tuning": "tuning",
     "effort": "runtime.effort",
-    "einsum_argmax": "argmax",
     "expression": "expressions",
     "freeze": "runtime.effort",
     "get_effort": "runtime.effort",
@@ -121,6 +131,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "semirings":
+        return _imported("einsumx.semirings")
     if name not in _LAZY:
         message = f"module 'einsumx' has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=_modules["einsumx"])  # Python then suggests similar names

@@ -1,4 +1,4 @@
-"""``einsum_argmax``: the positions of the summed labels at which a contraction in a semiring attains its value.
+"""``argmax`` of semirings: the positions of the summed labels at which a contraction in a semiring attains its value.
 
 The contraction runs pair by pair along its path, and keeps the intermediates. Then the steps are walked backwards: the
 positions of a result's labels choose a row of each operand of the step, and the largest sum of two rows is the position
@@ -7,28 +7,25 @@ of the labels that the step summed. So no array has more elements than the resul
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend, lazy
+from einsumx.adapters.registry import lazy
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import label_names, labels_of
-from einsumx.ir.semiring import Semiring, as_semiring
 from einsumx.ir.sizes import is_known
-from einsumx.planner.path import Optimize, find_path
+from einsumx.planner.path import find_path
 from einsumx.runtime.prepare import arrays_of, described, parsed, prepare, result_dtype, sized_equation
-from einsumx.runtime.request import Options, options_of, split, with_semiring
+from einsumx.runtime.request import Options, Request
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
     from einsumx.ir.bind import SizedEquation
 
-__all__ = ["ArgmaxResult", "einsum_argmax"]
+__all__ = ["ArgmaxResult", "attained"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -49,85 +46,27 @@ class ArgmaxResult(NamedTuple):
     positions: dict[Hashable, Any]
 
 
-def einsum_argmax(
-    *operands: Any,
-    semiring: str | Semiring | None = "max-plus",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    dtype: Any = None,
-) -> ArgmaxResult:
-    """The value of a contraction in a semiring of maxima or minima, and where it is attained.
-
-    The most likely states of a model, the path that is shortest: for each element of the result, the position of each
-    summed label in a term that is the maximum, or the minimum.
-
-    Positions come as one array per label and not as one number per element, as in ``numpy.argmax``, because they index
-    the operands as they are: ``a[i, positions["j"]]``.
-
-    If several terms attain the value, the positions are those of one of them, the same in each call with the same path
-    and sizes: a step of the path that sums over labels takes the first position of theirs, in the order in which they
-    appear in the equation. The terms of the positions equal the value up to the rounding of their sums, and exactly
-    if they are added in the order of the path. That is also so for a value of infinity, as of a state that is not
-    reachable: the positions are those of one of the terms, all of which are impossible. A value of nan comes with those
-    of a term that is nan.
-
-    Memory is needed for all intermediates of the path at once, and for 100 000 terms, or those of one element, beside
-    the result. While a program is traced, as by ``jax.jit``, its compiler decides; ``torch.compile`` calls the function
-    outside of its graph. There are no gradients of positions; those of the value are einsum's.
-
-    Args:
-        *operands: as for :func:`einsumx.einsum`: an equation and arrays, or arrays and labels.
-        semiring: ``"max-plus"``, ``"min-plus"``, ``"max-times"``, or another :class:`einsumx.Semiring` of ``maximum``
-            or ``minimum``; also ``"boolean"``, for the position of a term that is true, the first one if none is.
-        optimize: as for :func:`einsumx.einsum`.
-        backend: as for :func:`einsumx.einsum`.
-        dtype: as for :func:`einsumx.einsum`; that of the value.
-
-    Returns:
-        A named tuple ``(value, positions)``. Positions have the dtype int64, or the framework's widest integers: int32
-        on JAX without 64-bit numbers. Axes of an ellipsis that the result lacks have labels of their own class.
+def attained(request: Request) -> ArgmaxResult:
+    """The value of a contraction in a semiring, and the positions of a term that attains it.
 
     Raises:
-        EinsumxError: as :func:`einsumx.einsum` does.
-        SizeError: a summed label has size 0, so that there is no position; or a size is not known while a program is
-            traced.
-        BackendError: the framework has no semirings; the operands are Dask arrays.
-        ValueError: ``"log"`` or another sum to which all terms contribute, so that none attains it.
-
-    >>> import numpy as np
-    >>> value, positions = einsum_argmax("ij,jk->ik", np.array([[1.0, 5.0, 2.0]]), np.array([[1.0], [0.0], [2.0]]))
-    >>> value, positions
-    (array([[5.]]), {'j': array([[1]])})
+        ValueError: all terms contribute to the sum.
+        EinsumxError: as :meth:`einsumx.Semiring.argmax` does.
     """
-    chosen = as_semiring("max-plus" if semiring is None else semiring)
-    assert chosen is not None
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_compiling():
-        from einsumx.backends.torch import compile as torch_compile
-
-        result: ArgmaxResult = torch_compile.outside(_attained, operands, chosen, optimize, backend, dtype)
-        return result
-    return _attained(operands, chosen, optimize, backend, dtype)
-
-
-hooks.as_it_is(einsum_argmax)
-
-
-def _attained(
-    operands: Sequence[Any], chosen: Semiring, optimize: Optimize, backend: str | None, dtype: Any
-) -> ArgmaxResult:
-    if chosen.add == "logaddexp":
+    semiring = request.semiring
+    if semiring is None or semiring.add == "logaddexp":
+        name = None if semiring is None else semiring.name
         raise ValueError(
-            f"semiring={chosen.name!r} adds up all terms, and none of them attains the sum; semiring='max-plus' has "
-            "the largest one"
+            f"the semiring {name!r} adds up all terms, and none of them attains the sum; einsumx.semirings.max_plus "
+            "has the largest one"
         )
-    written, inputs = split(operands)
+    written, inputs = request.written, list(request.operands)
     if lazy(inputs) is not None:
-        raise BackendError("einsum_argmax is not offered for Dask arrays; call compute() on the operands")
-    adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
+        raise BackendError("argmax is not offered for Dask arrays; call compute() on the operands")
+    adapter, arrays = arrays_of(inputs, request.adapter)
     if not (adapter.has_semirings and adapter.has_positions):
-        raise BackendError(f"{adapter.name} has no einsum_argmax; convert the operands to NumPy, PyTorch or JAX")
-    options = with_semiring(options_of(adapter, dtype, None, optimize), chosen)
+        raise BackendError(f"{adapter.name} has no argmax of semirings; convert the operands to NumPy, PyTorch or JAX")
+    options = request.options(adapter)
     described_operands = described(adapter, adapter.signatures(written, arrays))
     options = options._replace(dtype=result_dtype(adapter, described_operands, options))
     shapes = [operand.shape for operand in described_operands]
@@ -151,7 +90,7 @@ def _check_sizes(sized: SizedEquation) -> None:
     text = excerpt(sized.text)
     if not is_known(sized.sizes):
         raise SizeError(
-            f"einsum_argmax computes positions from sizes, and one is not known while the program is traced; declare "
+            f"argmax computes positions from sizes, and one is not known while the program is traced; declare "
             f"the shapes\n  {text}"
         )
     for label, size in enumerate(sized.sizes):

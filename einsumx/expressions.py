@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
-from einsumx.api import einsum
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.ir.bind import planned_sizes
-from einsumx.ir.semiring import Semiring, as_semiring
 from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import are_plain, is_key
-from einsumx.runtime.effort import Effort, as_effort
-from einsumx.runtime.factors import factors_of
+from einsumx.runtime.effort import get_effort
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
@@ -30,12 +27,10 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import (
     Contraction,
-    MemoryLimit,
     Order,
     Request,
+    as_framework,
     as_order,
-    check_semiring,
-    check_strip_exponent,
     joined,
     name_of_dtype,
     split,
@@ -44,9 +39,12 @@ from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
     from einsumx.plans import Plan
+    from einsumx.runtime.signatures import FrameworkKeywords
 
 __all__ = ["Expression", "expression"]
 
@@ -124,36 +122,26 @@ class Expression:
         request, adapter = self._request, self._adapter
         dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
         options = *dtypes, request.casting, request.optimize, request.effort, request.backend, request.semiring
-        kind = *options, request.strip_exponent
-        return self._sized, self.path, kind, adapter and adapter.name, *self._constants
+        framework = tuple(sorted(request.framework.items()))
+        return self._sized, self.path, options, framework, adapter and adapter.name, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""
         return all(_is_same(array, other._constants[slot], self._adapter) for slot, array in self._constants.items())
 
-    def __call__(
-        self, *operands: Any, out: Array | None = None, order: Order = "K", alpha: Any = None, beta: Any = None
-    ) -> Array:
+    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
         """Compute the result for these operands; the keywords are as for :func:`einsumx.einsum`.
 
         Raises:
             SizeError: the number of operands or their shapes are not the expression's.
             BackendError: as :func:`einsumx.einsum` raises, or the operands and the constants are of two frameworks.
-            ValueError: ``beta`` without ``out``.
         """
-        scale = None if alpha is None and beta is None else factors_of(alpha, beta, out)
-        if self._request.semiring is not None:
-            check_semiring(self._request.semiring, alpha=alpha, beta=beta)
-        if self._request.strip_exponent:
-            check_strip_exponent(out=out, alpha=alpha, beta=beta)
         try:
             if not operands:
                 raise Uncacheable
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
-            kinds = None if scale is None else scale.kinds
-            run = self._ready(adapter, order, target, kinds, *map(adapter.signature, operands))
-            run = run if scale is None else partial(run, scale)
+            run = self._ready(adapter, order, target, *map(adapter.signature, operands))
         except (EinsumxError, Uncacheable):
             pass  # what follows checks the operands, and raises the error
         except AttributeError:
@@ -166,14 +154,12 @@ class Expression:
             return run(*operands) if out is None else run(out, *operands)
         order = as_order(order)
         lazy_module = lazy_planner((*operands, *self._constants.values()))
+        request = replace(self._request, out=out, order=order)
         if lazy_module is not None:
-            request = replace(self._lazy_request(operands), out=out, order=order, alpha=alpha, beta=beta)
-            return lazy_module.einsum(request)
+            return lazy_module.einsum(replace(request, operands=self._all_operands(operands)))
         adapter, arrays = self._arrays(operands)
         prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
-        if out is None and order == "K" and scale is None:
-            return prepared.run(*arrays)
-        return deliver(adapter, prepared, arrays, out, order, self._request.casting, scale)
+        return deliver(adapter, prepared, arrays, request.options(adapter), request)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
         """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
@@ -184,10 +170,8 @@ class Expression:
             raise SizeError(f"{self!r} takes other operands than these")
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
-        request, arguments = self._request, joined(self._written, ordered)
-        kept = ("dtype", "casting", "optimize", "accumulate", "semiring", "strip_exponent")
-        own = {name: getattr(request, name) for name in kept}
-        return einsum(*arguments, **own, **options)
+        function, first, keywords = self._request.call()
+        return function(*first, *joined(self._written, ordered), **keywords, **options)
 
     __call__.__dict__["_torchdynamo_inline"] = _compiled
     hooks.as_it_is(__call__)
@@ -198,19 +182,19 @@ class Expression:
 
         lazy_module = lazy_planner((*operands, *self._constants.values()))
         if lazy_module is not None:
-            return cast("Plan", as_chunked_plan(lazy_module.planned(self._lazy_request(operands))))
+            request = replace(self._request, operands=self._all_operands(operands))
+            return cast("Plan", as_chunked_plan(lazy_module.planned(request)))
         adapter, arrays = self._arrays(operands)
         return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
 
-    def _lazy_request(self, operands: Sequence[Any]) -> Request:
-        """The call with these operands and the constants, of which some are lazy."""
+    def _all_operands(self, operands: Sequence[Any]) -> list[Any]:
+        """The operands of a call and the constants, of which some are lazy."""
         self._check_count(operands)
         for slot, operand in zip(self._variables, operands):
             if hasattr(operand, "shape"):
                 self._check_shape(slot, tuple(operand.shape))
         arrays = {**self._constants, **dict(zip(self._variables, operands))}
-        effort = None if self._request.effort == "estimate" else self._request.effort
-        return replace(self._request, operands=[arrays[slot] for slot in sorted(arrays)], effort=effort)
+        return [arrays[slot] for slot in sorted(arrays)]
 
     def _arrays(self, operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
         self._check_count(operands)
@@ -233,20 +217,13 @@ class Expression:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
-    def _run_of(
-        self,
-        adapter: Adapter,
-        order: Any,
-        out: Signature | None,
-        kinds: tuple[str, str] | None,
-        *signatures: Signature,
-    ) -> Run:
+    def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy:
             raise Uncacheable  # the call makes a lazy result then
-        check_plain(self._adapter or adapter, signatures, out)
+        check_plain(self._adapter or adapter, signatures if out is None else (*signatures, out))
         prepared = self._prepared(adapter, signatures)
-        wanted = Delivery(as_order(order), self._request.casting, out, kinds)
+        wanted = Delivery(as_order(order), self._request.casting, out)
         return delivery(adapter, prepared, signatures[0], wanted)
 
     def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
@@ -298,36 +275,32 @@ def _digest(array: Array, adapter: Adapter) -> str:
 def expression(
     *operands: Any,
     dtype: Any = None,
+    accumulate: Any = None,
     casting: Casting = "safe",
     optimize: Optimize = "auto",
     backend: str | None = None,
-    memory_limit: MemoryLimit | None = None,
-    effort: Effort | None = None,
-    accumulate: Any = None,
-    semiring: str | Semiring | None = None,
-    strip_exponent: bool = False,
+    **framework: Unpack[FrameworkKeywords],
 ) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times.
+
+    Its effort is the one that holds now; ``"measure"`` tries the candidates in the first calls of the expression. There
+    is no memory limit, because blocks depend on where the operands of each call are.
 
     Args:
         *operands: as for :func:`einsumx.einsum`, with a shape, a tuple of sizes, in place of each operand that calls
             will pass. Arrays are constants, and everything that depends only on constants is computed once.
         dtype: as for :func:`einsumx.einsum`.
+        accumulate: as for :func:`einsumx.einsum`.
         casting: as for :func:`einsumx.einsum`.
         optimize: as for :func:`einsumx.einsum`.
         backend: as for :func:`einsumx.einsum`.
-        memory_limit: not supported, because blocks depend on where the operands of each call are.
-        effort: as for :func:`einsumx.einsum`; ``"measure"`` tries the candidates in the first calls of the expression.
-        accumulate: as for :func:`einsumx.einsum`.
-        semiring: as for :func:`einsumx.einsum`.
-        strip_exponent: as for :func:`einsumx.einsum`.
+        **framework: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does. Equation, sizes and path are checked now, not when it is called.
-        ValueError: a ``memory_limit``.
 
     >>> import numpy as np
     >>> weights = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -337,17 +310,9 @@ def expression(
            [4., 6.],
            [4., 6.]])
     """
-    if memory_limit is not None:
-        raise ValueError(
-            "an expression takes no memory_limit=, because its blocks depend on where the operands of each call are; "
-            f"call einsumx.einsum(..., memory_limit={shown(memory_limit)}) instead"
-        )
     written, inputs = split(operands)
-    chosen = as_semiring(semiring)
-    is_usual = chosen is None and not strip_exponent
-    effort = as_effort(effort) if is_usual or effort is not None else "estimate"
     request = Request(
-        written, inputs, None, dtype, "K", casting, optimize, backend,
-        effort=effort, accumulate=accumulate, semiring=chosen, strip_exponent=strip_exponent,
+        written, inputs, None, dtype, accumulate, casting=casting, optimize=optimize, backend=backend,
+        framework=as_framework("expression", framework), effort=get_effort(),
     )  # fmt: skip
     return Expression(request)

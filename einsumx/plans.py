@@ -22,7 +22,7 @@ from einsumx.ir.cost import Kernels, PlanCost, program_cost
 from einsumx.ir.meaning import check_meaning
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import names_in
 from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
@@ -135,11 +135,6 @@ class Plan(Program):
         from einsumx.render.source import plan_source
 
         _check_known(self, "written as code")
-        if self.strip_exponent:
-            raise EinsumxError(
-                "a plan with strip_exponent=True has no source, as what scales its intermediates is einsumx itself; a "
-                f"plan without it has one\n  {excerpt(self.written)}"
-            )
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
         return plan_source(plan, adapter_in(get_backend(plan.backend), plan.semiring), name)
 
@@ -178,7 +173,7 @@ class Plan(Program):
             if type(version) is not int or version != FORMAT:
                 raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
             if data.get("semiring") is not None:
-                data["semiring"] = made(Semiring, data["semiring"])
+                data["semiring"] = made(Algebra, data["semiring"])
             plan = made(Plan, data, {"operands": lambda item: made(Operand, item), "ops": _op_from_data})
             PLAN.check(plan)
         except (ValueError, RecursionError) as error:
@@ -329,12 +324,11 @@ def _to_data(value: Any) -> Any:
             data = {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
             if value.semiring is None:  # so that versions without semirings read it
                 del data["semiring"]
-            if not value.strip_exponent:
-                del data["strip_exponent"]
+            del data["strip_exponent"]  # no plan of a user has it
             if not value.named:
                 del data["named"]
             return data
-        case Operand() | Semiring():
+        case Operand() | Algebra():
             return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
         case tuple():
             return [_to_data(item) for item in value]

@@ -23,7 +23,7 @@ from einsumx.runtime.execute import executable
 from einsumx.runtime.machine import watched
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, setting_of, sized_equation
-from einsumx.runtime.request import Contraction, Options, Written, options_of, split
+from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
 from einsumx.runtime.steady import steady_times
 from einsumx.runtime.trials import winner
 
@@ -99,6 +99,7 @@ def tune(
     backend: str | None = None,
     rounds: int = 3,
     accumulate: Any = None,
+    **others: Any,
 ) -> Tuning:
     """Time the candidates for a contraction, and let later calls run the fastest one.
 
@@ -126,10 +127,11 @@ def tune(
     >>> tuning.plan in [each.plan for each in tuning.tried]
     True
     """
+    refuse("tune", others)
     written, inputs = split(operands)
-    adapter, arrays = arrays_of(inputs, get_backend(backend) if backend is not None else None)
-    options = options_of(adapter, dtype, casting, optimize, "estimate", accumulate)
-    return _tuned(_contraction(adapter, written, arrays, options), arrays, rounds)
+    request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
+    adapter, arrays = arrays_of(inputs, request.adapter)
+    return _tuned(_contraction(adapter, written, arrays, request.options(adapter)), arrays, rounds)
 
 
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
@@ -147,7 +149,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     >>> choice_text(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)), "auto")
     'estimated'
     """
-    if program.semiring is not None or program.strip_exponent:
+    if program.semiring is not None:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     adapter, sums = get_backend(program.backend), accumulated_in(program)

@@ -23,19 +23,19 @@ def einsum(request: Request) -> Any:
     """Contract Dask arrays; other operands are arrays of the chunks' framework, Python scalars and lists.
 
     Args:
-        request: the call; its keywords are at most ``dtype``, ``casting``, ``optimize`` and ``alpha``.
+        request: the call; its keywords are at most ``dtype``, ``accumulate``, ``casting`` and ``optimize``.
 
     Raises:
         BackendError: another keyword, or a stored operand.
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.backends.dask.build import build, multiplied
+    from einsumx.backends.dask.build import added, build
     from einsumx.backends.dask.operands import read
 
     call = read(request)
     result = build(call.program(), call.operands.arrays)
-    return result if call.factors is None else multiplied(result, call.factors, call.dtypes[0])
+    return result if request.factors is None else added(result, request)
 
 
 def planned(request: Request) -> ChunkedProgram:

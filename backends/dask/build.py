@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep, Labels
-from einsumx.backends.dask.tasks import add, contract, contract_one, scaled
+from einsumx.backends.dask.tasks import add, contract, contract_one
+from einsumx.errors import SizeError
 from einsumx.ir.parse import symbol
 
 if TYPE_CHECKING:
-    from einsumx.ir.semiring import Semiring
-    from einsumx.runtime.factors import Factors
+    from einsumx.ir.semiring import Algebra
+    from einsumx.runtime.request import Request
 
-__all__ = ["build", "multiplied"]
+__all__ = ["added", "build"]
 
 da: Any = import_module("dask.array")
+np: Any = import_module("numpy")
 tokenize: Any = import_module("dask.base").tokenize
 HighLevelGraph: Any = import_module("dask.highlevelgraph").HighLevelGraph
 
@@ -45,9 +47,21 @@ def build(program: ChunkedProgram, arrays: Sequence[Any]) -> Any:
     return values[-1].astype(dtype)
 
 
-def multiplied(array: Any, factors: Factors, dtype: str) -> Any:
-    """A multiple of an array of ``dtype``."""
-    return array.map_blocks(scaled, factors, dtype, dtype=array.dtype)
+def added(result: Any, request: Request) -> Any:
+    """The sum of a contraction's result and of the array that it is added to, by Dask's own functions.
+
+    Raises:
+        SizeError: the array does not broadcast to the result.
+    """
+    alpha, beta = request.factors or (1, 1)
+    array = da.asarray(request.added)
+    dtype = result.dtype if request.dtype is not None else da.result_type(result, array)
+    total = result if alpha == 1 else alpha * result
+    if beta != 0:
+        total = total + (array if beta == 1 else beta * array)
+    if np.broadcast_shapes(array.shape, result.shape) != result.shape:
+        raise SizeError(f"c has shape {array.shape}, which does not broadcast to that of the result, {result.shape}")
+    return total.astype(dtype)
 
 
 def _carried(array: Any, term: Labels, sizes: Sequence[int]) -> Any:
@@ -133,7 +147,7 @@ def _tree(
     step: ChunkedStep,
     ends: dict[int, int],
     parts_of: Callable[[Place], list[Any]],
-    semiring: Semiring | None,
+    semiring: Algebra | None,
 ) -> Graph:
     """Tasks that add the partial sums of each chunk of the result, a few at a time."""
     graph: Graph = {}

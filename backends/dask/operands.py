@@ -14,22 +14,20 @@ from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
-from einsumx.runtime.factors import check_kinds
 from einsumx.runtime.prepare import accumulator, arrays_of, result_dtype, sized_equation
 from einsumx.runtime.request import Request, Written, adapter_in
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Semiring
-    from einsumx.runtime.factors import Factors
+    from einsumx.ir.semiring import Algebra
 
 __all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 
-KEYWORDS = frozenset({"dtype", "casting", "optimize", "alpha", "accumulate", "semiring"})
+KEYWORDS = frozenset({"dtype", "casting", "optimize", "accumulate"})
 """The keywords that contractions of Dask arrays accept."""
 
 _ASSUMED = 1000
@@ -60,7 +58,6 @@ class Call(NamedTuple):
         equation: with assumed sizes where they are unknown.
         dtypes: of the result, and of the chunks that are computed.
         optimize: how to find the path.
-        factors: what multiplies the result; None for 1.
         semiring: whose functions sums and products mean; None for plus and times.
     """
 
@@ -68,8 +65,7 @@ class Call(NamedTuple):
     equation: SizedEquation
     dtypes: tuple[str, str]
     optimize: Optimize
-    factors: Factors | None
-    semiring: Semiring | None
+    semiring: Algebra | None
 
     def program(self) -> ChunkedProgram:
         """The steps and chunks of the contraction."""
@@ -90,16 +86,18 @@ def read(request: Request) -> Call:
     for name in request.keywords():
         if name not in KEYWORDS:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
+    if request.strip_exponent:
+        raise BackendError(
+            "einsum_frexp is not for Dask arrays, whose results are lazy; call compute() on the operands"
+        )
     operands = read_operands(request.operands)
     adapter = operands.adapter
-    options, factors = request.options(adapter), request.scale
+    options = request.options(adapter)
     traits = adapter_in(adapter, options.semiring).cpu
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
-    if factors is not None:
-        check_kinds(factors.kinds, result)
     compute = traits.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
-    return Call(operands, equation, (result, compute), options.optimize, factors, options.semiring)
+    return Call(operands, equation, (result, compute), options.optimize, options.semiring)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:

@@ -12,7 +12,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 
 __all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
 
@@ -135,7 +135,7 @@ class ChunkedProgram:
     path: Path
     steps: tuple[ChunkedStep, ...]
     chunks: tuple[Chunks, ...]
-    semiring: Semiring | None = None
+    semiring: Algebra | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

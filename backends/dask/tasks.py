@@ -12,13 +12,12 @@ from einsumx.runtime.request import adapter_in
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
-    from einsumx.ir.semiring import Semiring
-    from einsumx.runtime.factors import Factors
+    from einsumx.ir.semiring import Algebra
 
-__all__ = ["add", "contract", "contract_one", "scaled"]
+__all__ = ["add", "contract", "contract_one"]
 
 
-def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, semiring: Semiring | None) -> Any:
+def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, semiring: Algebra | None) -> Any:
     """The sum, in a semiring if there is one, of the contractions of several groups of chunks.
 
     No chunk is changed, because other tasks, or the same one after a failure, may use it again.
@@ -33,13 +32,17 @@ def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, semirin
     return total
 
 
-def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Semiring | None) -> Any:
+def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Algebra | None) -> Any:
     """The contraction of one chunk of each operand, where lists of one chunk stand for the chunk."""
     chunks = tuple([_bare(chunk) for chunk in chunks])
     if dtype == "object":  # without axes, a chunk of objects is a bare object
         chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
     with pool.unused():  # idle memory of the pool would count against a worker's memory
-        result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe", semiring=semiring)
+        if semiring is None:
+            result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe")
+        else:
+            own = semiring.name, semiring.add, semiring.multiply
+            result = hooks.in_semiring(*own, equation, *chunks, dtype=dtype, casting="unsafe")
     if dtype == "object":
         return get_backend("numpy").boxed(result, dtype)
     if not getattr(result.dtype, "isnative", True):  # a view of a chunk in another byte order
@@ -47,20 +50,13 @@ def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Semiring | N
     return result
 
 
-def add(parts: Sequence[Any], semiring: Semiring | None) -> Any:
+def add(parts: Sequence[Any], semiring: Algebra | None) -> Any:
     """The sum of chunks, in a semiring if there is one, none of which is changed."""
     first, *others = parts
     total = _copy(first)
     for part in others:
         total = _added(total, part, semiring)
     return total
-
-
-def scaled(chunk: Any, factors: Factors, dtype: str) -> Any:
-    """A multiple of a chunk of ``dtype``."""
-    if not chunk.size:
-        return chunk
-    return _adapter_of(chunk).scaled(chunk, factors.within(dtype).alpha, dtype)
 
 
 def _adapter_of(chunk: Any) -> Adapter:
@@ -80,6 +76,6 @@ def _copy(chunk: Any) -> Any:
     return adapter.copy(adapter.plain(chunk))
 
 
-def _added(total: Any, part: Any, semiring: Semiring | None) -> Any:
+def _added(total: Any, part: Any, semiring: Algebra | None) -> Any:
     adapter = adapter_in(_adapter_of(total), semiring)
     return adapter.add(adapter.plain(total), adapter.plain(part))

@@ -28,7 +28,7 @@ from einsumx.backends.mxnet.semirings import (
 from einsumx.errors import BackendError
 from einsumx.ir import ops
 from einsumx.ir.program import Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.verify import replay
 from einsumx.runtime.request import Written
 
@@ -121,7 +121,7 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         return differentiable(self, run, reduced_gradient(self, name, axes))(array)
 
     def semiring_product(
-        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array]:
         batch = max(lhs[0], rhs[0])
         product = super().semiring_product(semiring, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)

@@ -84,8 +84,8 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     """
     if program.semiring is not None and not program.semiring.is_boolean:
         raise BackendError(
-            f"a block of MXNet records no contraction in semiring={program.semiring.name!r}; call the block before it "
-            "is hybridized"
+            f"a block of MXNet records no contraction in the semiring {program.semiring.name!r}; call the block before "
+            "it is hybridized"
         )
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     sizes = tuple(max(size, 2) for size in sized.sizes)

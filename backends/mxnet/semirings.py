@@ -13,7 +13,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.semiring_products import blocks
 from einsumx.adapters.typing import Array
 from einsumx.backends.mxnet.gradients import record
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 
 __all__ = ["differentiable", "elementwise_gradient", "product_gradient", "reduced_gradient"]
 
@@ -58,7 +58,7 @@ def reduced_gradient(adapter: Adapter, name: str, axes: tuple[int, ...]) -> Grad
     return gradient
 
 
-def product_gradient(adapter: Adapter, semiring: Semiring) -> Gradient:
+def product_gradient(adapter: Adapter, semiring: Algebra) -> Gradient:
     """The gradient of a product of matrices with a batch axis, from the terms of a block at a time."""
 
     def gradient(place: int, arrays: Sequence[Any], _: int) -> Array:

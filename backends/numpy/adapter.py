@@ -24,7 +24,7 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, is_contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.runtime.maps import owns_memory, share_file
 from einsumx.runtime.memory import free_host_bytes
 
@@ -225,13 +225,13 @@ class NumpyAdapter(Adapter):
         return self._semirings.reduced(name, array, axes)
 
     def semiring_product(
-        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array]:
         matmul = self._kernels.matmul((lhs, rhs), dtype, "")
         product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, matmul)
         return product
 
-    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         return int(self._semirings.workspace(semiring, lhs, rhs, dtype))
 
     def places(self, start: int, stop: int, like: Array) -> Array:

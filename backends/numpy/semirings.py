@@ -15,7 +15,7 @@ import numpy as np
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.ir.ranges import ranges
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = ["product", "reduced", "workspace"]
@@ -50,7 +50,7 @@ _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
 
-def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
+def product(semiring: Algebra, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
     """The function that multiplies arrays ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Args:
@@ -70,7 +70,7 @@ def product(semiring: Semiring, lhs: Shape, rhs: Shape, matmul: Product) -> Prod
     return partial(_by_rows if rows <= cols else _by_columns, add=add, multiply=multiply)
 
 
-def workspace(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> int:
+def workspace(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str) -> int:
     """The most bytes that :func:`product` allocates while it runs, without its result."""
     size = itemsize(dtype)
     operands, result = (prod(lhs) + prod(rhs)) * size, max(lhs[0], rhs[0]) * lhs[1] * rhs[2] * size

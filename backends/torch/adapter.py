@@ -38,7 +38,7 @@ from einsumx.imports import imported
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
@@ -378,12 +378,12 @@ class TorchAdapter(Adapter):
         return array.contiguous()
 
     def semiring_product(
-        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array]:
         product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, dtype)
         return product
 
-    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         if dtype in IN_NUMPY:
             return int(imported("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
         rows = min(lhs[1], rows_at_once(lhs, rhs))

@@ -12,22 +12,73 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters import hooks
+from einsumx.adapters.exponents import FrexpResult
 
-__all__ = ["contract", "einsum", "outside", "patched_einsum"]
+__all__ = ["addeinsum", "contract", "einsum", "einsum_frexp", "in_semiring", "outside", "patched_einsum"]
 
 
-def einsum(*operands: Any, alpha: Any = None, **options: Any) -> Any:
-    """:func:`einsumx.einsum` as a node of a graph, with gradients.
+def einsum(*operands: Any, **options: Any) -> Any:
+    """What is traced in the place of :func:`einsumx.einsum`: a node of the graph, or a call outside of it."""
+    if _is_limited(options):
+        return outside(hooks.einsum, *operands, **options)
+    return einsum_node(*operands, **options)
+
+
+def addeinsum(*operands: Any, **options: Any) -> Any:
+    """What is traced in the place of :func:`einsumx.addeinsum`."""
+    return (
+        outside(hooks.addeinsum, *operands, **options) if _is_limited(options) else addeinsum_node(*operands, **options)
+    )
+
+
+def einsum_frexp(*operands: Any, **options: Any) -> Any:
+    """What is traced in the place of :func:`einsumx.einsum_frexp`."""
+    if _is_limited(options):
+        return outside(hooks.einsum_frexp, *operands, **options)
+    return FrexpResult(*frexp_node(*operands, **options))
+
+
+def in_semiring(*operands: Any, **options: Any) -> Any:
+    """What is traced in the place of :meth:`einsumx.Semiring.einsum`, by the fields of the semiring."""
+    return (
+        outside(hooks.in_semiring, *operands, **options)
+        if _is_limited(options)
+        else semiring_node(*operands, **options)
+    )
+
+
+def _is_limited(options: dict[str, Any]) -> bool:
+    return options.get("memory_limit") is not None
+
+
+def einsum_node(*operands: Any, **options: Any) -> Any:
+    """:func:`einsumx.einsum` as a node of a graph, with gradients."""
+    return hooks.einsum(*operands, **options)
+
+
+def addeinsum_node(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, out: Any = None, **options: Any) -> Any:
+    """:func:`einsumx.addeinsum` as a node of a graph, with gradients.
 
     While the graph is traced, numbers that change between calls are symbols without values.
     """
     torch = import_module("torch")
-    if isinstance(alpha, torch.SymFloat) and options.get("out") is None:
+    if out is None and any(isinstance(factor, torch.SymFloat) for factor in (alpha, beta)):
         result = hooks.einsum(*operands, **options)
         if result.is_floating_point() or result.is_complex():
-            return result * alpha
-    options = {name: float(value) if isinstance(value, torch.SymFloat) else value for name, value in options.items()}
-    return hooks.einsum(*operands, alpha=float(alpha) if isinstance(alpha, torch.SymFloat) else alpha, **options)
+            total = result * alpha if beta == 0 else result * alpha + c * beta
+            return total if options.get("dtype") is None else total.to(result.dtype)
+    alpha, beta = [float(factor) if isinstance(factor, torch.SymFloat) else factor for factor in (alpha, beta)]
+    return hooks.addeinsum(c, *operands, alpha=alpha, beta=beta, out=out, **options)
+
+
+def frexp_node(*operands: Any, **options: Any) -> Any:
+    """:func:`einsumx.einsum_frexp` as a node of a graph, which returns a plain tuple."""
+    return tuple(hooks.einsum_frexp(*operands, **options))
+
+
+def semiring_node(*operands: Any, **options: Any) -> Any:
+    """:meth:`einsumx.Semiring.einsum` as a node of a graph, by the fields of the semiring."""
+    return hooks.in_semiring(*operands, **options)
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
@@ -57,7 +108,8 @@ def _run_as_it_is(function: Callable[..., Any]) -> None:
         frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
 
 
-_run_as_it_is(hooks.einsum)
+for called in (hooks.einsum, hooks.addeinsum, hooks.einsum_frexp):
+    _run_as_it_is(called)
 
-for node in (einsum, patched_einsum, contract):
+for node in (einsum_node, addeinsum_node, frexp_node, semiring_node, patched_einsum, contract):
     import_module("torch").compiler.allow_in_graph(node)

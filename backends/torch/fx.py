@@ -1,4 +1,4 @@
-"""Records :func:`einsumx.einsum` of the proxies of ``torch.fx`` as one node of their graph.
+"""Records contractions of the proxies of ``torch.fx`` as one node of their graph.
 
 This module imports torch, and is imported when the first proxy arrives.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters import hooks
 from einsumx.runtime.request import Request, joined
 
 __all__ = ["einsum"]
@@ -17,10 +16,11 @@ torch: Any = import_module("torch")
 
 
 def einsum(request: Request) -> Any:
-    """A proxy for the result: the graph calls :func:`einsumx.einsum` with the request's operands and keywords.
+    """A proxy for the result: the graph calls the same function of einsumx with the same operands and keywords.
 
     Errors come when the graph runs, because proxies have neither shapes nor dtypes.
     """
+    function, first, keywords = request.call()
     operands = tuple(request.operands)
-    arguments = joined(request.written, operands)
-    return torch.overrides.handle_torch_function(hooks.einsum, operands, *arguments, **request.keywords())
+    arguments = *first, *joined(request.written, operands)
+    return torch.overrides.handle_torch_function(function, (*first, *operands), *arguments, **keywords)

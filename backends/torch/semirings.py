@@ -14,7 +14,7 @@ from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
 from einsumx.backends.torch.choices import IN_NUMPY, TERMS, rows_at_once
 from einsumx.backends.torch.kernels import is_eager, is_observed
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 
 __all__ = ["elementwise", "product", "reduced"]
 
@@ -40,7 +40,7 @@ def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
     return _log(total) + shift.reshape(total.shape)
 
 
-def product(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str) -> Product:
+def product(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str) -> Product:
     """The function that multiplies tensors ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Tensors that autograd records go through torch's own functions: log-sum-exps through products of matrices; maxima
@@ -74,7 +74,7 @@ def _as_numpy(tensor: Any) -> Any:
     return tensor.detach().resolve_neg().numpy()
 
 
-def _in_rows(semiring: Semiring, step: int, left: Any, right: Any) -> Any:
+def _in_rows(semiring: Algebra, step: int, left: Any, right: Any) -> Any:
     """The product by torch's own functions, from the terms of ``step`` rows at a time."""
     parts = []
     for start in range(0, left.shape[1], step):
@@ -90,7 +90,7 @@ class _Recomputed(torch.autograd.Function):  # type: ignore[misc]
     """A product whose terms are computed again for its derivatives, some rows at a time."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Product, semiring: Semiring, left: Any, right: Any) -> Any:
+    def forward(ctx: Any, kernel: Product, semiring: Algebra, left: Any, right: Any) -> Any:
         """Compute it by ``kernel``."""
         ctx.semiring = semiring
         ctx.save_for_backward(left, right)
@@ -112,7 +112,7 @@ class _Recomputed(torch.autograd.Function):  # type: ignore[misc]
         return None, None, by_left, by_right
 
 
-def _gradients(semiring: Semiring, step: int, left: Any, right: Any, cotangent: Any) -> Any:
+def _gradients(semiring: Algebra, step: int, left: Any, right: Any, cotangent: Any) -> Any:
     is_graph_kept = torch.is_grad_enabled()
     with torch.enable_grad():
         operands = left.view_as(left).requires_grad_(), right.view_as(right).requires_grad_()

@@ -1,7 +1,7 @@
 """Adapters that run plans on mantissas and exponents: the same ops, with each intermediate scaled by a power of two.
 
-Paths, layouts and blocks do not depend on how large numbers are. So a program with ``strip_exponent=True`` has the ops
-of any other, and :func:`stripping` derives the adapter that runs them from the framework's own. Its arrays are
+Paths, layouts and blocks do not depend on how large numbers are. So a program of :func:`einsumx.einsum_frexp` has
+the ops of any other, and :func:`stripping` derives the adapter that runs them from the framework's own. Its arrays are
 :class:`Scaled`, pairs of the framework's arrays and exponents.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.derived import derived
@@ -24,7 +24,19 @@ if TYPE_CHECKING:
     from einsumx.adapters.typing import Array, Run
     from einsumx.ir.program import Operand, Program
 
-__all__ = ["Scaled", "stripping"]
+__all__ = ["FrexpResult", "Scaled", "stripping"]
+
+
+class FrexpResult(NamedTuple):
+    """What :func:`einsumx.einsum_frexp` returns; the result of the contraction is ``mantissa * 2**exponent``.
+
+    Attributes:
+        mantissa: an array whose largest element is in ``[0.5, 1)``.
+        exponent: an int; where values are not known, as under ``jax.jit``, an integer array without axes.
+    """
+
+    mantissa: Any
+    exponent: Any
 
 
 @dataclass(slots=True)
@@ -43,7 +55,7 @@ class Scaled:
 
 
 def stripping(adapter: Adapter) -> Adapter:
-    """The adapter that runs plans with ``strip_exponent=True``, and returns pairs. It is the same for equal arguments.
+    """The adapter that runs plans with exponents, and returns pairs. It is the same for equal arguments.
 
     Raises:
         BackendError: the framework cannot.
@@ -149,20 +161,14 @@ class _WithExponents(Adapter):
         finish = framework.element if not program.shape else None
 
         def pairs(*arrays: Array) -> Any:
-            result = run(*map(Scaled, arrays))
-            if isinstance(result, list):  # the values that constants lead to
-                return [(each.mantissa, each.exponent) for each in map(self._normal, result)]
-            result = self._normal(result)
+            result = self._normal(run(*map(Scaled, arrays)))
             return result.mantissa if finish is None else finish(result.mantissa), result.exponent
 
         prepared = framework.prepare(pairs, program)
 
-        def stripped(*arrays: Array) -> Any:
-            result = prepared(*arrays)
-            if isinstance(result, list):
-                return [Scaled(mantissa, exponent, True) for mantissa, exponent in result]
-            mantissa, exponent = result
-            return mantissa, framework.as_exponent(exponent)
+        def stripped(*arrays: Array) -> FrexpResult:
+            mantissa, exponent = prepared(*arrays)
+            return FrexpResult(mantissa, framework.as_exponent(exponent))
 
         return stripped
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
     from einsumx.ir.ops import Matmul
-    from einsumx.ir.semiring import Semiring
+    from einsumx.ir.semiring import Algebra
 
 __all__ = [
     "BlockAccess",
@@ -312,7 +312,7 @@ class Semirings(Updates):
         return array
 
     def semiring_product(
-        self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array]:
         """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
@@ -331,7 +331,7 @@ class Semirings(Updates):
         is_matmul = is_matmul and (self.has_branches or not self.fuses_terms)
         return by_matmul(self, product, lhs[2], dtype) if is_matmul else product
 
-    def semiring_workspace(self, semiring: Semiring, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
         """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
         if self.fuses_terms and not (self.has_branches and semiring.add == "logaddexp"):
             return 0

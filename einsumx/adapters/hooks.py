@@ -1,4 +1,4 @@
-"""Lets backends call the public API, which is above them: :mod:`einsumx.api` assigns the function on import.
+"""Lets backends call the public API, which is above them: :mod:`einsumx.api` assigns the functions on import.
 
 It is always set when a backend needs it, because importing any module of einsumx imports the package first.
 """
@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["as_it_is", "einsum"]
+__all__ = ["addeinsum", "as_it_is", "einsum", "einsum_frexp", "in_semiring"]
 
 einsum: Callable[..., Any]
 """:func:`einsumx.einsum`."""
+
+addeinsum: Callable[..., Any]
+""":func:`einsumx.addeinsum`."""
+
+einsum_frexp: Callable[..., Any]
+""":func:`einsumx.einsum_frexp`."""
+
+in_semiring: Callable[..., Any]
+""":meth:`einsumx.Semiring.einsum`, with the fields of the semiring as the first three arguments."""
 
 
 class _AsItIs:

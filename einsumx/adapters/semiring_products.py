@@ -11,7 +11,7 @@ from einsumx.dtypes import itemsize
 from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
-    from einsumx.ir.semiring import Semiring
+    from einsumx.ir.semiring import Algebra
 
 __all__ = ["Functions", "blocks", "by_blocks", "by_matmul", "log_of_sum", "log_sum_exp", "workspace"]
 
@@ -71,7 +71,7 @@ def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, 
             yield slice(first, min(first + matrices, batch)), slice(start, min(start + rows, lhs[1]))
 
 
-def by_blocks(adapter: Functions, semiring: Semiring, lhs: Shape, rhs: Shape) -> Product:
+def by_blocks(adapter: Functions, semiring: Algebra, lhs: Shape, rhs: Shape) -> Product:
     """The product as a broadcast and a reduction, of a block at a time if the framework would make the broadcast array.
 
     What it computes depends on no values, so that it can be traced and differentiated.
@@ -174,7 +174,7 @@ def log_of_sum(adapter: Functions, lhs: Array, rhs: Array) -> Array:
     return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
 
 
-def workspace(semiring: Semiring, lhs: Shape, rhs: Shape, dtype: str, has_terms: bool = True) -> int:
+def workspace(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str, has_terms: bool = True) -> int:
     """The most bytes that a product allocates besides its result; without terms if the framework fuses them."""
     operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
     first = next(blocks(lhs, rhs), None) if has_terms else None

@@ -12,7 +12,7 @@ from einsumx.ir import ops
 
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
-    from einsumx.ir.semiring import Semiring
+    from einsumx.ir.semiring import Algebra
 
 __all__ = ["SemiringSpelling"]
 
@@ -30,7 +30,7 @@ class SemiringSpelling(Spelling):
         semiring: not that of truth values.
     """
 
-    def __init__(self, framework: Spelling, semiring: Semiring) -> None:
+    def __init__(self, framework: Spelling, semiring: Algebra) -> None:
         super().__init__(framework.module, framework.name)
         self._framework, self._semiring = framework, semiring
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Semiring
+    from einsumx.ir.semiring import Algebra
 
 __all__ = ["in_semiring"]
 
@@ -34,7 +34,7 @@ _ELEMENTS = 2e9
 """Multiply-adds of a product by elementwise functions in a second: about those of two cores."""
 
 
-def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
+def in_semiring(adapter: Adapter, semiring: Algebra | None) -> Adapter:
     """The adapter that runs plans in a semiring. It is the same object for equal arguments.
 
     Truth values need no other, because a sum of bools is an or in every plan, and their product an and.
@@ -46,7 +46,7 @@ def in_semiring(adapter: Adapter, semiring: Semiring | None) -> Adapter:
 
 
 @lru_cache(maxsize=256)
-def _in_semiring(adapter: Adapter, semiring: Semiring) -> Adapter:
+def _in_semiring(adapter: Adapter, semiring: Algebra) -> Adapter:
     if not adapter.has_semirings:
         raise BackendError(
             f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {semiring.name!r}; "
@@ -56,7 +56,7 @@ def _in_semiring(adapter: Adapter, semiring: Semiring) -> Adapter:
 
 
 @lru_cache(maxsize=256)
-def _in_elements(traits: Traits, semiring: Semiring) -> Traits:
+def _in_elements(traits: Traits, semiring: Algebra) -> Traits:
     """The traits of a framework whose only product is that of the semiring, with one batch axis."""
     is_log = semiring.add == "logaddexp"
     halves = tuple((name, wide) for name, wide in traits.widen if name in _FLOATS)
@@ -95,7 +95,7 @@ class _InSemiring(Adapter):
 
     measured_plans = False  # the framework's rates were measured for plus and times
     framework: Adapter
-    semiring: Semiring
+    semiring: Algebra
 
     def traits(self, device: str) -> Traits:
         return _in_elements(self.framework.traits(device), self.semiring)

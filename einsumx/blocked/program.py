@@ -8,7 +8,7 @@ from math import prod
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 
 __all__ = ["BlockedProgram"]
 
@@ -43,7 +43,7 @@ class BlockedProgram:
     in_place: tuple[bool, ...]
     landing: ResultFootprint
     blocking: Blocking
-    semiring: Semiring | None = None
+    semiring: Algebra | None = None
     strip_exponent: bool = False
 
     @property

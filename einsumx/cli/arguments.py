@@ -11,7 +11,7 @@ from einsumx import dtypes
 from einsumx.conformance.options import SUBJECTS
 from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
-from einsumx.runtime.request import limit_bytes
+from einsumx.runtime.limits import limit_bytes
 
 __all__ = [
     "add_density",

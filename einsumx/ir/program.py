@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.dtypes import itemsize
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import evaluated_shape
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Program(_Referable):
     result: int
     shape: tuple[int, ...]
     dtype: str
-    semiring: Semiring | None = None
+    semiring: Algebra | None = None
     strip_exponent: bool = False
     named: str = field(default="", compare=False)
 

@@ -1,14 +1,14 @@
-"""Semirings: which functions stand for the sum and the product of a contraction, as data."""
+"""Semirings as data: which functions stand for the sum and the product of a contraction, as data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, shown
 
-__all__ = ["BUILTIN", "Addition", "Multiplication", "Semiring", "as_semiring"]
+__all__ = ["Addition", "Algebra", "Multiplication"]
 
 Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]
 Multiplication: TypeAlias = Literal["add", "multiply", "maximum", "minimum", "and"]
@@ -29,22 +29,18 @@ _CONSTANTS: dict[tuple[str, str], tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Semiring:
-    """Functions in the place of the sum and the product of a contraction, by name.
-
-    Plans that have one are still data: they print, are stored, and run on every framework that has the functions.
+class Algebra:
+    """The functions of a semiring; :class:`einsumx.Semiring` has these fields and methods that compute.
 
     Attributes:
         name: for plans and messages.
-        add: the function of two elements that replaces the sum: ``maximum``, ``minimum``, ``logaddexp``, or ``or``.
-        multiply: the function that replaces the product, over which ``add`` distributes: ``add`` with the first three,
-            ``multiply`` (of numbers that are not negative) or the opposite of ``add`` with the first two, ``and`` with
-            ``or``.
+        add: the function of two elements that replaces the sum.
+        multiply: the function that replaces the product, over which ``add`` distributes.
 
     Raises:
         ValueError: the functions are unknown, or do not distribute.
 
-    >>> Semiring("widest path", "maximum", "minimum").zero
+    >>> Algebra("widest path", "maximum", "minimum").zero
     -inf
     """
 
@@ -65,7 +61,7 @@ class Semiring:
     def zero(self) -> float:
         """The sum of no terms.
 
-        >>> as_semiring("min-plus").zero
+        >>> Algebra("min-plus", "minimum", "add").zero
         inf
         """
         return _CONSTANTS[self.add, self.multiply][0]
@@ -74,7 +70,7 @@ class Semiring:
     def one(self) -> float:
         """The product of no factors.
 
-        >>> as_semiring("log").one
+        >>> Algebra("log", "logaddexp", "add").one
         0.0
         """
         return _CONSTANTS[self.add, self.multiply][1]
@@ -89,55 +85,20 @@ class Semiring:
 
         Integers lack the infinities, and would wrap around; complex numbers have no order.
 
-        >>> as_semiring("max-plus").check_dtype("float16")
+        >>> Algebra("max-plus", "maximum", "add").check_dtype("float16")
         """
         if kind(dtype) == ("b" if self.is_boolean else "f"):
             return
         if self.is_boolean:
-            raise BackendError(f"semiring={self.name!r} computes in bool, not in {dtype}; leave dtype= away")
+            raise BackendError(f"the semiring {self.name!r} computes in bool, not in {dtype}; leave dtype= away")
         if kind(dtype) == "c":
             why = "complex numbers have no order"
         elif kind(dtype) == "O":
             why = "it computes in floating-point numbers alone"
         else:
             why = f"{dtype} holds no infinity, which stands for what is impossible, and its sums wrap around"
-        raise BackendError(f"semiring={self.name!r} does not compute in {dtype}, as {why}; pass dtype='float64'")
+        raise BackendError(f"the semiring {self.name!r} does not compute in {dtype}, as {why}; pass dtype='float64'")
 
 
 _LONGEST = 60
 """The most letters in a name."""
-
-BUILTIN: dict[str, Semiring] = {
-    semiring.name: semiring
-    for semiring in (
-        Semiring("max-plus", "maximum", "add"),
-        Semiring("min-plus", "minimum", "add"),
-        Semiring("max-times", "maximum", "multiply"),
-        Semiring("log", "logaddexp", "add"),
-        Semiring("boolean", "or", "and"),
-    )
-}
-"""The semirings that have names."""
-
-
-def as_semiring(semiring: Any) -> Semiring | None:
-    """The semiring of a name; None and semirings are returned as they are.
-
-    Raises:
-        ValueError: an unknown name.
-        TypeError: neither a name nor a semiring.
-
-    >>> as_semiring("max-plus")
-    Semiring(name='max-plus', add='maximum', multiply='add')
-    """
-    if semiring is None or type(semiring) is Semiring:
-        return semiring
-    if not isinstance(semiring, str):
-        raise TypeError(f"semiring= is the name of a semiring, or an einsumx.Semiring, not {shown(semiring)}")
-    found = BUILTIN.get(semiring)
-    if found is None:
-        raise ValueError(
-            f"semiring={shown(semiring)} is unknown; the names are {', '.join(map(repr, BUILTIN))}, and "
-            "einsumx.Semiring(name, add, multiply) makes others"
-        )
-    return found

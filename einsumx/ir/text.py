@@ -11,7 +11,7 @@ from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
 from einsumx.ir.fill import density
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import is_told, log
@@ -54,11 +54,11 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     return f"{visible(program.written)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
 
 
-def in_algebra(semiring: Semiring | None, strip_exponent: bool = False) -> str:
+def in_algebra(semiring: Algebra | None, strip_exponent: bool = False) -> str:
     """What sums and products mean, or that results have exponents, to follow a text; empty for plus and times.
 
     >>> import einsumx
-    >>> print(einsumx.plan("ij,jk->ik", (2, 3), (3, 4), semiring="max-plus"))
+    >>> print(einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4)))
     ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
       %2 = matmul %0 %1  24 multiply-adds
       result %2          (2,4) float64

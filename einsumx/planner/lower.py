@@ -15,7 +15,7 @@ from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import replay
 from einsumx.planner.builder import Builder
@@ -67,7 +67,7 @@ def lower(
     device: str = "",
     names: Sequence[str] = (),
     accumulate: str | None = None,
-    semiring: Semiring | None = None,
+    semiring: Algebra | None = None,
 ) -> Program:
     """Write a contraction as array calls.
 

@@ -310,7 +310,7 @@ class _BlockedRows:
     """
 
     def __init__(self, program: BlockedProgram) -> None:
-        adapter = adapter_in(get_backend(program.backend), program.semiring, program.strip_exponent)
+        adapter = adapter_in(get_backend(program.backend), program.semiring)
         traits = calibrated(adapter, program.device)
         equation, cut, landing = program.equation, program.blocking, program.landing
         rates = (traits.rates.copy,) * len(program.operands)

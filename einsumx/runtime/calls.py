@@ -9,7 +9,7 @@ Other exceptions pass through, such as one that a signal handler raises while a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
+from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -20,7 +20,7 @@ from einsumx.imports import LazyModule
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.prepare import direct_run, from_signatures, numbers_as_arrays
-from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, names_as_sublists
+from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     factors = LazyModule("einsumx.runtime.factors")
 
-__all__ = ["Translation", "are_plain", "cached_first", "is_key", "ready"]
+__all__ = ["Translation", "added_first", "are_plain", "cached_first", "is_key", "of_einsum", "ready"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -37,20 +37,24 @@ Labels: TypeAlias = tuple[tuple[Any, ...], ...]
 """The sublists of a call as tuples: one for each operand, and possibly one for the output."""
 
 Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
-"""A function of the adapter and the keywords of a call that returns einsumx's keywords, or raises Uncacheable if the
-call cannot be cached."""
+"""A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
+Uncacheable if the call cannot be cached. It stands in the cache for the function that was called."""
+
+Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str]"
+"""The signatures of ``out`` and of the array to which the result is added, the kinds of factors, and the effort."""
 
 
-def _einsumx_keywords(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
-    return options
+def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
+    """The translation of :func:`einsumx.einsum`."""
+    return as_fields(options) if options else options
 
 
-def cached_first(function: Function, translation: Translation = _einsumx_keywords) -> Function:
+def cached_first(function: Function, translation: Translation = of_einsum) -> Function:
     """``function``, an einsum, except that each call tries the cache of calls first.
 
     Args:
         function: called with the same arguments if the cache does not serve them.
-        translation: turns the function's keywords other than ``out`` into einsumx's.
+        translation: turns the function's keywords other than ``out`` into the fields of a request.
     """
 
     @wraps(function)
@@ -69,7 +73,7 @@ def cached_first(function: Function, translation: Translation = _einsumx_keyword
                 elif written is equation:
                     run = _ready_plain(adapter, translation, equation, *map(adapter.signature, operands))
                 else:
-                    run = ready(adapter, translation, written, *map(adapter.signature, arrays))
+                    run = ready(adapter, translation, written, _NO_TARGET, *map(adapter.signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
                 try:
                     adapter, arrays = numbers_as_arrays(arrays)
@@ -113,6 +117,37 @@ def are_plain(arrays: tuple[Any, ...]) -> bool:
         return False
 
 
+def added_first(function: Function) -> Function:
+    """``function``, :func:`einsumx.addeinsum`, except that each call tries the cache of calls first."""
+
+    @wraps(function)
+    def call(
+        c: Any = None, equation: Any = None, /, *operands: Any, alpha: Any = 1, beta: Any = 1, out: Any = None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        written: str | Labels = equation
+        arrays: Sequence[Any] = operands
+        added = None if out is c else c
+        try:
+            if type(equation) is not str:
+                written, arrays = _split_sublists(equation, operands)
+            if not arrays or c is None:
+                raise Uncacheable
+            scale = factors.factors_of(alpha, beta)
+            adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
+            run = _ready_for(adapter, of_einsum, written, arrays, out, options, added, scale.kinds)
+        except (EinsumxError, Uncacheable):
+            pass  # the function checks the arguments, and raises the error
+        except Exception:
+            if is_key(arrays, written, *options.values()) and are_plain((*arrays, c, out)):
+                raise
+        else:
+            return run(scale, *[each for each in (out, added) if each is not None], *arrays)
+        return function(c, equation, *operands, alpha=alpha, beta=beta, out=out, **options)
+
+    return cast(Function, call)
+
+
 def _ready_for(
     adapter: Adapter,
     translation: Translation,
@@ -120,21 +155,10 @@ def _ready_for(
     arrays: Sequence[Array],
     out: Array | None,
     options: dict[str, Any],
+    added: Array | None = None,
+    kinds: tuple[str, str] | None = None,
 ) -> Run:
     """The function for these arrays and keywords; see :func:`ready`."""
-    if effort.is_set and "effort" not in options:
-        options = {**options, "effort": effort.get_effort()}
-    scale = None
-    if "alpha" in options or "beta" in options:
-        if options.get("semiring") is not None or options.get("strip_exponent"):
-            raise Uncacheable  # neither has factors
-        options = dict(options)
-        try:
-            scale = factors.factors_of(options.pop("alpha", None), options.pop("beta", None), out)
-        except (TypeError, ValueError) as error:
-            raise Uncacheable from error
-        if scale is not None:
-            options["alpha"], options["beta"] = scale.kinds
     optimize = options.get("optimize")
     if type(optimize) is list or type(optimize) is tuple:
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
@@ -144,12 +168,13 @@ def _ready_for(
             raise Uncacheable from error
     elif type(optimize) is bytes:
         raise Uncacheable  # these bytes are no path, and a path is looked up by its bytes
-    signatures = map(adapter.signature, arrays)
-    if out is None:
-        run = ready(adapter, translation, written, *signatures, **options)
-    else:
-        run = ready(adapter, translation, written, *signatures, out=adapter.signature(out), **options)
-    return run if scale is None else partial(run, scale)
+    target = (
+        None if out is None else adapter.signature(out),
+        None if added is None else adapter.signature(added),
+        kinds,
+        effort.get_effort() if effort.is_set else "estimate",
+    )
+    return ready(adapter, translation, written, target, *map(adapter.signature, arrays), **options)
 
 
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
@@ -193,52 +218,53 @@ def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *sig
     A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
     values of the same types.
     """
-    return _made_ready(adapter, translation, equation, *signatures)
+    return _made_ready(adapter, translation, equation, _NO_TARGET, *signatures)
 
 
 def _made_ready(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
+    target: Target,
+    /,
     *signatures: Signature,
-    out: Signature | None = None,
-    alpha: str = "",
-    beta: str = "",
     **options: Any,
 ) -> Run:
     """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
 
-    ``adapter`` serves the first array. A path in ``optimize`` is marshalled. ``alpha`` and ``beta`` are the kinds of
-    these factors, both empty for a call without them.
+    ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
 
     Raises:
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
-    check_plain(adapter, signatures, out)
+    out, added, kinds, chosen = target
+    check_plain(adapter, [each for each in (*signatures, out, added) if each is not None])
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
     try:
         keywords = translation(adapter, options)
-        order, planned = _checked(adapter, keywords) if keywords else ("K", DEFAULT)
+        order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
     equation = _as_written(written, len(signatures))
-    if not keywords and out is None and not alpha:
+    if not keywords and target == _NO_TARGET:
         run = direct_run(adapter, equation, signatures)
         if run is not None:
             return run
     prepared = from_signatures(adapter, equation, signatures, planned)
-    if out is None and order == "K" and not alpha:
+    if out is None and order == "K" and kinds is None:
         return prepared.run
-    if (alpha and planned.semiring is not None) or ((alpha or out is not None) and planned.strip_exponent):
-        raise Uncacheable
-    kinds = (alpha, beta) if alpha else None
     try:
-        return delivery(adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds))
+        return delivery(
+            adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds, added, planned.dtype)
+        )
     except ValueError as error:
         raise Uncacheable from error
 
+
+_NO_TARGET: Target = (None, None, None, "estimate")
+"""The target of a call with operands alone."""
 
 ready = cached("forms")(_made_ready)
 
@@ -262,17 +288,15 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
     """The order of the result, and the keywords that a plan depends on.
 
     Raises:
-        Uncacheable: their meaning may change between calls, or another keyword is set.
-        ValueError: a keyword needs a memory limit.
+        Uncacheable: their meaning may change between calls.
     """
     request = Request("", (), **keywords)
-    request.check_unlimited()
     if (
         request.memory_limit is not None
         or (request.adapter or adapter).name != adapter.name
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
-        or not _is_constant(adapter, request.preferred_element_type)
+        or not _is_constant(adapter, request.framework.get("preferred_element_type"))
         or not _is_constant(adapter, request.accumulate)
     ):
         raise Uncacheable

@@ -47,7 +47,7 @@ def check_plan(program: Program) -> None:
 def computed_in(program: Program) -> set[str]:
     """The wider dtypes in which a program's backend computes its result's dtype; empty for an unknown backend."""
     with suppress(BackendError):
-        adapter = adapter_in(get_backend(program.backend), program.semiring, program.strip_exponent)
+        adapter = adapter_in(get_backend(program.backend), program.semiring)
         traits = adapter.traits(program.device)
         return {wide for name, wide in (*traits.widen, *traits.matmul_through) if name == program.dtype}
     return set()

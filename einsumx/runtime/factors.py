@@ -1,4 +1,4 @@
-"""``alpha=`` and ``beta=``: the factors of ``out = alpha * einsum(...) + beta * out``.
+"""``alpha=`` and ``beta=``: the factors of ``addeinsum``, which returns ``beta * c + alpha * einsum(...)``.
 
 Caches see the kinds of the factors, never their values, so calls with other values share a plan.
 """
@@ -29,10 +29,10 @@ _PYTHONS: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f":
 
 
 class Factors(NamedTuple):
-    """The factor of a contraction, and that of the values that ``out`` has already."""
+    """The factor of a contraction, and that of the array to which it is added."""
 
-    alpha: Any = 1
-    beta: Any = 0
+    alpha: Any
+    beta: Any
 
     @property
     def kinds(self) -> tuple[str, str]:
@@ -48,19 +48,15 @@ class Factors(NamedTuple):
         return Factors(_within(self.alpha, dtype), _within(self.beta, dtype))
 
 
-def factors_of(alpha: Any, beta: Any, out: Any) -> Factors | None:
-    """The factors of a call; None if it only computes the contraction.
+def factors_of(alpha: Any, beta: Any) -> Factors:
+    """The factors of a call; None is 1.
 
     Raises:
         TypeError: one is no number.
         BackendError: one is an array without a value, or asks for a gradient.
-        ValueError: there is a ``beta``, but no ``out``.
     """
     alpha, beta = _as_factor("alpha", alpha), _as_factor("beta", beta)
-    scale = Factors(1 if alpha is None else alpha, 0 if beta is None else beta)
-    if out is None and scale.beta != 0:
-        raise ValueError(f"beta={shown(beta)} multiplies the values in out=, and there is no out=; pass out=")
-    return None if scale == Factors() and scale.kinds == ("b", "b") else scale
+    return Factors(1 if alpha is None else alpha, 1 if beta is None else beta)
 
 
 def _as_factor(name: str, value: Any) -> Any:
@@ -97,7 +93,7 @@ def _value(adapter: Adapter | None, array: Any) -> Any:
 
 
 def common_dtype(adapter: Adapter, dtype: str, target: str) -> str:
-    """The dtype in which results of ``dtype`` are added to an ``out`` of dtype ``target``."""
+    """The dtype in which results of ``dtype`` are added to an array of dtype ``target``, in which they end."""
     return dtype if dtype == target else adapter.promote([dtype, target])
 
 

@@ -28,8 +28,8 @@ from einsumx.errors import shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import when_cleared
 from einsumx.runtime.environment import variable
+from einsumx.runtime.limits import bytes_in
 from einsumx.runtime.memory import counts_idle_memory
-from einsumx.runtime.request import bytes_in
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:

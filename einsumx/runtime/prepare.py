@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, exponents, layout, mantissas, parse, sizes, text
+    from einsumx.ir import bind, cost, layout, mantissas, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
-    exponents, mantissas = LazyModule("einsumx.ir.exponents"), LazyModule("einsumx.ir.mantissas")
+    mantissas = LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     direct, lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("direct", "lower", "path")])
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
@@ -58,6 +58,7 @@ __all__ = [
     "one_device",
     "parsed",
     "prepare",
+    "promoted",
     "result_dtype",
     "runnable",
     "served_dtype",
@@ -118,7 +119,7 @@ def arrays_of(
     if len(arrays) == len(operands):
         return adapter, list(arrays.values())
     like = next(iter(arrays.values()), None)
-    dtype = _promoted(adapter, [adapter.operand(adapter.signature(array)) for array in arrays.values()])
+    dtype = promoted(adapter, [adapter.operand(adapter.signature(array)) for array in arrays.values()])
     for slot, operand in enumerate(operands):
         if slot not in arrays:
             try:
@@ -164,7 +165,7 @@ def _number_places(*kinds: type) -> tuple[Adapter | None, int, tuple[int, ...]]:
 
 @cached("promotions")
 def _promotion(adapter: Adapter, *signatures: Signature) -> str:
-    return _promoted(adapter, [adapter.operand(signature) for signature in signatures])
+    return promoted(adapter, [adapter.operand(signature) for signature in signatures])
 
 
 def _plain(adapter: Adapter, number: int, array: Array) -> Array:
@@ -197,7 +198,7 @@ def _read_stored(operands: Mapping[int, Any], required: Adapter | None) -> tuple
     ]
 
 
-def _promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
+def promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
     """The framework's promotion of the operands' dtypes; empty without operands."""
     kinds = {(operand.dtype, operand.weak) for operand in operands}
     if len(kinds) < 2:
@@ -405,11 +406,13 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     """
     dtype = options.dtype
     if dtype is None:
-        dtype = _promoted(adapter, operands)
+        dtype = promoted(adapter, operands)
         if options.casting not in ("no", "equiv") and options.semiring is None and not options.strip_exponent:
             return dtype
-    if options.strip_exponent:
-        exponents.check_stripped(dtype, options.semiring)
+    if options.strip_exponent and kind(dtype) not in "fc":
+        raise BackendError(
+            f"einsum_frexp returns a mantissa below 1, which {dtype} does not hold; pass dtype='float64'"
+        )
     if options.semiring is not None:
         options.semiring.check_dtype(dtype)
         if options.semiring.is_boolean:  # nonzero is true, whatever casts are allowed

@@ -36,10 +36,7 @@ def retarget(program: Program, backend: str, device: str = "") -> Program:
 def _options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
     accumulate = accumulated_in(program) if program.semiring is None else None
-    return Options(
-        program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring,
-        strip_exponent=program.strip_exponent,
-    )  # fmt: skip
+    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring)
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -83,7 +80,7 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 @cached("stored")
 def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     check_plan(program)
-    computing = adapter_in(adapter, program.semiring, program.strip_exponent)
+    computing = adapter_in(adapter, program.semiring)
     if fits and computing.traits(program.device) == computing.traits(device):
         check_fits(program, computing.traits(device))
     else:

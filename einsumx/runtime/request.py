@@ -1,60 +1,46 @@
-"""The arguments of a call as one value, and the checks of each keyword."""
+"""The arguments of a call as one value, and the checks of its keywords."""
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
-from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.caches import cached
-from einsumx.runtime.effort import Effort, as_effort
-from einsumx.scalars import as_python
+from einsumx.runtime.effort import Effort, get_effort
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Semiring
-    from einsumx.runtime import factors
-else:
-    factors = LazyModule("einsumx.runtime.factors")
+    from einsumx.ir.semiring import Algebra
+    from einsumx.runtime.factors import Factors
+    from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 
 __all__ = [
     "DEFAULT",
     "Contraction",
-    "MemoryLimit",
     "Options",
     "Order",
-    "Progress",
     "Request",
     "Written",
     "adapter_in",
     "array_places",
+    "as_fields",
+    "as_framework",
     "as_order",
-    "as_strip_exponent",
-    "check_semiring",
-    "check_strip_exponent",
     "dtype_name",
     "joined",
-    "limit_bytes",
     "name_of_dtype",
     "names_as_sublists",
-    "options_of",
+    "refuse",
     "split",
-    "with_framework",
-    "with_semiring",
-    "with_strip_exponent",
 ]
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -62,12 +48,6 @@ _ORDERS: tuple[Order, ...] = get_args(Order)
 
 Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
 """An unparsed equation: text, or the sublists of the operands and of the output (None: implicit output)."""
-
-Progress: TypeAlias = bool | Callable[[int, int], object]
-"""True for a tqdm progress bar, or a callback ``f(done, total)``."""
-
-MemoryLimit: TypeAlias = int | float | str
-"""Bytes; text such as ``"8GiB"`` or ``"500 MB"``; or, below 1, a fraction of the free memory."""
 
 
 class Options(NamedTuple):
@@ -90,7 +70,7 @@ class Options(NamedTuple):
     effort: Effort = "estimate"
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
-    semiring: Semiring | None = None
+    semiring: Algebra | None = None
     strip_exponent: bool = False
 
 
@@ -128,7 +108,7 @@ class Contraction(NamedTuple):
         return self.adapter if is_plain else adapter_in(self.adapter, semiring, strip_exponent)
 
 
-def adapter_in(adapter: Adapter, semiring: Semiring | None, strip_exponent: bool = False) -> Adapter:
+def adapter_in(adapter: Adapter, semiring: Algebra | None, strip_exponent: bool = False) -> Adapter:
     """The adapter that computes in a semiring, or with exponents.
 
     See :func:`einsumx.adapters.semirings.in_semiring` and :func:`einsumx.adapters.exponents.stripping`.
@@ -231,52 +211,50 @@ def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """The arguments of :func:`einsumx.einsum`.
+    """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 
     Keywords that mean the same for every framework are checked on construction, and None becomes their default.
-    :meth:`options` and :meth:`limit_bytes` check those that depend on the framework.
+    :meth:`options` checks those that depend on the framework.
 
     Attributes:
         written: the equation, unparsed.
         operands: unchanged.
-        out, dtype, order, casting, optimize, backend, effort, alpha, beta, accumulate, semiring, strip_exponent: as
-            for :func:`einsumx.einsum`.
-        precision, preferred_element_type, out_sharding: as for :func:`einsumx.einsum`.
-        memory_limit, device, devices, executor, progress, resume: as for :func:`einsumx.einsum`;
-            :meth:`check_unlimited` refuses the last five without a limit.
+        out, dtype, accumulate, order, casting, optimize, backend: as for :func:`einsumx.einsum`.
+        memory_limit: the same; an amount becomes a :class:`~einsumx.runtime.limits.MemoryLimit`.
+        framework: the keywords that only some frameworks have, as :func:`as_framework` returns them.
+        factors: those of the result and of ``added``, the array that it is added to; None for the result alone.
+        semiring: whose functions sums and products mean; None for plus and times.
+        strip_exponent: whether the result is a mantissa and an exponent.
+        effort: of the choice of a plan; None for the current one.
 
     Raises:
-        ValueError: an unknown order.
-        TypeError: a device, ``progress`` or ``resume`` of a wrong type.
+        ValueError: an unknown order, or a wrong limit.
+        TypeError: a limit of a wrong type.
     """
 
     written: Written
     operands: Sequence[Any]
     out: Any = None
     dtype: Any = None
+    accumulate: Any = None
     order: Order = "K"
     casting: Casting = "safe"
     optimize: Optimize = "auto"
     backend: str | None = None
-    memory_limit: MemoryLimit | None = None
-    device: str = ""
-    devices: Sequence[str] = ()
-    executor: Executor | None = None
-    progress: Progress = False
-    resume: str | os.PathLike[str] | None = None
-    effort: Effort | None = None
-    alpha: Any = None
-    beta: Any = None
-    precision: Any = None
-    preferred_element_type: Any = None
-    out_sharding: Any = None
-    accumulate: Any = None
-    semiring: Any = None
+    memory_limit: MemoryLimit | MemoryAmount | None = None
+    framework: Mapping[str, Any] = field(default_factory=dict)
+    factors: Factors | None = None
+    added: Any = None
+    semiring: Algebra | None = None
     strip_exponent: bool = False
+    effort: Effort | None = None
 
     def __post_init__(self) -> None:
-        for name, normalized in _NORMALIZED.items():
-            object.__setattr__(self, name, normalized(getattr(self, name)))
+        object.__setattr__(self, "order", as_order(self.order))
+        if self.memory_limit is not None:
+            from einsumx.runtime.limits import as_limit
+
+            object.__setattr__(self, "memory_limit", as_limit(self.memory_limit))
 
     @property
     def adapter(self) -> Adapter | None:
@@ -284,180 +262,131 @@ class Request:
         return None if self.backend is None else get_backend(self.backend)
 
     @property
-    def scale(self) -> factors.Factors | None:
-        """The factors of the result and of ``out``; None if there are none. :func:`factors.factors_of` raises."""
-        return None if self.alpha is None and self.beta is None else factors.factors_of(self.alpha, self.beta, self.out)
-
-    def limit_bytes(self, free: Callable[[], int | None]) -> int:
-        """The limit in bytes; see :func:`limit_bytes`."""
-        return limit_bytes(cast(MemoryLimit, self.memory_limit), free)
+    def limit(self) -> MemoryLimit:
+        """The memory limit of a request that has one."""
+        limit: Any = self.memory_limit
+        return limit  # type: ignore[no-any-return]
 
     def options(self, adapter: Adapter) -> Options:
-        """The keywords that a plan depends on, in the framework's terms; see :func:`options_of`."""
-        effort = self.effort if self.memory_limit is None else "estimate"
-        options = options_of(adapter, self.dtype, self.casting, self.optimize, effort, self.accumulate)
-        if any(value is not None for value in self.framework):
-            options = with_framework(adapter, options, self.framework)
-        self._check_kind()
-        if self.semiring is not None:
-            options = with_semiring(options, self.semiring)
-        if self.strip_exponent:
-            options = with_strip_exponent(options)
-        return options
+        """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default.
 
-    @property
-    def framework(self) -> tuple[Any, Any, Any]:
-        """The keywords that only some frameworks have, in the order of :class:`FrameworkOptions`."""
-        return self.precision, self.preferred_element_type, self.out_sharding
+        The effort is ``"estimate"`` under a limit, in a semiring and with exponents.
 
-    def _check_kind(self) -> None:
-        """Raise ValueError if a keyword has no meaning in a semiring, or with exponents."""
+        Raises:
+            BackendError: the framework lacks a dtype or a keyword, or the value of a keyword is wrong.
+            PathError: a malformed path.
+            ValueError: an unknown casting rule.
+        """
+        is_timed = self.memory_limit is None and self.semiring is None and not self.strip_exponent
+        options = Options(
+            dtype_name(adapter, self.dtype),
+            check_casting(self.casting),
+            as_optimize(self.optimize),
+            (self.effort or get_effort()) if is_timed else "estimate",
+            accumulate=dtype_name(adapter, self.accumulate, "accumulate"),
+            semiring=self.semiring,
+            strip_exponent=self.strip_exponent,
+        )
+        if self.semiring is not None and self.semiring.is_boolean and options.dtype is None:
+            options = options._replace(dtype="bool")
+        return _with_framework(adapter, options, self) if self.framework else options
+
+    def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The public function that was called, its arguments before the equation, and its keywords."""
+        keywords = self.keywords()
         if self.semiring is not None:
-            check_semiring(self.semiring, effort=self.effort, alpha=self.alpha, beta=self.beta)
-        if self.strip_exponent:
-            check_strip_exponent(out=self.out, effort=self.effort, alpha=self.alpha, beta=self.beta)
+            return hooks.in_semiring, (self.semiring.name, self.semiring.add, self.semiring.multiply), keywords
+        if self.factors is not None:
+            return hooks.addeinsum, (self.added,), {**keywords, **self.factors._asdict()}
+        return hooks.einsum_frexp if self.strip_exponent else hooks.einsum, (), keywords
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
-        keywords = {}
-        for field in fields(self)[2:]:
-            value = getattr(self, field.name)
-            if not (value is None or value is field.default or (isinstance(value, str) and value == field.default)):
-                keywords[field.name] = value
+        keywords = dict(self.framework)
+        for each in fields(self)[2:_KEYWORDS_END]:
+            value = getattr(self, each.name)
+            if not (value is None or value is each.default or (isinstance(value, str) and value == each.default)):
+                keywords[each.name] = value
         return keywords
 
-    def check_limited(self) -> None:
-        """Raise ValueError if a keyword works only without a memory limit; call it for requests with one."""
-        if self.effort == "measure":
-            raise ValueError(
-                "effort='measure' chooses among plans for whole operands; under a memory_limit= leave it away"
-            )
-        if any(value is not None for value in self.framework):
-            from einsumx.adapters.framework_options import FrameworkOptions
 
-            FrameworkOptions(*self.framework).refuse("einsum under a memory_limit=")
-        self._check_kind()
-
-    def check_unlimited(self) -> None:
-        """Raise ValueError if a keyword needs a memory limit; call it for requests without one."""
-        for name in _LIMITED:
-            value = getattr(self, name)
-            if value is not None and value not in (False, "", ()):
-                raise ValueError(f"{name}={shown(value)} needs a memory_limit=")
+_KEYWORDS_END = [each.name for each in fields(Request)].index("framework")
+_KEYWORDS = frozenset(each.name for each in fields(Request)[2:_KEYWORDS_END])
+"""The keywords of :func:`einsumx.einsum` that every framework has."""
 
 
-_LIMITED = ("device", "devices", "executor", "progress", "resume")
-"""The keywords that need a memory limit, in the order in which they are checked."""
+def as_fields(keywords: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request for the keywords of a call: those that only some frameworks have are one field."""
+    own = {name: value for name, value in keywords.items() if name in _KEYWORDS}
+    if len(own) < len(keywords):
+        others = {name: value for name, value in keywords.items() if name not in _KEYWORDS}
+        own["framework"] = as_framework("einsum", others)
+    return own
 
 
-# -- dtype, casting and optimize ------------------------------------------------------------------------------------
-
-
-def options_of(
-    adapter: Adapter, dtype: Any, casting: Any, optimize: Any, effort: Any = None, accumulate: Any = None
-) -> Options:
-    """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default, or its setting.
+def as_framework(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a call that only some frameworks have, without those that are None.
 
     Raises:
-        BackendError: the framework lacks a dtype.
-        PathError: a malformed path.
-        ValueError: an unknown casting rule or effort.
+        TypeError: the function has no such keyword.
     """
-    return Options(
-        dtype_name(adapter, dtype),
-        check_casting(casting),
-        as_optimize(optimize),
-        as_effort(effort),
-        accumulate=dtype_name(adapter, accumulate, "accumulate"),
-    )
-
-
-def with_framework(adapter: Adapter, options: Options, framework: Sequence[Any]) -> Options:
-    """The options with the keywords that only some frameworks have, in the order of :class:`FrameworkOptions`.
-
-    Raises:
-        BackendError: the framework has no such keyword, or the value is wrong.
-    """
+    if not keywords:
+        return {}
     from einsumx.adapters.framework_options import FrameworkOptions
 
-    precision, element_type, out_sharding = framework
-    if element_type is not None:
-        if options.dtype is not None:
-            raise BackendError("dtype= and preferred_element_type= both choose the result's dtype; pass one of them")
-        if options.accumulate is not None:
-            raise BackendError(
-                "accumulate= and preferred_element_type= both choose the dtype of sums; pass one of them"
-            )
+    refuse(function, keywords, FrameworkOptions._fields)
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+_SUCCESSORS = {
+    "alpha": "use einsumx.addeinsum(c, ..., alpha=)",
+    "beta": "use einsumx.addeinsum(c, ..., beta=)",
+    "effort": 'use "with einsumx.effort(...):" or einsumx.set_effort',
+    "semiring": "use a method of a semiring, such as einsumx.semirings.max_plus.einsum",
+    "strip_exponent": "use einsumx.einsum_frexp",
+} | {
+    name: f"use memory_limit=einsumx.MemoryLimit(..., {name}=)"
+    for name in ("device", "devices", "executor", "progress", "resume")
+}
+"""What there is in place of keywords that einsum does not have and that its users may look for."""
+
+
+def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+    """Raise TypeError if a function does not have one of the keywords of a call."""
+    for name in keywords:
+        if name in _SUCCESSORS:
+            raise TypeError(f"{function}() has no keyword {name}=; {_SUCCESSORS[name]}")
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+# -- the keywords of a plan -----------------------------------------------------------------------------------------
+
+
+def _with_framework(adapter: Adapter, options: Options, request: Request) -> Options:
+    """The options of a request with the keywords that only some frameworks have."""
+    from einsumx.adapters.framework_options import FrameworkOptions
+
+    chosen = FrameworkOptions(**request.framework)
+    if request.memory_limit is not None:
+        chosen.refuse("einsum under a memory_limit=")
+    if chosen.preferred_element_type is not None:
+        for name, value, what in (
+            ("dtype", options.dtype, "the result's dtype"),
+            ("accumulate", options.accumulate, "the dtype of sums"),
+        ):
+            if value is not None:
+                raise BackendError(f"{name}= and preferred_element_type= both choose {what}; pass one of them")
         # Operands keep their dtypes, so that no rule for casts applies.
-        options = options._replace(dtype=dtype_name(adapter, element_type), casting="unsafe")
-    chosen = FrameworkOptions(precision, options.dtype if element_type is not None else None, out_sharding)
+        dtype = dtype_name(adapter, chosen.preferred_element_type)
+        options = options._replace(dtype=dtype, casting="unsafe")
+        chosen = chosen._replace(preferred_element_type=dtype)
     try:
         hash(chosen)
     except TypeError as error:
         raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
     adapter.configured(chosen)
     return options._replace(framework=chosen)
-
-
-def with_semiring(options: Options, semiring: Any) -> Options:
-    """The options in a semiring, by name or as an :class:`einsumx.Semiring`.
-
-    Raises:
-        BackendError: a dtype that does not hold its elements, or keywords of a framework's own products.
-        ValueError: an unknown name.
-        TypeError: neither a name nor a semiring.
-    """
-    from einsumx.ir.semiring import as_semiring
-
-    chosen = as_semiring(semiring)
-    if chosen is None:
-        return options
-    if options.framework is not None:
-        options.framework.refuse(f"semiring={chosen.name!r}")
-    if options.accumulate is not None:
-        raise ValueError(
-            f"semiring={chosen.name!r} computes in the dtype of the result: leave accumulate= away, or pass dtype= for "
-            "a wider result"
-        )
-    if chosen.is_boolean and options.dtype is None:
-        options = options._replace(dtype="bool")
-    return options._replace(effort="estimate", semiring=chosen)
-
-
-def check_semiring(semiring: Any, *, effort: Any = None, alpha: Any = None, beta: Any = None) -> None:
-    """Raise ValueError if a keyword has no meaning in a semiring."""
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if value is not None:
-            raise ValueError(f"{name}= is for sums of products; in semiring={shown(semiring)} leave it away")
-    if effort == "measure":
-        raise ValueError("effort='measure' times plans of sums of products; with semiring= leave it away")
-
-
-def with_strip_exponent(options: Options) -> Options:
-    """The options of a call with ``strip_exponent=True``.
-
-    Raises:
-        BackendError: keywords of a framework's own products, or a semiring.
-    """
-    if options.framework is not None:
-        options.framework.refuse("strip_exponent=True")
-    if options.semiring is not None:
-        from einsumx.ir.exponents import check_stripped
-
-        check_stripped("float64", options.semiring)
-    return options._replace(effort="estimate", strip_exponent=True)
-
-
-def check_strip_exponent(*, out: Any = None, effort: Any = None, alpha: Any = None, beta: Any = None) -> None:
-    """Raise ValueError if a keyword has no meaning for a mantissa and an exponent."""
-    for name, value in (("out", out), ("alpha", alpha), ("beta", beta)):
-        if value is not None:
-            raise ValueError(
-                f"{name}= cannot be combined with strip_exponent=True, which returns a mantissa and an exponent; "
-                "leave it away, and use the mantissa"
-            )
-    if effort == "measure":
-        raise ValueError("effort='measure' times plans that scale nothing; with strip_exponent=True leave it away")
 
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
@@ -498,9 +427,6 @@ def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
     return f"{keyword}={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as {example}"
 
 
-# -- the others ----------------------------------------------------------------------------------------------------
-
-
 def as_order(order: Any) -> Order:
     """The value of ``order=``: upper or lower case, as in NumPy.
 
@@ -513,140 +439,3 @@ def as_order(order: Any) -> Order:
         if isinstance(order, str) and order.upper() == name:
             return name
     raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {shown(order)}")
-
-
-def _as_progress(progress: Any) -> Progress:
-    if progress is None or progress is False:
-        return False
-    if isinstance(progress := as_python(progress), bool):
-        return bool(progress)
-    if not callable(progress):
-        raise TypeError(f"progress= is True, or a function f(done, total), not {shown(progress)}")
-    return cast(Progress, progress)
-
-
-def _as_device(device: Any) -> str:
-    if device is None:
-        return ""
-    if not isinstance(device, str):
-        raise TypeError(f"device= is the name of a device, such as 'cuda:0', not {shown(device)}")
-    return device
-
-
-def _as_devices(devices: Any) -> tuple[str, ...]:
-    if devices is None or (isinstance(devices, tuple) and not devices):
-        return ()
-    if isinstance(devices, Iterable) and not isinstance(devices, str):
-        names = tuple(map(as_python, devices))
-        if all(isinstance(name, str) and name for name in names):
-            return names
-    raise TypeError(f"devices= is a list of device names, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
-
-
-def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
-    if resume is None or (isinstance(resume, str | os.PathLike) and os.fspath(resume)):
-        return resume
-    raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
-
-
-def _as_given_effort(effort: Any) -> Effort | None:
-    return None if effort is None else as_effort(effort)
-
-
-def as_strip_exponent(value: Any) -> bool:
-    """The value of ``strip_exponent=``; None is its default.
-
-    Raises:
-        TypeError: it is no bool.
-
-    >>> as_strip_exponent(None), as_strip_exponent(True)
-    (False, True)
-    """
-    if value is None:
-        return False
-    if type(value) is not bool:
-        raise TypeError(f"strip_exponent= is True or False, not {shown(value)}")
-    return value
-
-
-_NORMALIZED: dict[str, Callable[[Any], Any]] = {
-    "effort": _as_given_effort,
-    "order": as_order,
-    "device": _as_device,
-    "devices": _as_devices,
-    "progress": _as_progress,
-    "resume": _as_resume,
-    "strip_exponent": as_strip_exponent,
-}
-"""For each keyword that is checked when a request is made, the function that checks it and turns None into its default.
-"""
-
-
-# -- memory_limit --------------------------------------------------------------------------------------------------
-
-_UNLIMITED = sys.maxsize
-"""Larger limits, infinity among them, count as this many bytes, more than any machine has."""
-
-_BITS = 6
-"""A fraction of the free memory is rounded down to this many binary digits, so that repeated calls share a plan."""
-
-_UNITS = {"": 1, "b": 1} | {
-    f"{prefix}{binary}b": (1024 if binary else 1000) ** power
-    for power, prefix in enumerate("kmgtp", 1)
-    for binary in ("i", "")
-}
-
-
-def limit_bytes(limit: MemoryLimit, free: Callable[[], int | None]) -> int:
-    """A memory limit in bytes.
-
-    Args:
-        limit: bytes, text, or a fraction of the free memory.
-        free: returns the free bytes of the device, or None if unknown; called only for a fraction.
-
-    Raises:
-        ValueError: the limit is not positive, not whole, or unreadable, or a fraction of an unknown amount.
-        TypeError: the limit is neither a number nor text.
-
-    >>> limit_bytes("8GiB", lambda: None), limit_bytes("1.5 MB", lambda: None), limit_bytes(0.5, lambda: 2048)
-    (8589934592, 1500000, 1024)
-    """
-    limit = as_python(limit)
-    if isinstance(limit, bool) or not isinstance(limit, int | float | str):
-        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
-    if isinstance(limit, str):
-        nbytes = bytes_in(limit)
-        if not nbytes:
-            raise ValueError(f"memory_limit={shown(limit)} is no amount of memory; write '8GiB', '500MB', or bytes")
-        return nbytes
-    if not limit > 0:
-        raise ValueError(f"memory_limit={shown(limit)} must be positive")
-    if limit >= _UNLIMITED:
-        return _UNLIMITED
-    if isinstance(limit, float) and limit < 1:
-        available = free()
-        if available is None:
-            raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
-        share = int(limit * available)
-        spare = max(share.bit_length() - _BITS, 0)
-        return share >> spare << spare
-    if limit != int(limit):
-        raise ValueError(
-            f"memory_limit={limit!r} is neither a whole number of bytes nor a fraction below 1 of the free memory; "
-            "write '8GiB', '500MB', or bytes"
-        )
-    return int(limit)
-
-
-def bytes_in(text: str) -> int | None:
-    """The bytes in a text such as ``"8GiB"``; None if it is no amount of memory.
-
-    >>> bytes_in("8GiB"), bytes_in("0"), bytes_in("8 apples")
-    (8589934592, 0, None)
-    """
-    parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
-    if parts is None or parts[3].lower() not in _UNITS:
-        return None
-    decimals = parts[2] or ""
-    nbytes: int = int(parts[1] + decimals) * _UNITS[parts[3].lower()] // 10 ** len(decimals)
-    return min(nbytes, _UNLIMITED)

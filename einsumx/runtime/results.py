@@ -1,25 +1,26 @@
-"""Results: the memory order of a new one, writing to ``out=``, and the factors ``alpha=`` and ``beta=``."""
+"""Results: the memory order of a new one, writing to ``out=``, and adding to another array."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, is_stored, owner
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.caches import Uncacheable
+from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.dtypes import Casting
     from einsumx.ir import cost, sizes
-    from einsumx.ir.program import Program
+    from einsumx.ir.program import Operand, Program
     from einsumx.runtime import execute, factors
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
-    from einsumx.runtime.request import Order
+    from einsumx.runtime.request import Options, Order, Request
 else:
     cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
@@ -35,46 +36,58 @@ class Delivery(NamedTuple):
         order: the memory order of a new result.
         casting: NumPy's rule for casts to ``out``.
         out: the signature of ``out``; None for a new result.
-        kinds: the kinds of ``alpha`` and ``beta``; None for a call without them.
+        kinds: the kinds of the factors of a sum; None for the result alone.
+        added: the signature of the array to which the result is added; None for none, or for ``out`` itself.
+        dtype: the dtype of a sum by name; None for a promotion.
     """
 
     order: Order = "K"
     casting: Casting = "safe"
     out: Signature | None = None
     kinds: tuple[str, str] | None = None
+    added: Signature | None = None
+    dtype: str | None = None
 
 
 def deliver(
-    adapter: Adapter,
-    prepared: Prepared,
-    arrays: Sequence[Array],
-    out: Array | None,
-    order: Order,
-    casting: Casting,
-    scale: Factors | None = None,
+    adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], options: Options, request: Request, added: Any = None
 ) -> Array:
-    """Run a program, and return the result in a memory order, write it to ``out``, or add it to ``out``."""
-    result_order(order, out, adapter, ())
+    """Run a program, and return the result in a memory order, write it to ``out``, or add it to an array.
+
+    Args:
+        adapter: the framework's.
+        prepared: the program.
+        arrays: the operands.
+        options: the keywords of the plan.
+        request: the call.
+        added: the array to which the result is added, if it is not ``out``.
+    """
+    out, scale = request.out, request.factors
+    result_order(request.order, out, adapter, ())
     if out is not None:
         _check_framework(adapter, out)
-    target = None if out is None else adapter.signature(out)
-    wanted = Delivery(order, casting, target, None if scale is None else scale.kinds)
+    wanted = Delivery(
+        request.order,
+        options.casting,
+        None if out is None else adapter.signature(out),
+        None if scale is None else scale.kinds,
+        None if added is None else adapter.signature(added),
+        options.dtype,
+    )
     run = delivery(adapter, prepared, adapter.signature(arrays[0]), wanted)
-    run = run if scale is None else partial(run, scale)
-    return run(*arrays) if out is None else run(out, *arrays)
+    return run(*[each for each in (scale, out, added) if each is not None], *arrays)
 
 
-def check_plain(adapter: Adapter, signatures: Sequence[Signature], out: Signature | None) -> None:
-    """Raise Uncacheable unless operands and ``out`` of these signatures are plain arrays of the framework."""
-    every = signatures if out is None else (*signatures, out)
-    if backend_of(tuple([signature[0] for signature in every])) != (adapter, True):
+def check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
+    """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
+    if backend_of(tuple([signature[0] for signature in signatures])) != (adapter, True):
         raise Uncacheable
 
 
 def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery) -> Run:
     """The function for operands, and ``out``, of fixed signatures.
 
-    Its arguments are the factors, if there are kinds of them; ``out``, if there is one; and the operands.
+    Its arguments are the factors, ``out``, and the array to add to, each if there is one; and the operands.
 
     Args:
         adapter: the framework's.
@@ -86,13 +99,13 @@ def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Del
         SizeError, BackendError, ValueError: as :func:`deliver` does.
     """
     out, kinds, program = wanted.out, wanted.kinds, prepared.program
+    if out is not None:
+        result_order(wanted.order, out, adapter, ())
+    if kinds is not None and wanted.added is not None:
+        return _adding(adapter, prepared, first, wanted, kinds, wanted.added)
     if out is None:
-        if kinds is None:
-            return _ordered(adapter, prepared, wanted.order)
-        factors.check_kinds(kinds, program.dtype)
-        return _scaling(adapter, prepared, wanted.order)
-    result_order(wanted.order, out, adapter, ())
-    _check_fits(adapter, program, first, out, wanted.casting)
+        return _ordered(adapter, prepared, wanted.order)
+    _check_fits(adapter, program, first, out, wanted.casting, program.dtype)
     if kinds is None:
         return _writing(adapter, prepared, out)
     dtype = factors.common_dtype(adapter, program.dtype, adapter.dtype_name(out[2]))
@@ -118,10 +131,10 @@ def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
 def _ordered_mantissa(adapter: Adapter, run: Run, order: Order) -> Run:
     """The function that runs a program and returns its mantissa in a memory order, and its exponent."""
 
-    def ordered(*arrays: Array) -> tuple[Array, Any]:
-        mantissa, exponent = run(*arrays)
+    def ordered(*arrays: Array) -> Any:
+        result = run(*arrays)
         is_fortran = order == "F" or (order == "A" and all(map(adapter.is_fortran, arrays)))
-        return adapter.arrange(mantissa, "F" if is_fortran else "C"), exponent
+        return result._replace(mantissa=adapter.arrange(result.mantissa, "F" if is_fortran else "C"))
 
     return ordered
 
@@ -143,23 +156,63 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
     return run_into
 
 
-def _scaling(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
-    """A function of the factors and the operands that returns a multiple of the result, in a memory order."""
-    run, program = prepared.run, prepared.program
-    dtype, is_view = program.dtype, cost.returns_view(program)
-    _ordered(adapter, prepared, order)  # raises, if the framework has no memory order
+def _adding(
+    adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery, kinds: tuple[str, str], added: Signature
+) -> Run:
+    """A function of the factors, perhaps ``out``, an array and the operands that returns or writes their sum."""
+    run, program, out = prepared.run, prepared.program, wanted.out
+    values = adapter.operand(added)
+    dtype = wanted.dtype or promoted(adapter, [replace(values, dtype=program.dtype, weak=False), values])
+    factors.check_kinds(kinds, dtype)
+    one_device(adapter, [first, added])  # raises, if they are on two
+    _check_added(adapter, program, values, dtype, wanted.casting)
+    if out is not None:
+        _check_fits(adapter, program, first, out, wanted.casting, dtype)
+    else:
+        _ordered(adapter, prepared, wanted.order)  # raises, if the framework has no memory order
+    shape = (1,) * (len(program.shape) - len(values.shape)) + values.shape
+    is_expanded = shape != program.shape and sizes.is_known(program.shape)
 
-    def scaled(alpha: Any, *arrays: Array) -> Array:
-        result = adapter.boxed(run(*arrays), dtype)
-        if alpha != 1:
-            result = (adapter.scaled if is_view else adapter.scaled_new)(result, alpha, dtype)
-        return result if program.shape else adapter.element(result)
+    def total(scale: Factors, added: Array, arrays: Sequence[Array]) -> Array:
+        result = adapter.boxed(run(*arrays), program.dtype)
+        added = adapter.boxed(added, values.dtype)
+        if shape != values.shape:
+            added = adapter.reshape(added, shape)
+        if is_expanded:
+            added = adapter.expand(added, program.shape)
+        alpha, beta = scale.within(dtype)
+        return adapter.combined(alpha, result, beta, added, dtype)
 
-    def run_scaled(scale: Factors, *arrays: Array) -> Array:
-        own = prepared._replace(run=partial(scaled, scale.within(dtype).alpha))
-        return _ordered(adapter, own, order)(*arrays)
+    def new(scale: Factors, added: Array, *arrays: Array) -> Array:
+        def plain(*arrays: Array) -> Array:
+            array = total(scale, added, arrays)
+            return array if program.shape else adapter.element(array)
 
-    return run_scaled
+        return _ordered(adapter, prepared._replace(run=plain), wanted.order)(*arrays)
+
+    def written(scale: Factors, out: Array, added: Array, *arrays: Array) -> Array:
+        adapter.check_out(out, (*arrays, added))
+        adapter.write_new(out, total(scale, added, arrays))
+        return out
+
+    return new if out is None else written
+
+
+def _check_added(adapter: Adapter, program: Program, values: Operand, dtype: str, casting: Casting) -> None:
+    """Raise SizeError or BackendError unless a result can be added in ``dtype`` to an array of these values."""
+    pairs = zip(values.shape[::-1], program.shape[::-1])
+    if len(values.shape) > len(program.shape) or not all(
+        size == 1 or sizes.may_be_equal((size,), (other,)) for size, other in pairs
+    ):
+        raise SizeError(
+            f"c has shape {shown(values.shape)}, which does not broadcast to that of the result, "
+            f"{shown(program.shape)}\n  {excerpt(program.written)}"
+        )
+    if values.dtype != dtype and not adapter.can_cast(values.dtype, dtype, casting):
+        raise BackendError(
+            f"c has dtype {values.dtype}, which casting={casting!r} does not allow to become {dtype}; pass a "
+            "looser casting= or another dtype="
+        )
 
 
 def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) -> Run:
@@ -224,7 +277,9 @@ def _check_framework(adapter: Adapter, out: Any) -> None:
         raise BackendError(f"out= belongs to {out_adapter.name}, but the operands to {adapter.name}")
 
 
-def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signature, casting: Casting) -> None:
+def _check_fits(
+    adapter: Adapter, program: Program, first: Signature, out: Signature, casting: Casting, result: str
+) -> None:
     """Raise SizeError or BackendError if an ``out`` of a signature cannot take the result of a program.
 
     Args:
@@ -233,6 +288,7 @@ def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signa
         first: the signature of the first operand.
         out: the signature of ``out``.
         casting: NumPy's rule.
+        result: the dtype of what is written.
     """
     _, shape, dtype, *_ = out
     if not sizes.may_be_equal(shape, program.shape):
@@ -243,7 +299,7 @@ def _check_fits(adapter: Adapter, program: Program, first: Signature, out: Signa
     out_device, device = adapter.device_of(out), adapter.device_of(first)
     if out_device and device and out_device != device:  # some arrays are on no device
         raise BackendError(f"out= is on {out_device}, but the operands are on {device}")
-    check_out_dtype(adapter, program.dtype, adapter.dtype_name(dtype), casting, dtype)
+    check_out_dtype(adapter, result, adapter.dtype_name(dtype), casting, dtype)
 
 
 def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, out_dtype: Any) -> None:

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.pieces import read
@@ -246,13 +246,10 @@ class WorkerPool:
     """An executor, its number of workers, and how they affect the plan.
 
     Raises:
-        TypeError: it is no executor.
         ValueError: it was shut down, or its cluster does not answer.
     """
 
     def __init__(self, executor: Executor) -> None:
-        if not isinstance(executor, Executor):
-            raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
         if _is_shut_down(executor):
             raise ValueError("executor= was shut down and takes no more work; make another one")
         self._executor = executor

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.exponents import FrexpResult
 from einsumx.adapters.registry import get_backend
-from einsumx.errors import MemoryLimitError
+from einsumx.dtypes import itemsize
+from einsumx.errors import MemoryLimitError, SizeError
+from einsumx.ir.parse import symbol
+from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options, Request
+from einsumx.runtime.request import Options, Request, name_of_dtype
 from einsumx.streaming.run import plan_within, run_blocks
 
 if TYPE_CHECKING:
@@ -66,8 +73,7 @@ class RecordedContraction:
             accumulate=passes.options.accumulate,
             strip_exponent=passes.options.strip_exponent,
             backend=adapter.name,
-            memory_limit=passes.limit,
-            device=passes.device,
+            memory_limit=MemoryLimit(passes.limit, device=passes.device),
         )
         beside += passes.extra_bytes(step, place)
         try:
@@ -109,14 +115,20 @@ def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
     return labels[axis], labels[:axis].count(labels[axis])
 
 
-def recorded(request: Request) -> Array:
+def recorded(request: Request, beside: int = 0) -> Array:
     """Run a contraction under a limit; if the framework records it, its gradients keep the same limit.
+
+    Args:
+        request: the call.
+        beside: bytes that other arrays take meanwhile.
 
     Raises:
         MemoryLimitError: it or its gradients do not fit.
     """
-    limited = plan_within(request)
-    run = partial(run_blocks, limited, request.progress)
+    if request.factors is not None and request.added is not request.out:
+        return _added(request)
+    limited = plan_within(request, beside)
+    run = partial(run_blocks, limited, request.limit.progress)
     if limited.passes is None:
         return run()
     limited.passes.plan()
@@ -128,4 +140,49 @@ def recorded(request: Request) -> Array:
         result, call.exponent = run()
         return result
 
-    return limited.adapter.recorded(call, mantissa, limited.operands, limited.passes.numbers), call.exponent
+    result = limited.adapter.recorded(call, mantissa, limited.operands, limited.passes.numbers)
+    return FrexpResult(result, call.exponent)
+
+
+def _added(request: Request) -> Array:
+    """The sum of a contraction and of an array that is not ``out``: in two steps.
+
+    Raises:
+        ValueError: the sum cannot be resumed.
+        SizeError: the array has to be broadcast, but ``out`` is written block by block.
+    """
+    factors, out, added, limit = request.factors, request.out, request.added, request.limit
+    assert factors is not None
+    if out is None:
+        alone = replace(request, factors=None, added=None, order="K")
+        program = plan_within(alone).program
+        copies = 2 * prod(program.shape) * max(itemsize(program.dtype), _itemsize(added))
+        result = recorded(alone, copies)
+        text = _identity(len(result.shape))
+        keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
+        return hooks.addeinsum(added, text, result, **factors._asdict(), **keywords)
+    if factors.beta == 0:
+        return recorded(replace(request, added=out))
+    if limit.resume is not None:
+        raise ValueError("resume= cannot be combined with beta=; with out= alone, a sum is not resumed")
+    if tuple(added.shape) != tuple(out.shape):
+        raise SizeError(
+            f"under a memory_limit= with out=, c does not broadcast: it has shape {tuple(added.shape)}, and out= "
+            f"{tuple(out.shape)}"
+        )
+    recorded(replace(request, factors=factors._replace(beta=0), added=out))
+    second = Request(
+        _identity(len(out.shape)), [added], out, None, None, "K", request.casting, "auto", request.backend, limit,
+        factors=factors._replace(alpha=factors.beta, beta=1), added=out,
+    )  # fmt: skip
+    return recorded(second)
+
+
+def _itemsize(array: Any) -> int:
+    """Bytes of an element of an array; those of the widest numbers for what has no dtype."""
+    return itemsize(name_of_dtype(array.dtype)) if hasattr(array, "dtype") else 16
+
+
+def _identity(rank: int) -> str:
+    labels = "".join(map(symbol, range(rank)))
+    return f"{labels}->{labels}"

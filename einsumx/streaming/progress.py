@@ -14,7 +14,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError
 from einsumx.ir.ranges import ranges
 from einsumx.log import log
-from einsumx.runtime.request import Progress
+from einsumx.runtime.limits import Progress
 from einsumx.streaming.walk import Box, box_size
 from einsumx.streaming.writers import Target
 

@@ -22,9 +22,10 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
-from einsumx.ir.semiring import Semiring
+from einsumx.ir.semiring import Algebra
 from einsumx.log import log
 from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.limits import Progress
 from einsumx.runtime.prepare import (
     accumulator,
     check_byte_order,
@@ -33,7 +34,7 @@ from einsumx.runtime.prepare import (
     served_dtype,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, Options, Progress, Request
+from einsumx.runtime.request import Contraction, Options, Request
 from einsumx.runtime.results import result_order
 from einsumx.streaming.array_files import check_whole, name_of
 from einsumx.streaming.page_cache import give_back
@@ -154,15 +155,12 @@ class _OpenedRequest:
 
 
 def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
-    devices, executor = request.devices, request.executor
-    if devices and (request.device or executor is not None):
-        other = "device" if request.device else "executor"
-        raise ValueError(f"devices= cannot be combined with {other}=")
+    limit = request.limit
     pool: WorkerPool | Devices | None = None
-    if executor is not None:
+    if limit.executor is not None:
         from einsumx.streaming.executors import WorkerPool
 
-        pool = WorkerPool(executor)
+        pool = WorkerPool(limit.executor)
     adapter, operands = framework_of(request.operands, request.adapter)
     check_limit(adapter)
     for array in operands:
@@ -173,10 +171,10 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
     if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
     names: tuple[str, ...] = ()
-    if devices or request.device:
+    if limit.devices or limit.device:
         from einsumx.streaming.devices import Devices, find_devices
 
-        names = find_devices(adapter, devices or [request.device])
+        names = find_devices(adapter, limit.devices or [limit.device])
     own, device = sources(operands, adapter, names[0] if names else "", as_copies=as_copies)
     planned = own
     if len(names) > 1:
@@ -208,15 +206,15 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     computed = computed_dtype(opened.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, opened.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
-    factors = request.scale
+    factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
-    limit = request.limit_bytes(opened.free_bytes)
+    limit = request.limit.nbytes(opened.free_bytes)
     stored = [*(source.stored for source in opened.own_sources), request.out]
     passes = opened.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
         _check_gradients(request, options.semiring)
-    if request.resume is not None and factors is not None and factors.beta != 0:
+    if resume is not None and factors is not None and factors.beta != 0:
         raise ValueError(
             "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
             "out= already"
@@ -235,19 +233,20 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     target = output.target(program, options.casting, at_once)
     for source in opened.sources:
         source.at_once = at_once
-    if request.resume is not None and (output.is_late or not target.outlives):
+    if resume is not None and (output.is_late or not target.outlives):
         raise ValueError(
             "resume= needs an out= that outlives the process, a memory map or a stored array, and that shares "
             "no memory with an operand"
         )
 
     def within(limit: int) -> Limited:
-        on = "" if request.devices else device
-        return plan_within(replace(request, memory_limit=limit, device=on, resume=None), beside, as_copies)
+        on = "" if request.limit.devices else device
+        less = replace(request.limit, amount=limit, device=on, resume=None)
+        return plan_within(replace(request, memory_limit=less), beside, as_copies)
 
     return Limited(
         program, adapter, opened.sources, target, limit - footprint.cut,
-        within, request.resume, opened.pool, opened.operands, passes,
+        within, resume, opened.pool, opened.operands, passes,
         1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
 
@@ -264,19 +263,15 @@ def _with_libraries(error: MemoryLimitError, libraries: int) -> MemoryLimitError
     return told
 
 
-def _check_gradients(request: Request, semiring: Semiring | None) -> None:
+def _check_gradients(request: Request, semiring: Algebra | None) -> None:
     """Raise BackendError if gradients are needed through a keyword that has none under a limit."""
     if semiring is not None:
         raise BackendError(
-            f"under memory_limit= there are no gradients in semiring={semiring.name!r}; leave memory_limit= away, or "
-            "detach the operands"
+            f"under memory_limit= there are no gradients in the semiring {semiring.name!r}; leave memory_limit= away, "
+            "or detach the operands"
         )
     if request.out is not None:
         raise BackendError("under memory_limit= gradients do not flow through out=; omit it and use the result")
-    if request.scale is not None:
-        raise BackendError(
-            "under memory_limit= gradients do not flow through alpha=; multiply the result by it instead"
-        )
 
 
 # -- running ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.exponents import Scaled
+from einsumx.adapters.exponents import FrexpResult, Scaled
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.blocked.cost import ResultFootprint
@@ -108,10 +108,6 @@ class _Fresh(Target):
         self._result = adapter.put(self._result, box, block)
         adapter.synchronize(self._result)  # the block may be in memory of another thread's stream
 
-    def update(self, box: Box, block: Array, factors: Factors) -> None:
-        dtype = self._program.compute_dtype
-        self.put(box, self._adapter.scaled(block, factors.within(dtype).alpha, dtype))
-
     def shift(self, box: Box, exponent: int) -> None:
         """Multiply a block that is there by ``2**exponent``."""
         adapter = self._adapter
@@ -149,12 +145,12 @@ class _Mantissa(Target):
     def cut_anew(self) -> None:
         self._is_cut_anew = True
 
-    def done(self) -> tuple[Array, int]:
+    def done(self) -> FrexpResult:
         exponent = max([own for _, own in self._exponents if own is not None], default=0)
         for box, own in self._exponents:
             if own not in (None, exponent):
                 self._fresh.shift(box, own - exponent)
-        return self._fresh.done(), exponent
+        return FrexpResult(self._fresh.done(), exponent)
 
 
 class _Array(Target):
@@ -337,8 +333,6 @@ class Output:
 
     def _update_bytes(self, dtype: str) -> int:
         """Bytes an element of the copies that an update makes of a block and of the values in ``out``."""
-        if self._out is None:
-            return itemsize(dtype)
         # The values are read, and cast if need be; both are multiplied; the block is cast if need be.
         framework = owner(self._out) or get_backend("numpy")
         target = framework.dtype_name(self._out.dtype)
@@ -359,10 +353,7 @@ class Output:
             fresh = _Fresh(program, self._adapter, self._order)
             if program.strip_exponent:
                 return _Mantissa(fresh)
-            if factors is None:
-                return fresh
-            check_kinds(factors.kinds, program.dtype)
-            return _Updated(fresh, factors)
+            return fresh
         final = self._checked(program, casting, at_once)
         if factors is not None:
             framework = owner(self._out) or get_backend("numpy")

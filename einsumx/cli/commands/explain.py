@@ -7,20 +7,20 @@ from __future__ import annotations
 import argparse
 import textwrap
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from einsumx.adapters.registry import get_backend
-from einsumx.api import plan
+from einsumx.api import planned as plan_of
 from einsumx.cli.arguments import add_import, add_output, add_problem, amount, file_ending_in, shape
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.program import Operand
-from einsumx.ir.semiring import BUILTIN
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import accumulator, result_dtype, sized_equation
-from einsumx.runtime.request import Options, adapter_in, with_semiring
+from einsumx.runtime.request import Request, adapter_in
+from einsumx.semirings import BUILTIN
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
 
@@ -106,9 +106,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what sums and products mean: {', '.join(BUILTIN)}",
     )
     parser.add_argument(
-        "--strip-exponent", action="store_true", help="scale intermediates, and return a mantissa and an exponent of 2"
-    )
-    parser.add_argument(
         "--source", action="store_true", help="print the plan as a function in plain code of the framework instead"
     )
     parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
@@ -125,19 +122,17 @@ def run(options: argparse.Namespace) -> bool:
     """
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
-    planned = plan(
+    semiring = None if options.semiring is None else BUILTIN[options.semiring].algebra
+    request = Request(
         options.equation,
-        *options.shapes,
-        backend=options.backend,
-        device=options.device,
-        dtypes=options.dtype,
-        optimize=options.optimize,
-        memory_limit=options.memory_limit,
-        stored=options.stored,
+        options.shapes,
         accumulate=options.accumulate,
-        semiring=options.semiring,
-        strip_exponent=options.strip_exponent,
+        optimize=options.optimize,
+        backend=options.backend,
+        memory_limit=options.memory_limit,
+        semiring=semiring,
     )
+    planned = cast("Plan | BlockedPlan", plan_of(request, options.device, options.dtype, options.stored))
     if options.source and options.json:
         raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
     for path in filter(None, (options.svg, options.html)):
@@ -148,8 +143,8 @@ def run(options: argparse.Namespace) -> bool:
     if options.source:
         print(planned.source(), end="")
     elif options.json:
-        is_blocked = isinstance(planned, BlockedPlan)
-        print_json(_blocked_data(planned) if is_blocked else _plan_data(planned, options.optimize))
+        data = _blocked_data(planned) if isinstance(planned, BlockedPlan) else _plan_data(planned, options.optimize)
+        print_json(data)
     else:
         print(_folded(str(planned)))
         if not isinstance(planned, BlockedPlan):
@@ -157,7 +152,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "strip_exponent", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 
@@ -176,7 +171,8 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
     numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
-    keywords = with_semiring(Options(accumulate=options.accumulate), options.semiring)
+    semiring = None if options.semiring is None else BUILTIN[options.semiring].algebra
+    keywords = Request("", (), accumulate=options.accumulate, semiring=semiring).options(numpy)
     dtype = result_dtype(numpy, described, keywords)
     accumulate = accumulator(numpy, described, keywords, dtype)
     dtypes = dtype, adapter_in(numpy, keywords.semiring).cpu.compute_dtype(accumulate or dtype)

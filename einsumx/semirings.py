@@ -1,0 +1,235 @@
+"""Semirings: contractions with other functions in the place of the sum and the product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING, Any
+
+from einsumx.adapters import hooks
+from einsumx.api import computed, planned
+from einsumx.argmax import ArgmaxResult, attained
+from einsumx.expressions import Expression
+from einsumx.ir.semiring import Algebra
+from einsumx.planner.path import Optimize
+from einsumx.runtime.caches import Uncacheable
+from einsumx.runtime.calls import cached_first
+from einsumx.runtime.request import Order, Request, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from einsumx.adapters.base import Adapter, Array
+    from einsumx.dtypes import Casting
+    from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
+    from einsumx.runtime.limits import MemoryAmount, MemoryLimit
+
+__all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Semiring(Algebra):
+    """Functions in the place of the sum and the product of a contraction, by name, and the contractions with them.
+
+    All but ``boolean`` compute in floating-point numbers. Plans that have a semiring are still data: they print, are
+    stored, and run on every framework that has the functions.
+
+    Attributes:
+        name: for plans and messages.
+        add: the function of two elements that replaces the sum: ``maximum``, ``minimum``, ``logaddexp``, or ``or``.
+        multiply: the function that replaces the product, over which ``add`` distributes: ``add`` with the first three,
+            ``multiply`` (of numbers that are not negative) or the opposite of ``add`` with the first two, ``and`` with
+            ``or``.
+
+    Raises:
+        ValueError: the functions are unknown, or do not distribute.
+
+    >>> import numpy as np
+    >>> widest = Semiring("widest path", "maximum", "minimum")
+    >>> widest.einsum("ij,jk->ik", np.array([[1.0, 5.0]]), np.array([[3.0], [2.0]]))
+    array([[2.]])
+    """
+
+    @property
+    def algebra(self) -> Algebra:
+        """The functions alone, as plans have them."""
+        return Algebra(self.name, self.add, self.multiply)
+
+    def einsum(
+        self,
+        *operands: Any,
+        out: Array | None = None,
+        dtype: Any = None,
+        order: Order = "K",
+        casting: Casting = "safe",
+        optimize: Optimize = "auto",
+        backend: str | None = None,
+        memory_limit: MemoryAmount | MemoryLimit | None = None,
+    ) -> Any:
+        """The contraction in this semiring; arguments, results and errors are those of :func:`einsumx.einsum`.
+
+        Raises:
+            BackendError: a dtype that does not hold the elements, or a framework without semirings.
+
+        >>> import einsumx, numpy as np
+        >>> einsumx.semirings.max_plus.einsum("ij,jk->ik", np.array([[1.0, 5.0]]), np.array([[3.0], [2.0]]))
+        array([[7.]])
+        """
+        written, inputs = split(operands)
+        keywords = out, dtype, None, order, casting, optimize, backend, memory_limit
+        return computed(Request(written, inputs, *keywords, semiring=self.algebra))
+
+    def plan(
+        self,
+        *operands: Any,
+        backend: str | None = None,
+        device: str = "",
+        dtypes: str | Sequence[str] = "float64",
+        dtype: Any = None,
+        casting: Casting = "safe",
+        optimize: Optimize = "auto",
+        memory_limit: MemoryAmount | MemoryLimit | None = None,
+        out: Any = None,
+        stored: bool = False,
+    ) -> Plan | BlockedPlan | ChunkedPlan:
+        """The plan of a contraction in this semiring; arguments and errors are those of :func:`einsumx.plan`."""
+        written, inputs = split(operands)
+        request = Request(
+            written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend,
+            memory_limit=memory_limit, semiring=self.algebra,
+        )  # fmt: skip
+        return planned(request, device, dtypes, stored)
+
+    def expression(
+        self,
+        *operands: Any,
+        dtype: Any = None,
+        casting: Casting = "safe",
+        optimize: Optimize = "auto",
+        backend: str | None = None,
+    ) -> Expression:
+        """A compiled contraction in this semiring; arguments and errors are those of :func:`einsumx.expression`."""
+        return Expression(self._request(operands, dtype, casting, optimize, backend))
+
+    def argmax(
+        self,
+        *operands: Any,
+        dtype: Any = None,
+        casting: Casting = "safe",
+        optimize: Optimize = "auto",
+        backend: str | None = None,
+    ) -> ArgmaxResult:
+        """The value of a contraction in a semiring of maxima or minima, and where it is attained.
+
+        The most likely states of a model, the path that is shortest: for each element of the result, the position of
+        each summed label in a term that is the maximum, or the minimum; in ``boolean``, of a term that is true, and of
+        the first one if none is.
+
+        Positions come as one array per label and not as one number per element, as in ``numpy.argmax``, because they
+        index the operands as they are: ``a[i, positions["j"]]``.
+
+        If several terms attain the value, the positions are those of one of them, the same in each call with the same
+        path and sizes: a step of the path that sums over labels takes the first position of theirs, in the order in
+        which they appear in the equation. The terms of the positions equal the value up to the rounding of their sums,
+        and exactly if they are added in the order of the path. That is also so for a value of infinity, as of a state
+        that is not reachable: the positions are those of one of the terms, all of which are impossible. A value of nan
+        comes with those of a term that is nan.
+
+        Memory is needed for all intermediates of the path at once, and for 100 000 terms, or those of one element,
+        beside the result. While a program is traced, as by ``jax.jit``, its compiler decides; ``torch.compile`` calls
+        the function outside of its graph. There are no gradients of positions; those of the value are einsum's.
+
+        Args:
+            *operands: as for :func:`einsumx.einsum`.
+            dtype: as for :func:`einsumx.einsum`; that of the value.
+            casting: as for :func:`einsumx.einsum`.
+            optimize: as for :func:`einsumx.einsum`.
+            backend: as for :func:`einsumx.einsum`.
+
+        Returns:
+            A named tuple ``(value, positions)``. Positions have the dtype int64, or the framework's widest integers:
+            int32 on JAX without 64-bit numbers. Axes of an ellipsis that the result lacks have labels of their own
+            class.
+
+        Raises:
+            EinsumxError: as :func:`einsumx.einsum` does.
+            SizeError: a summed label has size 0, so that there is no position; or a size is not known while a program
+                is traced.
+            BackendError: the framework has no semirings; the operands are Dask arrays.
+            ValueError: the sum is ``logaddexp``, to which all terms contribute, so that none attains it.
+
+        >>> import einsumx, numpy as np
+        >>> a, b = np.array([[1.0, 5.0, 2.0]]), np.array([[1.0], [0.0], [2.0]])
+        >>> value, positions = einsumx.semirings.max_plus.argmax("ij,jk->ik", a, b)
+        >>> value, positions
+        (array([[5.]]), {'j': array([[1]])})
+        """
+        return attained(self._request(operands, dtype, casting, optimize, backend))
+
+    def _request(
+        self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
+    ) -> Request:
+        written, inputs = split(operands)
+        return Request(
+            written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, semiring=self.algebra
+        )
+
+
+_KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memory_limit"})
+"""The keywords of :meth:`Semiring.einsum` but ``out``."""
+
+
+@lru_cache(maxsize=256)
+def _cached_first(semiring: Semiring) -> Callable[..., Any]:
+    """The method ``einsum`` of a semiring, which tries the cache of calls first."""
+    algebra = semiring.algebra
+
+    def of_semiring(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
+        if not _KEYWORDS.issuperset(options):
+            raise Uncacheable
+        return {**options, "semiring": algebra}
+
+    return cached_first(partial(_checked, semiring), of_semiring)
+
+
+def _einsum(self: Semiring, *operands: Any, **options: Any) -> Any:
+    return _cached_first(self)(*operands, **options)
+
+
+def _traced(self: Semiring, *operands: Any, **options: Any) -> Any:
+    """What torch.compile traces in the place of :meth:`Semiring.einsum`."""
+    return hooks.in_semiring(self.name, self.add, self.multiply, *operands, **options)
+
+
+def _argmax_outside(self: Semiring, *operands: Any, **options: Any) -> Any:
+    """What torch.compile traces in the place of :meth:`Semiring.argmax`."""
+    from einsumx.backends.torch.compile import outside
+
+    return outside(Semiring.argmax, self, *operands, **options)
+
+
+_checked = Semiring.einsum
+Semiring.einsum = wraps(_checked)(_einsum)  # type: ignore[method-assign]
+for function, traced in ((Semiring.einsum, _traced), (Semiring.argmax, _argmax_outside)):
+    function.__dict__["_torchdynamo_inline"] = traced
+    hooks.as_it_is(function)
+
+
+max_plus = Semiring("max-plus", "maximum", "add")
+"""The best sum: the most likely states of a model, the critical path."""
+
+min_plus = Semiring("min-plus", "minimum", "add")
+"""The least sum: shortest paths."""
+
+max_times = Semiring("max-times", "maximum", "multiply")
+"""The largest product of numbers that are not negative."""
+
+log = Semiring("log", "logaddexp", "add")
+"""Sums of products, of numbers given by their logarithms."""
+
+boolean = Semiring("boolean", "or", "and")
+"""Whether any product is true; nonzero is true."""
+
+BUILTIN = {each.name: each for each in (max_plus, min_plus, max_times, log, boolean)}
+"""The semirings that have names."""
