@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
-    from einsumx.patching import Replacement, patch
+    from einsumx.patching import patch, patched, unpatch
     from einsumx.plans import Plan
     from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -65,7 +65,6 @@ __all__ = [
     "Operand",
     "PathError",
     "Plan",
-    "Replacement",
     "Semiring",
     "SizeError",
     "Spelling",
@@ -87,6 +86,7 @@ __all__ = [
     "memory_pool_info",
     "opened_by",
     "patch",
+    "patched",
     "plan",
     "register",
     "semirings",
@@ -96,6 +96,7 @@ __all__ = [
     "tensordot",
     "transpose",
     "tune",
+    "unpatch",
 ]
 
 _LAZY = {
@@ -107,7 +108,6 @@ _LAZY = {
     "MemoryLimit": "runtime.limits",
     "Operand": "ir.program",
     "Plan": "plans",
-    "Replacement": "patching",
     "Semiring": "semirings",
     "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
@@ -120,12 +120,14 @@ _LAZY = {
     "memory_pool_info": "runtime.pool",
     "opened_by": "streaming.opened",
     "patch": "patching",
+    "patched": "patching",
     "set_effort": "runtime.effort",
     "set_memory_pool": "runtime.pool",
     "set_num_threads": "runtime.threads",
     "tensordot": "axes",
     "transpose": "axes",
     "tune": "tuning",
+    "unpatch": "patching",
 }
 """Public names whose modules are imported when the name is first used, to keep ``import einsumx`` fast."""
 

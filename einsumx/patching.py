@@ -1,16 +1,19 @@
-"""``patch``: existing calls to a framework's own einsum run einsumx instead."""
+"""``patch``, ``unpatch`` and ``patched``: existing calls to a framework's own einsum run einsumx instead."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
-from inspect import Parameter, currentframe, getattr_static, signature
-from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from inspect import Parameter, getattr_static, signature
+from threading import RLock, Thread
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.framework_options import FrameworkOptions
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_builtin, replaceable
 from einsumx.adapters.replacement import (
@@ -26,30 +29,37 @@ from einsumx.adapters.replacement import (
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import imported
-from einsumx.runtime import effort as efforts
 from einsumx.runtime.caches import Uncacheable
-from einsumx.runtime.caller import opens_block
 from einsumx.runtime.calls import cached_first
-from einsumx.runtime.effort import Effort, as_effort
-from einsumx.runtime.request import array_places
+from einsumx.runtime.request import array_places, as_fields
 from einsumx.runtime.served import is_served, unserved, unserved_out
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["Name", "Names", "Replacement", "behind", "patch", "replacement"]
-
-_EVERYWHERE = 0
-"""Stands for all threads in place of a thread's identifier, which is never 0."""
+__all__ = ["Name", "Names", "behind", "patch", "patched", "unpatch"]
 
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
-)
+).union(FrameworkOptions._fields)
 
 _CLIENTS = ("opt_einsum",)
 """Libraries that call array frameworks, each a module of ``einsumx.interop`` with its :class:`Client`."""
 
 _lock = RLock()
+
+
+class _Block:
+    """A block of :func:`patched`.
+
+    Args:
+        names: the names that it replaces.
+        outer: the block around it, in the same thread or in the one that started it.
+    """
+
+    def __init__(self, names: Sequence[Names], outer: _Block | None) -> None:
+        self.names, self.outer = names, outer
+
+
+_block: ContextVar[_Block | None] = ContextVar("einsumx_patched", default=None)
+"""The innermost block around what runs. Threads and tasks that start in a block still have it when it has ended."""
 
 
 class _Place(NamedTuple):
@@ -59,8 +69,8 @@ class _Place(NamedTuple):
         owner, name: the module or class, and the attribute's name.
         held: what the owner itself holds under that name; None if a class inherits it.
         native: the framework's function.
-        ours: its replacement for all threads.
-        chosen: its replacement for some threads: calls ``ours`` in these, and ``native`` in the others.
+        ours: its replacement for the process.
+        chosen: its replacement for blocks: calls ``ours`` in these, and ``native`` elsewhere.
         imported: the names of loaded modules that refer to one of these functions, if they are replaced too.
     """
 
@@ -74,49 +84,43 @@ class _Place(NamedTuple):
 
 
 class Names:
-    """The names of one library's einsum functions, and the threads in which they are replaced.
+    """The names of one library's einsum functions, and where they are replaced.
 
     Args:
         library: provides the names, when the first replacement starts.
+
+    Attributes:
+        patches: how many calls of :func:`patch` hold in the process.
+        blocks: the open blocks.
     """
 
     def __init__(self, library: Replaceable) -> None:
         self._library = library
-        self._counts: dict[int, int] = {}  # of active replacements in each thread, or everywhere
+        self.patches = 0
+        self.blocks: set[_Block] = set()
         self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
+        self._is_replaced = False
 
-    def hold(self, thread: int) -> None:
-        """Start one more replacement in a thread, or everywhere."""
-        say_anew()
-        if not self._counts and not (self._places and all(map(_is_native, self._places))):
+    def assign(self) -> None:
+        """Make each name refer to the function that the patches and the blocks call for."""
+        is_replaced = bool(self.patches or self.blocks)
+        if is_replaced and not self._is_replaced and not (self._places and all(map(_is_native, self._places))):
             self._places = self._current_places()
-        self._counts[thread] = self._counts.get(thread, 0) + 1
-        self._assign()
-
-    def release(self, thread: int) -> None:
-        """End one replacement."""
-        if thread not in self._counts:  # another thread's, before a fork
-            return
-        self._counts[thread] -= 1
-        if not self._counts[thread]:
-            del self._counts[thread]
-        self._assign()
-
-    def keep_own(self) -> None:
-        """End the replacements of all other threads, which do not exist after a fork."""
-        others = self._counts.keys() - {_EVERYWHERE, get_ident()}
-        for thread in others:
-            del self._counts[thread]
-        if others:
-            self._assign()
-
-    def _assign(self) -> None:
-        """Make each name refer to the function that the active replacements call for."""
+        self._is_replaced = is_replaced
         for place in self._places:
-            function = place.ours if _EVERYWHERE in self._counts else place.chosen if self._counts else place.native
+            function = place.ours if self.patches else place.chosen if self.blocks else place.native
             _set(place, function)
             if place.imported is not None:
                 place.imported.assign(function)
+
+    def is_replaced_here(self) -> bool:
+        """Whether an open block around what runs replaces the names."""
+        block = _block.get()
+        while block is not None:
+            if block in self.blocks:
+                return True
+            block = block.outer
+        return False
 
     def _current_places(self) -> list[_Place]:
         """The names with their current functions; two names for one function get the same replacement."""
@@ -135,7 +139,7 @@ class Names:
                     ours = name.around(native, ours)
                 replacements[native, name.around] = ours
             if (native, ours) not in by_functions:
-                chosen = _in_threads(self._counts, native, ours)
+                chosen = _in_blocks(self.is_replaced_here, native, ours)
                 imported = Bindings(native, ours, chosen) if name.everywhere else None
                 by_functions[native, ours] = _Place(name.owner, name.name, held, native, ours, chosen, imported)
                 for function in (ours, chosen):
@@ -146,71 +150,18 @@ class Names:
         return places
 
 
-def _in_threads(threads: Container[int], native: Function, ours: Function) -> Function:
-    """A function that calls ``ours`` in some threads, and ``native`` in the others."""
+def _in_blocks(is_replaced_here: Callable[[], bool], native: Function, ours: Function) -> Function:
+    """A function that calls ``ours`` in some blocks, and ``native`` elsewhere."""
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
-        return ours(*operands, **options) if get_ident() in threads else native(*operands, **options)
+        return ours(*operands, **options) if is_replaced_here() else native(*operands, **options)
 
     return function
 
 
-class Replacement:
-    """An active replacement, which :func:`patch` returns. :meth:`undo` or the end of a ``with`` block ends it.
-
-    Args:
-        names: the names to replace.
-        begins: whether it starts now, in all threads; if not, it starts in the ``with`` block that enters it.
-        effort: of new plans while it is active; None leaves that alone.
-    """
-
-    def __init__(self, names: Names, begins: bool, effort: Effort | None = None) -> None:
-        self._names, self._effort = names, effort
-        self._thread: int | None = None
-        self._is_spent = False
-        if begins:
-            with _lock:
-                self._hold(_EVERYWHERE)
-
-    def undo(self) -> None:
-        """End this replacement. The framework's own functions are back when all replacements have ended."""
-        with _lock:
-            self._is_spent = True
-            self._release()
-
-    def _hold(self, thread: int) -> None:
-        self._names.hold(thread)
-        self._thread = thread
-        if self._effort is not None:
-            efforts.hold(thread, self._effort)
-
-    def _release(self) -> None:
-        thread, self._thread = self._thread, None
-        self._release_of(thread)
-
-    def _release_of(self, thread: int | None) -> None:
-        if thread is not None:
-            self._names.release(thread)
-            if self._effort is not None:
-                efforts.release(thread, self._effort)
-
-    def __enter__(self) -> Self:
-        with _lock:
-            if self._is_spent:
-                raise RuntimeError("this replacement was entered or undone before; make another one")
-            self._is_spent = True
-            before, self._thread = self._thread, None
-            self._hold(get_ident())
-            self._release_of(before)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-
-def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
-    """Make a framework's own ``einsum`` run einsumx, for existing code that calls it.
+def patch(*frameworks: str) -> None:
+    """Make the ``einsum`` of frameworks run einsumx in the whole process, for existing code that calls it.
 
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
     tinygrad's ``Tensor.einsum`` or ``dask.array.einsum``, or the einsum of any registered backend. It accepts the
@@ -225,47 +176,126 @@ def patch(framework: str, *, effort: Effort | None = None) -> Replacement:
     does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array but NumPy's), and a limit of elements
     in NumPy's ``optimize=`` that no path keeps.
 
-    A plain call applies to all threads until ``undo()`` of the returned object. ``with patch("numpy"):`` applies only
-    inside the block, in the thread that entered it. A replacement that reaches ``with`` through a variable, a function
-    of yours or an ``ExitStack`` is a plain call until it is entered. Replacements nest in any order; after the last one
-    ends, the framework has its original functions.
-
     Names bound before (``from numpy import einsum``) keep the original, except with MXNet and opt_einsum. Functions
     that ``jax.jit`` has compiled keep what they recorded.
 
     Args:
-        framework: a backend's name, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.
-        effort: ``"estimate"`` or ``"measure"``, see :func:`einsumx.einsum`, for the calls that are replaced, and for
-            einsumx's own calls in the same threads; by default, what :func:`einsumx.set_effort` says.
+        *frameworks: backends' names, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.
 
     Raises:
         BackendError: an unknown backend, or a framework that cannot be imported or has no einsum.
-        ValueError: an unknown effort.
 
-    >>> import numpy as np
-    >>> with patch("numpy"):
+    >>> import einsumx, numpy as np
+    >>> einsumx.patch("numpy")
+    >>> np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
+    (2, 3)
+    >>> einsumx.unpatch("numpy")
+    """
+    for names in _names_of(frameworks):
+        _change(names, 1)
+
+
+def unpatch(*frameworks: str) -> None:
+    """Undo a :func:`patch` of these names. When the last one is undone, the frameworks have their own functions again.
+
+    Raises:
+        BackendError: as :func:`patch` does.
+    """
+    for names in _names_of(frameworks):
+        _change(names, -1)
+
+
+def _change(names: Names, change: int) -> None:
+    with _lock:
+        if change > 0:
+            say_anew()
+        names.patches = max(names.patches + change, 0)
+        names.assign()
+
+
+@contextmanager
+def patched(*frameworks: str) -> Iterator[None]:
+    """A ``with`` block, or a decorator of a function, in which the ``einsum`` of frameworks runs einsumx.
+
+    It holds in the current thread or asyncio task, and in the threads and tasks that start in the block, as long as the
+    block is open. Blocks nest, in each other and in :func:`patch`.
+
+    Args:
+        *frameworks: as for :func:`patch`.
+
+    Raises:
+        BackendError: as :func:`patch` does.
+
+    >>> import einsumx, numpy as np
+    >>> with einsumx.patched("numpy"):
     ...     np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
     (2, 3)
     """
-    return replacement(framework, opens_block(currentframe()), effort)
+    block = _Block(_names_of(frameworks), _block.get())
+    token = _block.set(block)
+    try:
+        _open(block)
+        yield
+    finally:
+        _close(block)
+        _block.reset(token)
 
 
-def replacement(framework: str, opens: bool, effort: Effort | None = None) -> Replacement:
-    """As :func:`patch`; ``opens`` says whether the call opens a ``with`` block, which then starts the replacement."""
-    chosen = None if effort is None else as_effort(effort)
-    library = imported(f"einsumx.interop.{framework}").CLIENT if framework in _CLIENTS else replaceable(framework)
-    return Replacement(names_of(library), begins=not opens, effort=chosen)
+def _open(block: _Block) -> None:
+    with _lock:
+        say_anew()
+        for names in block.names:
+            names.blocks.add(block)
+            names.assign()
+        if Thread.start is not _start:
+            _own_start.append(Thread.start)
+            Thread.start = _start  # type: ignore[method-assign]
+
+
+def _close(block: _Block) -> None:
+    with _lock:
+        for names in block.names:
+            names.blocks.discard(block)
+            names.assign()
+        if Thread.start is _start and not any(names.blocks for names in _known.values()):
+            Thread.start = _own_start.pop()  # type: ignore[method-assign]
+
+
+_own_start: list[Callable[[Thread], None]] = []
+"""What ``Thread.start`` was before the blocks that are open."""
+
+
+def _start(thread: Thread) -> None:
+    """``Thread.start``, while a block is open: threads that start in a block take it over."""
+    block = _block.get()
+    if block is not None:
+        thread.run = partial(_run_in, block, thread)  # type: ignore[method-assign]
+    _own_start[-1](thread)
+
+
+def _run_in(block: _Block, thread: Thread) -> None:
+    del thread.run
+    _block.set(block)
+    thread.run()
 
 
 _known: WeakKeyDictionary[Replaceable, Names] = WeakKeyDictionary()
 
 
-def names_of(library: Replaceable) -> Names:
-    """The names of a backend's framework, or of a client library.
+def _names_of(frameworks: Sequence[str]) -> list[Names]:
+    """The names of backends' frameworks, or of client libraries.
 
     Raises:
-        BackendError: the library cannot be imported, or has no einsum.
+        BackendError: a library cannot be imported, or has no einsum.
     """
+    return [
+        names_of(imported(f"einsumx.interop.{name}").CLIENT if name in _CLIENTS else replaceable(name))
+        for name in frameworks
+    ]
+
+
+def names_of(library: Replaceable) -> Names:
+    """The names of a backend's framework, or of a client library; raises BackendError."""
     with _lock:
         if library not in _known:
             try:
@@ -279,11 +309,16 @@ def names_of(library: Replaceable) -> Names:
 
 
 def _after_fork() -> None:
-    """The child of a fork has no other threads to release the lock or end their replacements."""
+    """The child of a fork has no other threads to release the lock or to close their blocks."""
     global _lock  # noqa: PLW0603
     _lock = RLock()
+    own, block = set(), _block.get()
+    while block is not None:
+        own.add(block)
+        block = block.outer
     for names in _known.values():
-        names.keep_own()
+        names.blocks &= own
+        names.assign()
 
 
 if hasattr(os, "register_at_fork"):
@@ -330,7 +365,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
             raise Uncacheable
-        return accepted
+        return as_fields(accepted)
 
     return cached_first(function, translated)
 

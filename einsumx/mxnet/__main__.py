@@ -13,7 +13,7 @@ from runpy import run_module
 from types import ModuleType, TracebackType
 
 from einsumx.errors import BackendError
-from einsumx.mxnet import replace_einsum
+from einsumx.patching import patch
 
 _USAGE = """\
 usage: python -m einsumx.mxnet script.py [argument ...]
@@ -58,7 +58,7 @@ def _replaced(argv: list[str], run: Callable[[], object]) -> None:
     """Run the main program under the replacement; tracebacks begin with its own frames."""
     sys.argv = argv
     try:
-        replace_einsum()
+        patch("mxnet")
     except BackendError as error:
         sys.exit(str(error))
     try:

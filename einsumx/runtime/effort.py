@@ -8,13 +8,13 @@ call needs it.
 from __future__ import annotations
 
 import os
-from _thread import RLock, get_ident
+from _thread import RLock
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, TypeAlias, cast
 
-__all__ = ["Effort", "as_effort", "effort", "freeze", "get_effort", "hold", "is_frozen", "release", "set_effort"]
+__all__ = ["Effort", "effort", "freeze", "get_effort", "is_frozen", "set_effort"]
 
 Effort: TypeAlias = Literal["estimate", "measure"]
 """``"estimate"``: the cost model chooses. ``"measure"``: the fastest candidate in a few timed runs."""
@@ -25,9 +25,6 @@ _current: ContextVar[Effort | None] = ContextVar("einsumx_effort", default=None)
 
 _of_process: Effort | None = None
 """What :func:`set_effort` set; None for the variable."""
-
-_held: list[tuple[int, Effort]] = []
-"""The threads and efforts of replacements that :func:`hold` has started, the latest last; 0 stands for all threads."""
 
 _measuring = 0
 """How many ``with effort("measure")`` blocks are open, in all threads and tasks."""
@@ -44,18 +41,6 @@ It is also true while ``EINSUMX_EFFORT`` is nonsense, so that :func:`get_effort`
 """
 
 
-def as_effort(value: object = None) -> Effort:
-    """The effort of a keyword ``effort=``; None is the current effort.
-
-    Raises:
-        ValueError: no effort has this name.
-
-    >>> as_effort("measure")
-    'measure'
-    """
-    return get_effort() if value is None else _checked(value, "effort=")
-
-
 def get_effort() -> Effort:
     """The current effort, ``"estimate"`` or ``"measure"``.
 
@@ -63,7 +48,7 @@ def get_effort() -> Effort:
     >>> einsumx.get_effort()
     'estimate'
     """
-    return _current.get() or (_held and _of_holds()) or _of_process or _of_environment()
+    return _current.get() or _of_process or _of_environment()
 
 
 def set_effort(effort: Effort) -> None:
@@ -79,7 +64,7 @@ def set_effort(effort: Effort) -> None:
     >>> einsumx.set_effort("estimate")
     """
     global _of_process  # noqa: PLW0603  # the setting of the process
-    checked = _checked(effort, "the effort")
+    checked = _checked(effort)
     with _lock:
         _of_process = checked
         _update()
@@ -103,7 +88,7 @@ def effort(effort: Effort) -> Iterator[None]:
     ...     einsumx.get_effort()
     'measure'
     """
-    checked = _checked(effort, "the effort")
+    checked = _checked(effort)
     token = _current.set(checked)
     _count(checked, 1)
     try:
@@ -139,28 +124,9 @@ def is_frozen() -> bool:
     return bool(switch(_FREEZE))
 
 
-def hold(thread: int, effort: Effort) -> None:
-    """Give new plans of a thread (0: of all threads) this effort until :func:`release`, where no block says else."""
-    with _lock:
-        _held.append((thread, effort))
-        _update()
-
-
-def release(thread: int, effort: Effort) -> None:
-    """Undo a :func:`hold`."""
-    with _lock:
-        _held.remove((thread, effort))
-        _update()
-
-
-def _of_holds() -> Effort | None:
-    own = (0, get_ident())
-    return next((effort for thread, effort in reversed(_held) if thread in own), None)
-
-
-def _checked(value: object, what: str) -> Effort:
+def _checked(value: object) -> Effort:
     if not isinstance(value, str) or value not in ("estimate", "measure"):
-        raise ValueError(f'{what} is "estimate" or "measure", not {value!r}')
+        raise ValueError(f'the effort is "estimate" or "measure", not {value!r}')
     return cast("Effort", value)
 
 
@@ -186,7 +152,7 @@ def _update() -> None:
     """Derive ``is_set`` again; the caller holds the lock."""
     global is_set  # noqa: PLW0603  # an attribute is the fastest check
     setting = _of_process or os.environ.get(_VARIABLE) or "estimate"
-    is_set = _measuring > 0 or setting != "estimate" or any(effort == "measure" for _, effort in _held)
+    is_set = _measuring > 0 or setting != "estimate"
 
 
 def _after_fork() -> None:
