@@ -215,7 +215,8 @@ def _forms(framework: Framework, scale: Scale) -> Iterator[Row]:
                 module, attribute = functions[name]
                 with ExitStack() as stack:
                     if name == PATCHED:  # the framework's own einsum while einsumx replaces it in all threads
-                        stack.callback(einsumx.patch(framework.backend).undo)
+                        einsumx.patch(framework.backend)
+                        stack.callback(einsumx.unpatch, framework.backend)
                     function = _waited(framework, getattr(import_module(module), attribute))
                     for form in FORMS:
                         arrays = {letter: framework.adapter.from_numpy(m.copy()) for letter, m in matrices.items()}

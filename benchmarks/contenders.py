@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from inspect import signature
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -101,11 +100,8 @@ class Framework:
         return functions
 
     def measuring(self, problem: Problem) -> Function | None:
-        """Einsumx with the effort to measure; None where it is not timed, and in versions of einsumx without it."""
-        einsum: Function = einsumx.einsum
-        if not self.tuned or problem.gradient or "effort" not in signature(einsum).parameters:
-            return None
-        return partial(einsum, effort="measure")
+        """Einsumx with the effort to measure; None where it is not timed."""
+        return einsumx.effort("measure")(einsumx.einsum) if self.tuned and not problem.gradient else None
 
     def arrays(self, problem: Problem, operands: Sequence[Any]) -> list[Array]:
         """The operands as arrays of the framework; with gradients, prepared for differentiation."""

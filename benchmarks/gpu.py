@@ -205,8 +205,8 @@ def limit(report: Report) -> str:
     factor = np.random.default_rng(0).uniform(0.5, 1, (COLUMNS, 64)).astype("float32")
     out = Checked(matrix.shape[0], factor)
     start = perf_counter()
-    backend = report.framework.backend
-    einsumx.einsum("ij,jk->ik", matrix, factor, backend=backend, memory_limit=card // 2, out=out, device=device)
+    within = einsumx.MemoryLimit(card // 2, device=device)
+    einsumx.einsum("ij,jk->ik", matrix, factor, backend=report.framework.backend, memory_limit=within, out=out)
     seconds = perf_counter() - start
     if out.written != matrix.shape[0] * 64 or out.worst > 1e-3:
         raise AssertionError(f"wrong result: {out.written} elements, relative error {out.worst:.1e}")

@@ -18,6 +18,7 @@ import numpy as np
 from einsumx import einsum
 from einsumx.backends.numpy import compiled
 from einsumx.runtime.machine import turn
+from einsumx.semirings import log, max_plus
 
 Call: TypeAlias = Callable[[], Any]
 
@@ -93,7 +94,7 @@ def maxima(equation: str, arrays: list[Any]) -> Iterator[tuple[str, Call]]:
     whole = broadcast(equation, arrays, "max")
     if whole is not None:
         yield "broadcast", whole
-    yield "einsumx", partial(einsum, equation, *arrays, semiring="max-plus")
+    yield "einsumx", partial(max_plus.einsum, equation, *arrays)
     if sesum is not None and not is_tensor(arrays[0]):
         path = sesum.compute_path(equation, *arrays)[0]
         yield "sesum", partial(sesum.sesum, equation, *arrays, path=path, semiring=sesum.max_plus)
@@ -105,7 +106,7 @@ def maxima(equation: str, arrays: list[Any]) -> Iterator[tuple[str, Call]]:
 def logarithms(equation: str, arrays: list[Any]) -> Iterator[tuple[str, Call]]:
     """The contenders in log, and the plain product."""
     yield "plain", partial(einsum, equation, *arrays)
-    yield "einsumx", partial(einsum, equation, *arrays, semiring="log")
+    yield "einsumx", partial(log.einsum, equation, *arrays)
     if torch_semirings is not None and is_tensor(arrays[0]):
         made = torch_semirings.compile_equation(equation)
         yield "t-s-e", partial(torch_semirings.log_einsum, made, *arrays)
@@ -118,7 +119,7 @@ def derivatives(equation: str, arrays: list[Any]) -> Iterator[tuple[str, Call]]:
     def gradients(function: Callable[..., Any]) -> Call:
         return lambda: function(*tensors).sum().backward()
 
-    yield "einsumx", gradients(partial(einsum, equation, semiring="log"))
+    yield "einsumx", gradients(partial(log.einsum, equation))
     if torch_semirings is not None:
         yield "t-s-e", gradients(partial(torch_semirings.log_einsum, torch_semirings.compile_equation(equation)))
 

@@ -1,6 +1,6 @@
 """Time a product of matrices in memory maps under a memory limit, in one process and with two worker processes.
 
-Each is timed with and without a journal (``resume=``). The three files are in a temporary folder and take 4 GB at the
+Each is timed with and without a journal. The three files are in a temporary folder and take 4 GB at the
 default size. A row of each result is checked; nothing is asserted about times.
 """
 
@@ -43,7 +43,8 @@ def main() -> None:
             for workers, journal in configurations:
                 with pool(workers) as executor:
                     resume = Path(folder, "journal") if journal else None
-                    taken = timed(matrices, Path(folder, "result"), options.limit, executor, resume)
+                    limit = einsumx.MemoryLimit(options.limit, executor=executor, resume=resume)
+                    taken = timed(matrices, Path(folder, "result"), limit)
                 seconds[workers, journal].append(taken)
     table = Table("computed by", "journal", "least", "most", box=SIMPLE, pad_edge=False)
     for (workers, journal), times in seconds.items():
@@ -73,13 +74,13 @@ def matrix(path: Path, size: int) -> Any:
     return array
 
 
-def timed(matrices: list[Any], path: Path, limit: str, executor: Executor | None, resume: Path | None) -> float:
+def timed(matrices: list[Any], path: Path, limit: einsumx.MemoryLimit) -> float:
     """The seconds for one product, written to a new file that is removed afterwards."""
     size = len(matrices[0])
     result = np.memmap(path, np.float32, "w+", shape=(size, size))
     os.sync()
     start = perf_counter()
-    einsumx.einsum("ij,jk->ik", *matrices, out=result, memory_limit=limit, executor=executor, resume=resume)
+    einsumx.einsum("ij,jk->ik", *matrices, out=result, memory_limit=limit)
     taken = perf_counter() - start
     row = size // 2
     expected = matrices[0][row].astype(np.float64) @ matrices[1]

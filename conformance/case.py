@@ -12,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
+from einsumx import Semiring
 from einsumx.dtypes import kind
 
 __all__ = [
@@ -87,15 +88,17 @@ class Case:
         check: runs the case and judges the result.
         equation: text, or a sublist of labels for each operand and optionally for the output. An item that is no tuple
             is passed as it is, in place of a sublist.
-        operands: one spec per operand.
+        operands: one spec per operand; for ``addeinsum``, the first is that of the array it adds to.
         options: keywords of the call, except ``out=``.
         about: distinguishes the case from others of its feature.
         full: whether the case runs only at level full.
-        out: the spec of ``out=``, if any.
+        out: the spec of ``out=``, if it is an array of its own.
+        over: the position of the operand that is ``out=``, if any.
         raises: the error that einsumx must raise before it computes or writes anything, if any. Other functions may
             raise any ValueError, TypeError or RuntimeError.
         says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
-        function: the name of the function of einsumx that the case calls.
+        function: the name of the function of einsumx, or of the semiring's method, that the case calls.
+        semiring: the semiring in which the case computes, if any.
     """
 
     feature: str
@@ -106,9 +109,11 @@ class Case:
     about: str = ""
     full: bool = False
     out: ArraySpec | None = None
+    over: int | None = None
     raises: type[Exception] | None = None
     says: str = ""
     function: str = "einsum"
+    semiring: Semiring | None = None
 
     @property
     def dtype(self) -> str:
@@ -132,8 +137,10 @@ class Case:
         parts = [
             *([equation, *shapes] if len(shapes) <= _MOST_SHAPES else [f"{len(shapes)} operands"]),
             *(dtypes[:1] if len(set(dtypes)) == 1 else dtypes),
+            f"in {self.semiring.name}" if self.semiring else "",
             *(f"{name}={value}" for name, value in self.options),
             f"out={_shape_text(self.out)} {self.out.dtype}" if self.out else "",
+            f"out=operand {self.over}" if self.over is not None else "",
             self.about,
         ]
         return f"{self.feature}/{' '.join(part for part in parts if part)}"
@@ -151,12 +158,13 @@ class Case:
         return np.random.default_rng(crc32(f"{self.id}{purpose}".encode()))
 
     def arguments(self, arrays: list[Any]) -> list[Any]:
-        """The positional arguments of einsum."""
+        """The positional arguments of the function."""
+        added, arrays = (arrays[:1], arrays[1:]) if self.function == "addeinsum" else ([], arrays)
         if isinstance(self.equation, str):
-            return [self.equation, *arrays]
+            return [*added, self.equation, *arrays]
         sublists = [list(labels) if isinstance(labels, tuple) else labels for labels in self.equation]
         pairs = [item for pair in zip(arrays, sublists) for item in pair]
-        return [*pairs, *sublists[len(arrays) :], *arrays[len(sublists) :]]
+        return [*added, *pairs, *sublists[len(arrays) :], *arrays[len(sublists) :]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+import numpy as np
+
 from einsumx.adapters.base import Adapter
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Function
@@ -27,7 +29,7 @@ __all__ = [
 
 
 def gives_the_plain_sum(case: Case, subject: Subject) -> None:
-    """The result is the plain sum of the equation, and the operands are unchanged."""
+    """The result is what the case expects, by default the plain sum, and the operands are unchanged."""
     hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
     subject.judge(subject.call(case, arrays), expected)
@@ -69,9 +71,22 @@ def judge_gradients(
     """Raise Failure unless the gradient by each operand is right."""
     conjugate = subject.framework.conjugates_gradients
     for place, (operand, gradient) in enumerate(zip(case.operands, gradients, strict=True)):
-        arguments = case.arguments(list(hosts))
-        expected = expect_gradient(place, cotangent, *arguments, conjugate=conjugate, dtype=operand.dtype)
+        by, arguments = _with_factors(place, case, hosts, np.shape(cotangent))
+        expected = expect_gradient(by, cotangent, *arguments, conjugate=conjugate, dtype=operand.dtype)
         subject.judge(gradient, expected, f"the gradient by operand {place}")
+
+
+def _with_factors(place: int, case: Case, hosts: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, list[Any]]:
+    """An operand's position in the sum of which it is a factor, and the arguments of that sum.
+
+    ``addeinsum`` adds two sums, in which ``alpha`` and ``beta`` are factors too.
+    """
+    if case.function != "addeinsum":
+        return place, case.arguments(list(hosts))
+    options, (inputs, _, output) = dict(case.options), str(case.equation).partition("->")
+    if place == 0:
+        return 0, [f"{output},{output}->{output}", hosts[0], np.full(shape, options["beta"], case.dtype)]
+    return place - 1, [f"{inputs},->{output}", *hosts[1:], np.asarray(options["alpha"], case.dtype)]
 
 
 def judge_gradients_of(

@@ -70,8 +70,9 @@ class Framework:
         immutable: why arrays cannot be written to; empty if they can.
         shares_parts: whether a part of an array has the array's memory, so that writing to one changes the other.
         unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
-        no_exponents: why einsumx refuses ``strip_exponent=True`` for the library's arrays; empty if it takes it.
+        no_exponents: why ``einsum_frexp`` refuses the library's arrays; empty if it takes them.
         semirings: whether einsumx computes in semirings other than that of truth values on the library's arrays.
+        positions: whether einsumx finds the positions of the largest terms of a semiring.
         mixes_with: the libraries whose arrays the library contracts with its own.
         memory_order: whether arrays have a memory order, so that ``order="C"`` and ``order="F"`` have an effect.
         views: whether einsum returns a view of its operand for a pure rearrangement, as the library's own does. False
@@ -102,6 +103,7 @@ class Framework:
     unlimited: str = ""
     no_exponents: str = ""
     semirings: bool = False
+    positions: bool = True
     mixes_with: tuple[str, ...] = ()
     memory_order: bool = False
     views: bool = False
@@ -314,7 +316,7 @@ class AdapterFramework(Framework):
 
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.module, self._adapter = adapter.name, adapter.module, adapter
-        self.views, self.semirings = adapter.cpu.views, adapter.has_semirings
+        self.views, self.semirings, self.positions = adapter.cpu.views, adapter.has_semirings, adapter.has_positions
         try:
             array = self.array(np.zeros(1, "float32"), "float32")
             self.fill(array, np.ones(1, "float32"))

@@ -85,8 +85,11 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
     """
     if case.raises is None:
         raise TypeError(f"nothing is refused in {case.id}")
+    subject.function_of(case)  # which may not apply
+    if case.over is not None:
+        needs_writeable_arrays(subject)
     for name, value in case.options:
-        if name == "dtype" and value in DTYPES:  # an unknown one is refused by another message
+        if name in ("dtype", "accumulate") and value in DTYPES:  # an unknown one is refused by another message
             subject.needs_dtype(value)
         if name in _HARMLESS and not subject.is_einsumx:
             needs_keyword(subject, name)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from einsumx import semirings
 from einsumx.adapters.entry_points import import_options, imported_modules
 from einsumx.conformance.case import ArraySpec, Case
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import literal, memory_axes
 from einsumx.conformance.refusals import SENTINEL
 from einsumx.conformance.subject import Subject
-from einsumx.ir.semiring import Semiring
 
 __all__ = ["reproducer"]
 
@@ -38,11 +38,8 @@ def reproducer(case: Case, subject: Subject) -> str:
     if case.check is not gives_the_plain_sum:
         lines.append(f"# The case tests more than this call: {_command(case, subject)}")
     module, _, function = subject.path.partition(":")
-    import_line = f"from einsumx import {case.function}" if subject.is_einsumx else f"import {module}"
-    if any(isinstance(value, Semiring) for _, value in case.options):
-        import_line += ", Semiring"
     registering = [f"import {name}" for name in imported_modules()]
-    lines += dict.fromkeys(["import numpy as np", *framework.imports, *registering, import_line])
+    lines += dict.fromkeys(["import numpy as np", *framework.imports, *registering, f"import {module}"])
     for name, operand, array in zip(names, case.operands, values):
         lines.append(f"{name} = {_array_code(operand, array, subject)}")
         if subject.device and operand.layout != "python":
@@ -52,9 +49,19 @@ def reproducer(case: Case, subject: Subject) -> str:
     if case.out:
         lines.append(f"out = {_array_code(case.out, np.full(case.out.shape, SENTINEL), subject)}")
         arguments.append("out=out")
-    called = case.function if subject.is_einsumx else f"{module}.{function}"
-    lines.append(f"print({called}({', '.join(arguments)}))")
+    if case.over is not None:
+        arguments.append(f"out={names[case.over]}")
+    called = _called(case) if subject.is_einsumx else function
+    lines.append(f"print({module}.{called}({', '.join(arguments)}))")
     return "\n".join(lines)
+
+
+def _called(case: Case) -> str:
+    """The function that a case calls, as einsumx has it."""
+    if not case.semiring:
+        return case.function
+    name = next((name for name, value in vars(semirings).items() if value == case.semiring), "")
+    return f"{f'semirings.{name}' if name else case.semiring}.{case.function}"
 
 
 def _command(case: Case, subject: Subject) -> str:

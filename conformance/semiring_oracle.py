@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.conformance.oracle import FLOATS, Expected
-from einsumx.ir.semiring import Semiring
+from einsumx.semirings import Semiring
 
 __all__ = ["Terms", "expect_in", "terms_in"]
 
@@ -162,9 +162,9 @@ def expect_in(semiring: Semiring, equation: str, hosts: Sequence[Any], dtype: st
         hosts: NumPy arrays; bfloat16 as float32.
         dtype: the name of the result's dtype.
 
-    >>> from einsumx.ir.semiring import as_semiring
+    >>> from einsumx.semirings import max_plus
     >>> hosts = [np.array([1.0, 2.0]), np.array([5.0, 3.0])]
-    >>> float(expect_in(as_semiring("max-plus"), "i,i->", hosts, "float64").values)
+    >>> float(expect_in(max_plus, "i,i->", hosts, "float64").values)
     6.0
     """
     terms = terms_in(semiring, equation, hosts, dtype)

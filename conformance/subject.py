@@ -19,7 +19,8 @@ from einsumx.adapters.replacement import own
 from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
-from einsumx.conformance.oracle import Expected, expect, judge
+from einsumx.conformance.oracle import Expected, expect, expect_update, judge
+from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.errors import BackendError
 
 __all__ = ["Subject", "backend_subject", "callable_subject", "installed_backends", "subjects"]
@@ -85,18 +86,44 @@ class Subject:
         if dtype not in self.framework.dtypes:
             raise NotApplicable(f"{self.framework.name} has no {dtype}")
 
+    def function_of(self, case: Case) -> Callable[..., Any]:
+        """The function that a case calls.
+
+        Raises:
+            NotApplicable: only einsumx has it, or not for the framework's arrays.
+        """
+        framework, semiring = self.framework, case.semiring
+        is_einsum = case.function == "einsum" and not semiring
+        if not self.is_einsumx and (not is_einsum or "accumulate" in dict(case.options)):
+            raise NotApplicable("only einsumx promises this")
+        if is_einsum:
+            return self.function
+        if case.function == "einsum_frexp" and framework.no_exponents:
+            raise NotApplicable(framework.no_exponents)
+        if semiring and not (framework.semirings or semiring.is_boolean):
+            raise NotApplicable(f"{self.name} has no semirings but 'boolean'")
+        if case.function == "argmax" and not (framework.semirings and framework.positions):
+            raise NotApplicable(f"{self.name} has no positions of largest terms")
+        function: Callable[..., Any] = getattr(semiring or einsumx, case.function)
+        return function
+
     def call(self, case: Case, arrays: Sequence[Array], **options: Any) -> Any:
-        """Call the function with a case's equation and keywords, and wait for the result."""
-        result = self.function(*case.arguments(list(arrays)), **dict(case.options), **options)
+        """Call a case's function with its equation and keywords, and wait for the result."""
+        if case.over is not None:
+            options["out"] = arrays[case.over]
+        result = self.function_of(case)(*case.arguments(list(arrays)), **{**dict(case.options), **options})
         if self.framework.is_array(result):
             self.framework.synchronize(result)
         return result
 
     def bound(self, case: Case) -> Function:
-        """The function with the case's equation and keywords, which takes only arrays."""
-        if not isinstance(case.equation, str):
+        """A case's function with its equation and keywords, which takes only arrays."""
+        function, equation = partial(self.function_of(case), **dict(case.options)), case.equation
+        if not isinstance(equation, str):
             raise TypeError("a function of arrays alone has its equation as text")
-        return partial(self.function, case.equation, **dict(case.options))
+        if case.function == "addeinsum":
+            return lambda c, *arrays: function(c, equation, *arrays)
+        return partial(function, equation)
 
     def result_dtype(self, case: Case) -> str:
         """The dtype to which the framework promotes the operands' dtypes.
@@ -115,10 +142,26 @@ class Subject:
         return first
 
     def expected(self, case: Case, hosts: Sequence[Any], dtype: str = "") -> Expected:
-        """The plain sum of the case's equation in ``dtype``; by default in the case's ``dtype=`` or the promotion."""
-        options = dict(case.options)
+        """The result of the case in ``dtype``; by default in the case's ``dtype=`` or the promotion.
+
+        Raises:
+            NotApplicable: the framework lacks a dtype, or does not promote those of the operands.
+        """
+        options, semiring = dict(case.options), case.semiring
         dtype = dtype or options.get("dtype") or self.result_dtype(case)
-        return expect(*case.arguments(list(hosts)), dtype=dtype, accumulate=options.get("accumulate"))
+        if semiring and semiring.is_boolean:
+            dtype = "bool"
+        accumulate = options.get("accumulate")
+        for name in (dtype, accumulate or dtype):
+            self.needs_dtype(name)
+        if semiring:
+            return expect_in(semiring, str(case.equation), hosts, dtype)
+        arguments = case.arguments(list(hosts))
+        added = arguments.pop(0) if case.function == "addeinsum" else None
+        plain = expect(*arguments, dtype=dtype, accumulate=accumulate)
+        if added is None:
+            return plain
+        return expect_update(plain, options.get("alpha", 1), added, options.get("beta", 1), dtype)
 
     def judge(self, result: Any, expected: Expected, name: str = "the result") -> None:
         """Raise Failure unless ``result`` is an array of this framework on this device, with the expected values."""

@@ -313,44 +313,44 @@ class OutThatIsFilledWhileWhatItOverlapsIsRead(Numpy):
             out[index] = result[index]
 
 
-@fault("alpha", "element")
+@fault("addeinsum", "element")
 class IgnoredAlpha(Numpy):
-    def scaled_new(self, array, factor, dtype):
-        return array
+    def combined(self, alpha, result, beta, values, dtype):
+        return super().combined(1, result, beta, values, dtype)
 
 
-@fault("alpha", "element")
+@fault("addeinsum", "element")
 class FactorThatMultipliesInFloat32(Numpy):
-    def scaled_new(self, array, factor, dtype):
-        return array * array.dtype.type(np.float32(factor)) if dtype == "float64" else array * array.dtype.type(factor)
+    def scaled(self, array, factor, dtype):
+        return super().scaled(array, float(np.float32(factor)) if dtype == "float64" else factor, dtype)
 
 
-@fault("beta", "element")
+@fault("addeinsum", "element")
 class IgnoredBeta(Numpy):
     def update(self, alpha, result, beta, out, dtype):
         super().update(alpha, result, 1 if beta else 0, out, dtype)
 
 
-@fault("alpha", "element")
+@fault("addeinsum", "element")
 class OutThatIsReadAlthoughBetaIsZero(Numpy):
     def update(self, alpha, result, beta, out, dtype):
         out *= beta
         super().update(alpha, result, 1, out, dtype)
 
 
-@fault("beta", "element")
+@fault("addeinsum", "element")
 class OutThatIsMultipliedByAlphaToo(Numpy):
     def update(self, alpha, result, beta, out, dtype):
         super().update(alpha, result, alpha * beta if dtype == "float32" else beta, out, dtype)
 
 
-@fault("beta", "element")
+@fault("addeinsum", "element", "* memory limit")
 class BlocksThatAreAddedWithoutBeta(Numpy):
     def combined(self, alpha, result, beta, values, dtype):
         return super().combined(alpha, result, 1, values, dtype)
 
 
-@fault("beta", "element")
+@fault("addeinsum", "element")
 class FactorsThatAreKeptFromTheFirstCall(Numpy):
     first = None
 
@@ -360,7 +360,7 @@ class FactorsThatAreKeptFromTheFirstCall(Numpy):
         super().update(alpha, result, beta, out, dtype)
 
 
-@fault("beta", "element")
+@fault("addeinsum", "element")
 class OutThatIsMultipliedWhileItIsRead(Numpy):
     def update(self, alpha, result, beta, out, dtype):
         for index in np.ndindex(out.shape):
@@ -575,7 +575,7 @@ class DerivativeOfTheLogarithmAtZero(TorchByTerms):
         return total.log() + shift.reshape(total.shape)
 
 
-@fault("semirings", "the gradient by operand", "*=log gradients")
+@fault("semirings", "the gradient by operand", "* in log gradients")
 class WeightsThatAreNotNormalized(TorchByTerms):
     def reduced(self, name, array, axes):
         found = super().reduced(name, array, axes)

@@ -166,10 +166,21 @@ def test_a_reproducer_puts_its_arrays_on_the_device():
     exec(code, {})
 
 
-def test_a_reproducer_calls_what_the_case_calls(capsys):
-    case = next(case for case in suite.cases("quick", "argmax/ij,jk->ik *max-plus*") if not case.raises)
-    exec(reproducer(case, subjects(["numpy"], [])[0]), {})
-    assert "positions={'j': array(" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("pattern", "called", "printed"),
+    [
+        ("argmax/ij,jk->ik * in max-plus", "einsumx.semirings.max_plus.argmax('", "positions={'j': array("),
+        ("semirings/ij,jk->ik (3,4) (4,5) float32 in max-min", "einsumx.Semiring(name='max-min', ", "[["),
+        ("exponents/ij,jk->ik (6,5) (5,7) float32 large", "einsumx.einsum_frexp('ij,jk->ik', ", "mantissa=array("),
+        ("addeinsum/ij->ji (4,3) (3,4) *=operand 0", "einsumx.addeinsum(a, 'ij->ji', b, alpha=2.5, beta=", "[["),
+        ("out/ij,jk->ik * out=operand 0", "einsumx.einsum('ij,jk->ik', a, b, out=a)", "[["),
+    ],
+)
+def test_a_reproducer_calls_what_the_case_calls(pattern, called, printed, capsys):
+    code = reproducer(suite.cases("quick", pattern)[0], subjects(["numpy"], [])[0])
+    assert f"print({called}" in code
+    exec(code, {})
+    assert printed in capsys.readouterr().out
 
 
 def test_results_are_judged_on_another_device_than_the_default():

@@ -19,8 +19,8 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
         r"""
         Paddle's tensors have at most 9 axes.
             RANKS
-        Paddle does not promote int32 and int64, so alpha= and beta= cannot mix them.
-            beta/* int32 *int64
+        Paddle does not promote int32 and int64, so addeinsum cannot mix them.
+            addeinsum/* int64 int32 *out=operand 0
     """,
         _PATTERNS,
     ),

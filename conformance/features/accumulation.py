@@ -1,29 +1,27 @@
-"""``alpha=`` and ``beta=``: multiples of a result, and their sums with what ``out=`` holds already."""
+"""``addeinsum``: a multiple of an array plus a multiple of a contraction, in place or in another array."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from einsumx import BackendError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
-from einsumx.conformance.checks import needs_einsumx
-from einsumx.conformance.features.limits import call_within_smallest
-from einsumx.conformance.framework import Array
-from einsumx.conformance.oracle import Expected, expect, expect_update
+from einsumx import BackendError, SizeError
+from einsumx.conformance.case import ArraySpec, Case, NotApplicable, examples, keywords, operands
+from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.features.derivatives import gives_the_gradients
+from einsumx.conformance.features.forms import names_give_the_plain_sum
+from einsumx.conformance.features.limits import call_within_smallest, is_right_under_the_smallest_limit
+from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
+from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
 
-FEATURES = {
-    "alpha": "alpha= multiplies the result",
-    "beta": "beta= multiplies what out= holds, and the result is added to it; 0 ignores what out= holds",
-}
+FEATURES = {"addeinsum": "addeinsum(c, ...) is beta * c + alpha * einsum(...); beta=0 ignores the values of c"}
 
 _EQUATIONS = examples("""
     ij,jk->ik        3,4 4,5
@@ -42,186 +40,175 @@ _EQUATIONS = examples("""
 """)
 """Results of products, with views behind them, and of other ops; without axes, without elements, and of empty sums."""
 
+_C = ArraySpec((3, 5))
 _PRODUCT = operands((3, 4), (4, 5))
-_RESULT = ArraySpec((3, 5))
+_BOTH = keywords(alpha=2.5, beta=-0.5)
 
-
-def multiplies(case: Case, subject: Subject) -> None:
-    """A new result is a multiple of the plain sum, and shares no memory with an operand."""
-    needs_einsumx(subject)
-    hosts, arrays = subject.operands(case)
-    result = subject.call(case, arrays)
-    subject.judge(result, _expected(case, subject, hosts, None))
-    subject.judge_unchanged(arrays, hosts)
-
-
-def adds(case: Case, subject: Subject) -> None:
-    """``out`` is returned, and holds the sum of both multiples; the operands are unchanged."""
-    hosts, arrays = subject.operands(case)
-    before, out = _out(case, subject)
-    _returns(out, partial(subject.call, case, arrays, out=out))
-    subject.judge(out, _expected(case, subject, hosts, before), "out")
-    subject.judge_unchanged(arrays, hosts)
+_adds = partial(Case, "addeinsum", function="addeinsum")
 
 
 def adds_twice(case: Case, subject: Subject) -> None:
     """A second call with other factors adds with those."""
-    adds(case, subject)
+    writes_over(case, subject)
     other = {name: value + 1 for name, value in case.options}
-    adds(replace(case, options=keywords(**other)), subject)
+    writes_over(replace(case, options=keywords(**other)), subject)
 
 
 def adds_to_an_operand(case: Case, subject: Subject) -> None:
-    """``out`` is the first operand, of which the sum needs the values from before the call."""
+    """One array is ``c``, the first operand and ``out``; the sum needs its values from before the call."""
     needs_writeable_arrays(subject)
-    needs_einsumx(subject)
     hosts, arrays = subject.operands(case)
-    _returns(arrays[0], partial(subject.call, case, arrays, out=arrays[0]))
-    subject.judge(arrays[0], _expected(case, subject, hosts, hosts[0]), "out")
+    hosts[1], arrays[1] = hosts[0], arrays[0]
+    subject.call(case, arrays)
+    subject.judge(arrays[0], subject.expected(case, hosts), "out")
 
 
-def adds_under_the_smallest_limit(case: Case, subject: Subject) -> None:
+def adds_within_the_smallest_limit(case: Case, subject: Subject) -> None:
     """Each block is added to ``out`` once, under the smallest memory limit."""
-    needs_einsumx(subject)
-    hosts, arrays = subject.operands(case)
-    before, out = (None, None) if case.out is None else _out(case, subject)
-    result = call_within_smallest(subject, partial(subject.call, case, arrays, out=out))
-    subject.judge(result, _expected(case, subject, hosts, before))
-
-
-def _out(case: Case, subject: Subject) -> tuple[Any, Array]:
-    """The values of ``out=`` before the call, and the array that holds them."""
-    needs_einsumx(subject)
     needs_writeable_arrays(subject)
-    assert case.out is not None
-    subject.needs_dtype(case.out.dtype)
-    before = case.value(case.out, "out")
-    return before, subject.framework.laid_out(before, case.out, subject.device)
-
-
-def _returns(out: Array, call: Callable[[], Any]) -> None:
-    if call() is not out:
-        raise Failure("the function does not return out")
-
-
-def _expected(case: Case, subject: Subject, hosts: list[Any], before: Any) -> Expected:
-    """The plain sum and the values in ``out`` before the call, with the factors of the case."""
-    options = dict(case.options)
-    plain = subject.expected(case, hosts)
-    dtype = plain.dtype if case.out is None else case.out.dtype
-    return expect_update(plain, options.get("alpha", 1), before, options.get("beta", 0), dtype)
-
-
-def _refuses(case: Case, subject: Subject) -> None:
-    needs_einsumx(subject)
-    is_refused(case, subject)
-
-
-def _refuses_an_array(case: Case, subject: Subject) -> None:
-    """A factor with axes is no number."""
-    factor = subject.array(np.ones(2), "float32")
-    _refuses(replace(case, options=keywords(alpha=factor)), subject)
-
-
-def _refuses_a_huge_integer(case: Case, subject: Subject) -> None:
-    """No float is as large as the factor."""
-    _refuses(replace(case, options=keywords(beta=10**400)), subject)
+    hosts, arrays = subject.operands(case)
+    result = call_within_smallest(subject, partial(subject.call, case, arrays))
+    subject.judge(result, subject.expected(case, hosts))
 
 
 def _takes_an_array_without_axes(case: Case, subject: Subject) -> None:
     """An array without axes counts as its value."""
-    needs_einsumx(subject)
-    if not subject.framework.has_values(subject.array(np.ones(()), "float32")):
+    factor = subject.array(np.array(dict(case.options)["alpha"]), "float32")
+    if not subject.framework.has_values(factor):
         raise NotApplicable("the framework's arrays have no values")
     hosts, arrays = subject.operands(case)
-    factor = subject.array(np.array(0.5), "float32")
-    result = subject.call(case, arrays, alpha=factor)
-    subject.judge(result, expect_update(subject.expected(case, hosts), 0.5, None, 0, "float32"))
+    subject.judge(subject.call(case, arrays, alpha=factor), subject.expected(case, hosts))
+
+
+def _refuses_an_array(case: Case, subject: Subject) -> None:
+    """A factor with axes is no number."""
+    is_refused(replace(case, options=keywords(alpha=subject.array(np.ones(2), "float32"))), subject)
+
+
+def _refuses_a_huge_integer(case: Case, subject: Subject) -> None:
+    """No float is as large as the factor."""
+    is_refused(replace(case, options=keywords(beta=10**400)), subject)
 
 
 def cases() -> Iterator[Case]:
-    """The cases of this module's features."""
-    yield from _alpha_cases()
-    yield from _beta_cases()
+    """The cases of this module's feature."""
+    for equation, shapes in _EQUATIONS:
+        c = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
+        specs = (c, *operands(*shapes))
+        yield _adds(gives_the_plain_sum, equation, specs, _BOTH)
+        yield _adds(writes_over, equation, specs, _BOTH, over=0)
+        yield _adds(adds_within_the_smallest_limit, equation, specs, _BOTH, over=0, about="memory limit")
+        ignored = (replace(c, fill="nan"), *specs[1:])
+        yield _adds(writes_over, equation, ignored, keywords(alpha=2.5, beta=0), over=0)
+    for alpha, beta in ((1, 1), (1, 2.5), (-1.5, 1), (0, 1), (0.0, 0.5), (-1, 0), (1, 0), (3, True), (1.0, 1e-3)):
+        options, c = keywords(alpha=alpha, beta=beta), replace(_C, fill="normal" if beta else "nan")
+        yield _adds(writes_over, "ij,jk->ik", (c, *_PRODUCT), options, over=0)
+        yield _adds(gives_the_plain_sum, "ij,jk->ik", (c, *_PRODUCT), options)
+        yield _adds(writes_over, "ij->ij", (c, ArraySpec((3, 5))), options, over=0, full=True)
+        yield _adds(gives_the_plain_sum, "ij->ji", (c, ArraySpec((5, 3))), options, full=True)
+    yield _adds(gives_the_plain_sum, "ij,jk->ik", (_C, *_PRODUCT))
+    yield _adds(gives_the_plain_sum, "ij,jk->ik", (_C, *operands((3, 4), (4, 5), fill="nan")), keywords(alpha=0.0))
+    for options in (_BOTH, keywords(beta=2.0)):
+        yield _adds(adds_twice, "ij,jk->ik", (_C, *_PRODUCT), options, over=0, about="other factors")
+    yield from _array_cases()
+    yield from _dtype_cases()
+    yield from _other_calls()
     yield from _refused_cases()
 
 
-def _alpha_cases() -> Iterator[Case]:
-    alpha = partial(Case, "alpha")
-    for equation, shapes in _EQUATIONS:
-        yield alpha(multiplies, equation, operands(*shapes), keywords(alpha=-2.5))
-        result = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
-        yield alpha(adds, equation, operands(*shapes), keywords(alpha=2.5), out=replace(result, fill="nan"))
-    for factor in (0, 1, 3, True, 1.0, 1e-3):
-        yield alpha(multiplies, "ij,jk->ik", _PRODUCT, keywords(alpha=factor))
-        yield alpha(multiplies, "ij->ji", _PRODUCT[:1], keywords(alpha=factor), full=factor != 0)
-    factors: dict[str, Any] = {"float64": 0.1, "complex64": 2 - 1j, "int8": 100, "uint8": -3, "int64": 2**62}
-    for dtype, factor in factors.items():
-        pair = operands((3, 4), (4, 5), dtype=dtype)
-        yield alpha(multiplies, "ij,jk->ik", pair, keywords(alpha=factor))
-        yield alpha(multiplies, "ij->i", pair[:1], keywords(alpha=factor), full=True)
-    for truth in (0, 1):
-        yield alpha(multiplies, "ij,jk->ik", operands((3, 4), (4, 5), dtype="bool"), keywords(alpha=truth))
-    yield alpha(multiplies, "ij,jk->ik", operands((3, 4), (4, 5), dtype="float16", fill="exact"), keywords(alpha=0.5))
-    yield alpha(multiplies, "ij,jk->ik", operands((3, 4), (4, 5), dtype="bfloat16", fill="exact"), keywords(alpha=0.5))
-    yield alpha(multiplies, "ij,jk->ik", operands((3, 4), (4, 5), fill="nan"), keywords(alpha=0.0))
-    yield alpha(adds_under_the_smallest_limit, "ij,jk->ik", _PRODUCT, keywords(alpha=-0.5), about="memory limit")
-    yield alpha(_takes_an_array_without_axes, "ij,jk->ik", _PRODUCT, about="an array without axes")
-
-
-def _beta_cases() -> Iterator[Case]:
-    beta = partial(Case, "beta")
-    both = keywords(alpha=2.5, beta=-0.5)
-    for equation, shapes in _EQUATIONS:
-        result = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
-        yield beta(adds, equation, operands(*shapes), both, out=result)
-        yield beta(adds_under_the_smallest_limit, equation, operands(*shapes), both, out=result, about="memory limit")
-    for first, second in ((1, 1), (1, 2.5), (-1.5, 1), (0, 1), (0.0, 0.5), (-1, 0), (1, 0)):
-        options, room = keywords(alpha=first, beta=second), replace(_RESULT, fill="normal" if second else "nan")
-        yield beta(adds, "ij,jk->ik", _PRODUCT, options, out=room)
-        yield beta(adds, "ij->ij", operands((3, 5)), options, out=room, full=True)
-    yield beta(adds_twice, "ij,jk->ik", _PRODUCT, both, out=_RESULT, about="other factors")
-    yield beta(adds_twice, "ij,jk->ik", _PRODUCT, keywords(beta=2.0), out=_RESULT, about="other factors")
+def _array_cases() -> Iterator[Case]:
+    """Which array is c, and which is out."""
     for layout in ("F", "swapped", "sliced", "offset", "negative", "unaligned", "byteswapped"):
-        yield beta(adds, "ij,jk->ik", _PRODUCT, both, out=replace(_RESULT, layout=layout))
-        yield beta(adds, "ij->ij", operands((3, 5)), both, out=replace(_RESULT, layout=layout), full=True)
-    for equation, shapes in examples("ij,jk->ik 4,4 4,4 \n ij->ji 4,4 \n ij,ij->ji 4,4 4,4 \n ij->ji 40,40"):
-        yield beta(adds_to_an_operand, equation, operands(*shapes), both, about="out=operand 0")
-    large = operands((300, 20), (20, 400))
-    yield beta(adds, "ij,jk->ik", large, both, out=ArraySpec((300, 400)))
-    yield beta(adds, "ij,jk->ik", large, both, out=ArraySpec((300, 400), layout="F"), full=True)
+        c = replace(_C, layout=layout)
+        yield _adds(writes_over, "ij,jk->ik", (c, *_PRODUCT), _BOTH, over=0)
+        yield _adds(writes_over, "ij->ij", (c, _C), _BOTH, over=0, full=True)
+    for layout in ("F", "broadcast", "readonly"):
+        yield _adds(gives_the_plain_sum, "ij,jk->ik", (replace(_C, layout=layout), *_PRODUCT), _BOTH)
+    for shape in ((1, 5), (3, 1), (5,), ()):
+        specs = (ArraySpec(shape), *_PRODUCT)
+        yield _adds(gives_the_plain_sum, "ij,jk->ik", specs, _BOTH)
+        yield _adds(writes_out, "ij,jk->ik", specs, _BOTH, out=_C)
+        limited = _adds(is_right_under_the_smallest_limit, "ij,jk->ik", specs, _BOTH, about="memory limit")
+        yield replace(limited, full=shape != (5,))
+    for equation, specs in (("ij,jk->ik", _PRODUCT), ("ij->ij", operands((3, 5))), ("ij->ji", operands((5, 3)))):
+        for layout in ("C", "F"):
+            out = replace(_C, layout=layout)
+            yield _adds(writes_out, equation, (_C, *specs), _BOTH, out=out, full=layout == "F")
+    squares = operands((4, 4), (4, 4), (4, 4))
+    for equation, specs in (("ij,jk->ik", squares), ("ij->ji", squares[1:]), ("ij,ij->ji", squares)):
+        yield _adds(writes_over, equation, specs, _BOTH, over=1)
+        yield _adds(adds_to_an_operand, equation, specs, _BOTH, over=0, about="c is the first operand")
+    yield _adds(writes_over, "ij->ji", operands((40, 40), (40, 40)), _BOTH, over=1)
+    for options in (keywords(alpha=1, beta=0), keywords(alpha=0, beta=1)):
+        yield _adds(is_fresh, "ij->ij", (_C, _C), options, about="fresh")
+    for layout in ("C", "F"):
+        large = (ArraySpec((300, 400), layout=layout), *operands((300, 20), (20, 400)))
+        yield _adds(writes_over, "ij,jk->ik", large, _BOTH, over=0, full=layout == "F")
+
+
+def _dtype_cases() -> Iterator[Case]:
     for source, target, options in (
-        ("float64", "float64", both),
-        ("float32", "float64", both),
+        ("float64", "float64", keywords(alpha=0.1, beta=-0.5)),
+        ("float32", "float64", _BOTH),
         ("float32", "complex64", keywords(alpha=2 - 1j, beta=1j)),
         ("complex64", "complex64", keywords(alpha=2 - 1j, beta=1j)),
-        ("int8", "int8", keywords(alpha=3, beta=-100)),
+        ("int8", "int8", keywords(alpha=100, beta=-100)),
+        ("uint8", "uint8", keywords(alpha=-3, beta=7)),
+        ("int64", "int64", keywords(alpha=2**62, beta=3)),
         ("int32", "int64", keywords(alpha=2**40, beta=3)),
         ("bool", "bool", keywords(alpha=1, beta=1)),
+        ("bool", "bool", keywords(alpha=0, beta=1)),
         ("float16", "float16", keywords(alpha=0.5, beta=2)),
         ("bfloat16", "bfloat16", keywords(alpha=0.5, beta=2)),
     ):
         fill = "exact" if "16" in source or source != target else "normal"
-        pair, room = operands((3, 4), (4, 5), dtype=source, fill=fill), ArraySpec((3, 5), target, fill=fill)
-        yield beta(adds, "ij,jk->ik", pair, options, out=room)
-        yield beta(adds, "ij->ij", (replace(pair[0], shape=(3, 5)),), options, out=room, full=True)
-    narrow = keywords(alpha=0.5, beta=2, casting="same_kind")
-    pair = operands((3, 4), (4, 5), dtype="float64", fill="exact")
-    yield beta(adds, "ij,jk->ik", pair, narrow, out=replace(_RESULT, fill="exact"))
+        specs = (ArraySpec((3, 5), target, fill=fill), *operands((3, 4), (4, 5), dtype=source, fill=fill))
+        yield _adds(writes_over, "ij,jk->ik", specs, options, over=0)
+        yield _adds(gives_the_plain_sum, "ij,jk->ik", specs, options)
+        moved = (specs[0], ArraySpec((3, 5), source, fill=fill))
+        yield _adds(writes_over, "ij->ij", moved, options, over=0, full=True)
+        yield _adds(gives_the_plain_sum, "ij->ij", moved, options, full=True)
+    narrow = (replace(_C, fill="exact"), *operands((3, 4), (4, 5), dtype="float64", fill="exact"))
+    options = keywords(alpha=0.5, beta=2)
+    yield _adds(gives_the_plain_sum, "ij,jk->ik", narrow, options)
+    yield _adds(writes_over, "ij,jk->ik", narrow, (*options, *keywords(casting="same_kind")), over=0)
+    eights = operands((3, 5), (3, 40), (40, 5), dtype="int8", fill="range")
+    yield _adds(gives_the_plain_sum, "ij,jk->ik", eights, keywords(alpha=3, beta=-7, dtype="int32"))
+
+
+def _other_calls() -> Iterator[Case]:
+    specs, sublists = (_C, *_PRODUCT), (("row", "bond"), ("bond", "column"), ("row", "column"))
+    yield _adds(gives_the_plain_sum, sublists, specs, _BOTH)
+    yield _adds(names_give_the_plain_sum, sublists, specs, about="names")
+    for order in ("C", "F"):
+        yield _adds(partial(has_order, order), "ij,jk->ik", specs, (*_BOTH, *keywords(order=order)))
+    half = keywords(alpha=0.5)
+    yield _adds(_takes_an_array_without_axes, "ij,jk->ik", specs, half, about="an array without axes")
+    for number, (equation, shapes) in enumerate(_EQUATIONS[:9]):
+        for dtype in ("float32", "float64"):
+            c = expect(equation, *map(np.zeros, shapes)).values.shape
+            specs, full = operands(c, *shapes, dtype=dtype), number > 0 or dtype != "float32"
+            yield _adds(gives_the_gradients, equation, specs, _BOTH, "gradients", full=full)
+    rows = operands((1, 5), (3, 4), (4, 5))
+    yield _adds(gives_the_gradients, "ij,jk->ik", rows, _BOTH, "gradients")
 
 
 def _refused_cases() -> Iterator[Case]:
-    beta = partial(Case, "beta", _refuses, "ij,jk->ik")
-    alpha = partial(Case, "alpha", _refuses, "ij,jk->ik")
-    yield beta(_PRODUCT, keywords(beta=2), raises=ValueError, says="beta=2 .*no out=")
-    yield beta(_PRODUCT, keywords(beta="2"), out=_RESULT, raises=TypeError, says="beta= is a number, not '2'")
-    yield beta(_PRODUCT, keywords(beta=1j), out=_RESULT, raises=BackendError, says="beta= is complex.*float32")
-    yield alpha(_PRODUCT, keywords(alpha=1j), raises=BackendError, says="alpha= is complex.*float32")
-    whole = operands((3, 4), (4, 5), dtype="int32")
-    yield alpha(whole, keywords(alpha=0.5), raises=BackendError, says="alpha= is a float.*int32")
-    truths = operands((3, 4), (4, 5), dtype="bool")
-    yield alpha(truths, keywords(alpha=2), raises=BackendError, says="alpha= is 0 or 1")
-    array = replace(alpha(_PRODUCT, raises=TypeError, says="alpha= is a number"), check=_refuses_an_array)
-    yield replace(array, about="an array")
-    huge = beta(_PRODUCT, out=_RESULT, raises=BackendError, says="an integer that float32 does not hold")
-    yield replace(huge, check=_refuses_a_huge_integer, about="a huge integer")
+    specs, refused = (_C, *_PRODUCT), partial(_adds, is_refused, "ij,jk->ik")
+    yield refused(specs, keywords(beta="2"), raises=TypeError, says="beta= is a number, not '2'")
+    yield refused(specs, keywords(beta=1j), raises=BackendError, says="beta= is complex.*float32")
+    yield refused(specs, keywords(alpha=1j), raises=BackendError, says="alpha= is complex.*float32")
+    whole, truths = (operands((3, 5), (3, 4), (4, 5), dtype=dtype) for dtype in ("int32", "bool"))
+    yield refused(whole, keywords(alpha=0.5), raises=BackendError, says="alpha= is a float.*int32")
+    yield refused(truths, keywords(alpha=2), raises=BackendError, says="alpha= is 0 or 1")
+    array = refused(specs, about="an array", raises=TypeError, says="alpha= is a number")
+    yield replace(array, check=_refuses_an_array)
+    huge = refused(specs, about="a huge integer", raises=BackendError, says="an integer that float32 does not hold")
+    yield replace(huge, check=_refuses_a_huge_integer)
+    for shape in ((3, 4), (5, 3), (2, 3, 5), (1, 3, 5), (3,), (0,)):
+        yield refused((ArraySpec(shape), *_PRODUCT), raises=SizeError, says=r"c has shape .*\(3, 5\)")
+    for smaller in ((1, 5), (5,), ()):
+        c = (ArraySpec(smaller), *_PRODUCT)
+        yield refused(c, over=0, raises=SizeError, says=r"out= has shape .* but the result has shape \(3, 5\)")
+    c = (_C, *operands((3, 4), (4, 5), dtype="float64"))
+    yield refused(c, over=0, raises=BackendError, says="float64.*casting='safe'.*float32")

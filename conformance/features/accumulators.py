@@ -9,8 +9,8 @@ import numpy as np
 
 from einsumx import BackendError
 from einsumx.conformance.case import ArraySpec, Case, examples, keywords, operands
-from einsumx.conformance.checks import gives_the_plain_sum_in_einsumx, needs_einsumx
-from einsumx.conformance.features.limits import call_within_smallest
+from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 
@@ -89,41 +89,13 @@ _IN_BLOCKS = examples("""
 _PRODUCT = operands((3, 40), (40, 4))
 
 
-def sums(case: Case, subject: Subject) -> None:
-    """The result has its dtype, and the error of one rounding and of sums in the accumulator."""
-    _needs_dtypes(case, subject)
-    gives_the_plain_sum_in_einsumx(case, subject)
-
-
-def sums_within_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """The same for blocks, and for sums of blocks."""
-    _needs_dtypes(case, subject)
-    hosts, arrays = subject.operands(case)
-    result = call_within_smallest(subject, partial(subject.call, case, arrays))
-    subject.judge(result, subject.expected(case, hosts))
-
-
 def sums_of_the_largest(case: Case, subject: Subject) -> None:
     """Sums of equal products of the numbers that are farthest from 0."""
-    _needs_dtypes(case, subject)
-    subject.result_dtype(case)
     limits = [np.iinfo(operand.dtype) for operand in case.operands]
     hosts = [np.full(spec.shape, info.min or info.max, spec.dtype) for spec, info in zip(case.operands, limits)]
-    arrays = [subject.array(host, spec.dtype) for host, spec in zip(hosts, case.operands)]
-    subject.judge(subject.call(case, arrays), subject.expected(case, hosts))
-
-
-def _needs_dtypes(case: Case, subject: Subject) -> None:
-    needs_einsumx(subject)
-    options = dict(case.options)
-    for dtype in (options["accumulate"], options.get("dtype")):
-        if dtype is not None:
-            subject.needs_dtype(dtype)
-
-
-def _refuses(case: Case, subject: Subject) -> None:
-    _needs_dtypes(case, subject)
-    is_refused(case, subject)
+    subject.result_dtype(case)
+    expected = subject.expected(case, hosts)
+    subject.judge(subject.call(case, subject.arrays(case, hosts)), expected)
 
 
 def cases() -> Iterator[Case]:
@@ -132,13 +104,13 @@ def cases() -> Iterator[Case]:
     for number, (equation, shapes) in enumerate(_EQUATIONS):
         for dtype, accumulate, result in _FLOATS:
             specs, options = operands(*shapes, dtype=dtype), keywords(accumulate=accumulate, dtype=result)
-            yield new(sums, equation, specs, options, full=number > 0)
+            yield new(gives_the_plain_sum, equation, specs, options, full=number > 0)
     for number, (equation, shapes) in enumerate(_PRODUCTS):
         for dtypes, accumulate, result in _INTEGERS:
             options = keywords(accumulate=accumulate, dtype=result, casting="unsafe")
             specs = _whole(shapes, dtypes)
             full = number % 3 > 0 or (number > 0 and result != "int32")
-            yield new(sums, equation, specs, options, full=full)
+            yield new(gives_the_plain_sum, equation, specs, options, full=full)
             if "bool" not in dtypes:
                 yield new(sums_of_the_largest, equation, specs, options, "the largest", full=full)
     yield from _limited_cases()
@@ -151,7 +123,7 @@ def _whole(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> tuple[Ar
 
 
 def _limited_cases() -> Iterator[Case]:
-    limited = partial(Case, "accumulators", sums_within_the_smallest_limit, about="memory limit")
+    limited = partial(Case, "accumulators", is_right_under_the_smallest_limit, about="memory limit")
     for number, (equation, shapes) in enumerate(_IN_BLOCKS):
         for dtype, accumulate, result in _FLOATS[:-1]:
             options = keywords(accumulate=accumulate, dtype=result)
@@ -163,7 +135,7 @@ def _limited_cases() -> Iterator[Case]:
 
 
 def _refused_cases() -> Iterator[Case]:
-    refused = partial(Case, "accumulators", _refuses, "ij,jk->ik", raises=BackendError)
+    refused = partial(Case, "accumulators", is_refused, "ij,jk->ik", raises=BackendError)
     lost = "does not hold every value of operand 0, which has dtype float32"
     for accumulate in ("int32", "float16", "bfloat16"):
         yield refused(_PRODUCT, keywords(accumulate=accumulate), says=f"accumulate='{accumulate}' {lost}")

@@ -1,8 +1,7 @@
-"""``einsum_argmax``: the value of a contraction in a semiring, and the positions of the labels that attain it."""
+"""``Semiring.argmax``: the value of a contraction in a semiring, and the positions of the labels that attain it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -10,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-import einsumx
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
-from einsumx.conformance.checks import needs_einsumx
+from einsumx import ArgmaxResult, BackendError, Semiring, SizeError
+from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
+from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
-from einsumx.errors import BackendError, SizeError
-from einsumx.ir.semiring import Semiring, as_semiring
+from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
 
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "argmax": "einsum_argmax: the positions of the summed labels attain the value, also where several terms do",
+    "argmax": "argmax of a semiring: the positions of the summed labels attain the value, also where several terms do",
 }
 
 _EQUATIONS = examples("""
@@ -54,7 +52,7 @@ _DTYPES: tuple[str, ...] = ("float16", "bfloat16", "float64")
 
 _LAYOUTS: tuple[str, ...] = ("F", "broadcast")
 
-_SEMIRINGS: tuple[str | Semiring, ...] = ("max-plus", "min-plus", "max-times", _WIDEST, _NARROWEST)
+_SEMIRINGS: tuple[Semiring, ...] = (max_plus, min_plus, max_times, _WIDEST, _NARROWEST)
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -69,9 +67,8 @@ _EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64"
 
 def attains(case: Case, subject: Subject) -> None:
     """The value is the largest term, or the least; the positions are those of a term that equals it."""
-    _needs_semirings(case, subject)
     hosts, arrays = subject.operands(case)
-    call = partial(einsumx.einsum_argmax, case.equation, **dict(case.options))
+    call = subject.bound(case)
     found = call(*arrays)
     _judge(case, subject, hosts, found)
     again = call(*arrays)
@@ -83,49 +80,24 @@ def attains(case: Case, subject: Subject) -> None:
 
 def attains_traced(case: Case, subject: Subject) -> None:
     """The same in a function that is compiled."""
-    _needs_semirings(case, subject)
+    function = subject.bound(case)
     if "jit" not in subject.framework.transforms:
         raise NotApplicable(f"{subject.framework.name} has no jit")
     hosts, arrays = subject.operands(case)
     labels: list[Any] = []
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        found = einsumx.einsum_argmax(case.equation, *arrays, **dict(case.options))
+        found = function(*arrays)
         labels[:] = found.positions
         return found.value, *found.positions.values()
 
     value, *positions = subject.framework.transformed("jit", call)(*arrays)
-    _judge(case, subject, hosts, einsumx.ArgmaxResult(value, dict(zip(labels, positions))))
-
-
-def refuses(case: Case, subject: Subject) -> None:
-    """An error says why there are no positions."""
-    _needs_semirings(case, subject)
-    _, arrays = subject.operands(case)
-    expected = case.raises or Exception
-    try:
-        einsumx.einsum_argmax(case.equation, *arrays, **dict(case.options))
-    except expected as error:
-        if not re.search(case.says, str(error), re.DOTALL):
-            raise Failure(f"the message should match {case.says!r}: {error}") from error
-    else:
-        raise Failure(f"raises no {expected.__name__}")
-
-
-def _needs_semirings(case: Case, subject: Subject) -> None:
-    needs_einsumx(subject)
-    for operand in case.operands:
-        subject.needs_dtype(operand.dtype)
-    try:
-        einsumx.einsum_argmax("i->", subject.array(np.zeros(1), "float32"))
-    except BackendError as error:
-        if "has no einsum_argmax" in str(error):
-            raise NotApplicable(f"{subject.framework.name} has no semirings") from error
+    _judge(case, subject, hosts, ArgmaxResult(value, dict(zip(labels, positions))))
 
 
 def _judge(case: Case, subject: Subject, hosts: Sequence[Any], found: Any) -> None:
     """Raise Failure unless the value is right, and the positions attain it."""
-    semiring = as_semiring(dict(case.options)["semiring"])
+    semiring = case.semiring
     assert semiring is not None
     assert isinstance(case.equation, str)
     inputs, _, output = case.equation.partition("->")
@@ -186,29 +158,26 @@ def _term_at(semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], pos
 
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
-    new = partial(Case, "argmax", function="einsum_argmax")
+    new = partial(Case, "argmax", function="argmax")
     for number, (equation, shapes) in enumerate(_EQUATIONS):
         semirings, dtypes, layouts = _SEMIRINGS, _DTYPES, _LAYOUTS
         if number > 3:  # one of each in turn
-            semirings, dtypes = ("max-plus", semirings[1 + number % 4]), (dtypes[number % 3],)
+            semirings, dtypes = (max_plus, semirings[1 + number % 4]), (dtypes[number % 3],)
             layouts = (layouts[number % 2],)
         for semiring in semirings:
-            fill = "positive" if semiring == "max-times" else "normal"
-            full = number > 0 and (semiring != "max-plus" or number in _ALIKE)
-            yield new(attains, equation, operands(*shapes, fill=fill), keywords(semiring=semiring), full=full)
-        yield new(attains, equation, operands(*shapes, dtype="bool"), keywords(semiring="boolean"), full=number > 0)
+            specs = operands(*shapes, fill="positive" if semiring == max_times else "normal")
+            full = number > 0 and (semiring != max_plus or number in _ALIKE)
+            yield new(attains, equation, specs, semiring=semiring, full=full)
+        yield new(attains, equation, operands(*shapes, dtype="bool"), semiring=boolean, full=number > 0)
         ties = operands(*shapes, fill="exact")
-        yield new(attains, equation, ties, keywords(semiring="min-plus"), "ties", full=number > 1)
-        yield new(attains_traced, equation, ties, keywords(semiring="max-plus"), "jit", full=number > 0)
+        yield new(attains, equation, ties, semiring=min_plus, about="ties", full=number > 1)
+        yield new(attains_traced, equation, ties, semiring=max_plus, about="jit", full=number > 0)
         for dtype in dtypes:
-            specs = operands(*shapes, dtype=dtype)
-            yield new(attains, equation, specs, keywords(semiring="max-plus"), full=number > 0)
+            yield new(attains, equation, operands(*shapes, dtype=dtype), semiring=max_plus, full=number > 0)
         for layout in layouts:
-            specs = operands(*shapes, layout=layout)
-            yield new(attains, equation, specs, keywords(semiring="min-plus"), full=number > 0)
-    plus = keywords(semiring="max-plus")
-    refused = partial(new, refuses, "ij,jk->ik")
-    yield refused(operands((3, 0), (0, 4)), plus, raises=SizeError, says="label 'j' has size 0")
-    yield refused(operands((3, 4), (4, 5)), keywords(semiring="log"), raises=ValueError, says="none of them attains")
+            yield new(attains, equation, operands(*shapes, layout=layout), semiring=min_plus, full=number > 0)
+    refused = partial(new, is_refused, "ij,jk->ik", semiring=max_plus)
+    yield refused(operands((3, 0), (0, 4)), raises=SizeError, says="label 'j' has size 0")
+    yield refused(operands((3, 4), (4, 5)), semiring=log, raises=ValueError, says="none of them attains")
     whole = operands((3, 4), (4, 5), dtype="int32")
-    yield refused(whole, plus, raises=BackendError, says="does not compute in int32")
+    yield refused(whole, raises=BackendError, says="does not compute in int32")

@@ -165,6 +165,9 @@ def cases() -> Iterator[Case]:
     for equation, count in (("i,i->", 2), ("i,i->i", 2), ("i,i,i->", 3)):
         vectors = operands(*[(3,)] * count)
         yield refused(_two_devices_are_refused, equation, vectors, says="two devices", about="on two devices")
+    about = "c on another"
+    added = partial(refused, _two_devices_are_refused, function="addeinsum", says="two devices")
+    yield added("i->i", vectors[:2], about=about)
     yield refused(_out_elsewhere_is_refused, "i,i->i", vectors[:2], says="out= is on", about="out=elsewhere")
 
     follows = partial(Case, "lists and scalars")

@@ -266,6 +266,9 @@ def cases() -> Iterator[Case]:
         for place in range(count):
             check, about = partial(_foreign_operand_is_refused, place), f"operand {place} of another framework"
             yield foreign(check, equation, vectors[:count], says="two frameworks", about=about)
+    pair, about = vectors[:2], "c of another framework"
+    added = partial(_foreign_operand_is_refused, 0)
+    yield foreign(added, "i->i", pair, function="addeinsum", says="two frameworks", about=about)
     yield foreign(_foreign_out_is_refused, "i,i->i", vectors[:2], says="out=", about="out=of another framework")
     says, about = "backend='.*' was asked for", "backend=another framework"
     yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about)

@@ -1,4 +1,4 @@
-"""``strip_exponent=True``: a mantissa and an exponent of 2, for results that no float holds."""
+"""``einsum_frexp``: a mantissa and an exponent of 2, for results that no float holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from einsumx import BackendError
+from einsumx import BackendError, FrexpResult
 from einsumx.adapters.operand_types import type_name
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
-from einsumx.conformance.checks import judge_gradients, needs_einsumx, needs_gradients
+from einsumx.conformance.case import Case, Failure, examples, operands
+from einsumx.conformance.checks import judge_gradients, needs_gradients
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import Expected
@@ -22,10 +22,8 @@ from einsumx.conformance.subject import Subject
 __all__ = ["FEATURES", "cases"]
 
 FEATURES = {
-    "exponents": "strip_exponent=True returns a mantissa and an exponent; scaling by powers of two rounds nothing",
+    "exponents": "einsum_frexp returns a mantissa and an exponent; scaling by powers of two rounds nothing",
 }
-
-_STRIPPED = keywords(strip_exponent=True)
 
 _EQUATIONS = examples("""
     ij,jk->ik           6,5 5,7 | 6,1 5,7
@@ -52,7 +50,6 @@ _POWERS = {"float16": 9, "bfloat16": 110, "float32": 110, "complex64": 110, "flo
 
 def beyond_the_range(case: Case, subject: Subject) -> None:
     """Operands multiplied by large or small powers of two have the mantissa of those that are not."""
-    _needs_exponents(subject)
     power = _power(case)
     hosts, scaled = _scaled(case, power)
     arrays = subject.arrays(case, scaled)
@@ -62,7 +59,6 @@ def beyond_the_range(case: Case, subject: Subject) -> None:
 
 def beyond_the_range_within_the_smallest_limit(case: Case, subject: Subject) -> None:
     """The same for blocks with exponents of their own, and for sums of blocks."""
-    _needs_exponents(subject)
     power = _power(case)
     hosts, scaled = _scaled(case, power)
     call = partial(subject.call, case, subject.arrays(case, scaled))
@@ -71,7 +67,6 @@ def beyond_the_range_within_the_smallest_limit(case: Case, subject: Subject) -> 
 
 def gradients_of_the_mantissa(case: Case, subject: Subject) -> None:
     """The gradients of the mantissa are those of the result, divided by the power of two."""
-    _needs_exponents(subject)
     needs_gradients(case, subject)
     hosts, arrays = subject.operands(case)
     _, exponent = subject.call(case, arrays)
@@ -89,7 +84,6 @@ def gradients_of_the_mantissa(case: Case, subject: Subject) -> None:
 
 def zeros(case: Case, subject: Subject) -> None:
     """Zero has the mantissa 0 and the exponent 0, however large the factors are."""
-    _needs_exponents(subject)
     hosts, arrays = subject.operands(case)
     hosts = [hosts[0] * 0, *hosts[1:]]
     arrays = subject.arrays(case, hosts)
@@ -101,23 +95,11 @@ def zeros(case: Case, subject: Subject) -> None:
 
 def not_finite(case: Case, subject: Subject) -> None:
     """Infinities and nan are in the mantissa, and the other elements have the exponent."""
-    _needs_exponents(subject)
     hosts = [np.array([3.0, np.inf, -np.inf, np.nan, 0.0], case.dtype), np.full(5, 2.0, case.dtype)]
     mantissa, exponent = _pair(subject.call(case, subject.arrays(case, hosts)))
     subject.judge(mantissa, _shifted(subject.expected(case, hosts), 3))
     if exponent != 3:
         raise Failure(f"the exponent is {exponent}, not 3, by which 6 is 0.75")
-
-
-def _refuses(case: Case, subject: Subject) -> None:
-    _needs_exponents(subject)
-    is_refused(case, subject)
-
-
-def _needs_exponents(subject: Subject) -> None:
-    needs_einsumx(subject)
-    if subject.framework.no_exponents:
-        raise NotApplicable(subject.framework.no_exponents)
 
 
 def _power(case: Case) -> int:
@@ -133,7 +115,7 @@ def _scaled(case: Case, power: int) -> tuple[list[Any], list[Any]]:
 
 def _pair(result: Any) -> tuple[Array, int]:
     """The mantissa and the exponent that a call returned."""
-    if type(result) is not tuple or len(result) != 2:
+    if not isinstance(result, FrexpResult):
         raise Failure(f"the result is a {type_name(type(result))}, not a mantissa and an exponent")
     mantissa, exponent = result
     if type(exponent) is not int:
@@ -158,48 +140,32 @@ def _shifted(expected: Expected, exponent: int) -> Expected:
     return replace(expected, values=values, magnitude=magnitude)
 
 
+_case = partial(Case, "exponents", function="einsum_frexp")
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
-    new, limited = (
-        partial(Case, "exponents", check) for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit)
-    )
+    new, limited = (partial(_case, check) for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit))
     for equation, shapes in _EQUATIONS:
         for dtype in _POWERS:
             dtypes = ("float16", "float32", "float64", "complex64") if equation == "ij,jk->ik" else ("float32",)
             full = equation not in _FEW or dtype not in (("float32",) if (6, 1) in shapes else dtypes)
             for about in ("large", "small"):
                 specs = operands(*shapes, dtype=dtype)
-                yield new(equation, specs, _STRIPPED, about, full=full)
+                yield new(equation, specs, about=about, full=full)
                 if dtype in ("float32", "float64", "bfloat16"):
-                    yield limited(equation, specs, _STRIPPED, f"memory limit, {about}", full=full)
+                    yield limited(equation, specs, about=f"memory limit, {about}", full=full)
         for layout in ("F", "sliced", "broadcast"):
             full = equation != "ij,jk->ik" or (6, 1) in shapes
-            yield new(equation, operands(*shapes, layout=layout), _STRIPPED, "large", full=full)
-    yield from _special_cases()
-    yield from _refused_cases()
-
-
-def _special_cases() -> Iterator[Case]:
-    for equation, shapes in _EQUATIONS:
+            yield new(equation, operands(*shapes, layout=layout), about="large", full=full)
         for dtype in ("float32", "float64", "complex64"):
             specs, full = operands(*shapes, dtype=dtype), dtype != "float32" or equation not in _FEW
-            yield Case("exponents", gradients_of_the_mantissa, equation, specs, _STRIPPED, "gradients", full=full)
-    for equation, shapes in examples("ij,jk->ik  3,4 4,2 | 3,0 0,2\n i,i->  5 5\n i->i  5"):
-        for dtype in ("float32", "float64"):
-            specs = operands(*shapes, dtype=dtype, fill="large")
-            yield Case("exponents", zeros, equation, specs, _STRIPPED, "zeros", full=dtype != "float32")
+            yield _case(gradients_of_the_mantissa, equation, specs, about="gradients", full=full)
     for dtype in ("float32", "float64"):
-        specs = operands((5,), (5,), dtype=dtype)
-        yield Case("exponents", not_finite, "i,i->i", specs, _STRIPPED, "not finite", full=dtype != "float32")
-
-
-def _refused_cases() -> Iterator[Case]:
-    refused = partial(Case, "exponents", _refuses, "ij,jk->ik")
+        full = dtype != "float32"
+        for equation, shapes in examples("ij,jk->ik  3,4 4,2 | 3,0 0,2\n i,i->  5 5\n i->i  5"):
+            yield _case(zeros, equation, operands(*shapes, dtype=dtype, fill="large"), about="zeros", full=full)
+        yield _case(not_finite, "i,i->i", operands((5,), (5,), dtype=dtype), about="not finite", full=full)
     for dtype in ("int32", "int64", "uint8", "bool"):
-        whole = operands((3, 4), (4, 2), dtype=dtype)
-        yield refused(whole, _STRIPPED, raises=BackendError, says=f"which {dtype} does not hold")
-    pair = operands((3, 4), (4, 2))
-    for name, value in (("alpha", 2.0), ("alpha", 1), ("effort", "measure")):
-        yield refused(pair, (*_STRIPPED, (name, value)), raises=ValueError, says="strip_exponent=True")
-    yield refused(pair, (*_STRIPPED, ("semiring", "boolean")), raises=BackendError, says="not for semiring='boolean'")
-    yield refused(pair, keywords(strip_exponent=1), raises=TypeError, says="strip_exponent= is True or False, not 1")
+        whole, says = operands((3, 4), (4, 2), dtype=dtype), f"which {dtype} does not hold"
+        yield _case(is_refused, "ij,jk->ik", whole, raises=BackendError, says=says)

@@ -87,8 +87,8 @@ def cases() -> Iterator[Case]:
     yield _fault(writes_out, "bij,bjk->bik", batches, out=ArraySpec((2, 3, 5)), about="out= stays unwritten")
     yield _fault(writes_out, "i,i->", vectors, out=ArraySpec(()), about="out= without axes is not written")
     for place in (0, 1):
-        over, about = partial(writes_over, place), f"out= that is operand {place} spoils the result"
-        yield _fault(over, "ij,jk->ik", operands((4, 4), (4, 4)), about=about)
+        about = "out= that is an operand spoils the result"
+        yield _fault(writes_over, "ij,jk->ik", operands((4, 4), (4, 4)), over=place, about=about)
     for equation, specs, order in (("ij,jk->ik", matrices, "F"), ("bij,bjk->kbi", batches, "C")):
         yield _fault(
             partial(has_order, order), equation, specs, keywords(order=order), about="order= fails, or is ignored"

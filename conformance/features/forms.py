@@ -8,7 +8,7 @@ from einsumx.conformance.case import Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx, needs_einsumx
 from einsumx.conformance.subject import Subject
 
-__all__ = ["EQUATIONS", "FEATURES", "cases"]
+__all__ = ["EQUATIONS", "FEATURES", "cases", "names_give_the_plain_sum"]
 
 FEATURES = {
     "forms": "Equations as text, with whitespace anywhere except in -> and ..., and any letter as a label",
@@ -110,12 +110,13 @@ _HYPEREDGES = examples("""
 """)
 
 
-def _names_give_the_plain_sum(case: Case, subject: Subject) -> None:
+def names_give_the_plain_sum(case: Case, subject: Subject) -> None:
     """A text of the labels after the operands means the same as their lists."""
     needs_einsumx(subject)
     hosts, arrays = subject.operands(case)
     *inputs, output = [" ".join("..." if label is ... else label for label in term) for term in case.equation]
-    subject.judge(subject.function(*arrays, f"{', '.join(inputs)} -> {output}"), subject.expected(case, hosts))
+    result = subject.function_of(case)(*arrays, f"{', '.join(inputs)} -> {output}")
+    subject.judge(result, subject.expected(case, hosts))
 
 
 def cases() -> Iterator[Case]:
@@ -161,8 +162,8 @@ def cases() -> Iterator[Case]:
         (("left", "bond"), ("bond", "right"), ()),
         ((..., "bond"), ("bond", "right"), (..., "right")),
     ):
-        yield Case("names", _names_give_the_plain_sum, names, matrices)
-    yield Case("names", _names_give_the_plain_sum, (("row", "row"), ("row",)), operands((3, 3)))
+        yield Case("names", names_give_the_plain_sum, names, matrices)
+    yield Case("names", names_give_the_plain_sum, (("row", "row"), ("row",)), operands((3, 3)))
 
     yield from cases_of("ellipsis", check, _ELLIPSES)
     yield from cases_of("diagonals", check, _DIAGONALS)

@@ -17,7 +17,7 @@ from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
+__all__ = ["FEATURES", "cases", "has_order", "is_fresh", "writes_out", "writes_over"]
 
 FEATURES = {
     "out": "out= is written completely and returned, with any strides, cast as casting= allows, even over operands",
@@ -133,13 +133,15 @@ def _writes_between(case: Case, subject: Subject) -> None:
         raise Failure("elements were written that lie between those of out")
 
 
-def writes_over(place: int, case: Case, subject: Subject) -> None:
+def writes_over(case: Case, subject: Subject) -> None:
     """``out`` is an operand; the other operands are unchanged."""
+    place = case.over
+    assert place is not None
     needs_writeable_arrays(subject)
     hosts, arrays = subject.operands(case)
-    out = arrays[place]
-    _returns_out(out, case, arrays, subject)
-    subject.judge(out, subject.expected(case, hosts), "out")
+    if subject.call(case, arrays) is not arrays[place]:
+        raise Failure("the function does not return out")
+    subject.judge(arrays[place], subject.expected(case, hosts, case.operands[place].dtype), "out")
     subject.judge_unchanged(arrays[:place] + arrays[place + 1 :], hosts[:place] + hosts[place + 1 :])
 
 
@@ -191,10 +193,9 @@ def _out_cases() -> Iterator[Case]:
 
     for equation, shapes in _OVERWRITTEN:
         for place in range(len(shapes)):
-            over, about = partial(writes_over, place), f"out=operand {place}"
-            yield out(over, equation, operands(*shapes), about=about, full=place > 0)
+            yield out(writes_over, equation, operands(*shapes), over=place, full=place > 0)
     for equation, shape in (("ij->ij", (5, 5)), ("ij->ji", (5, 5)), ("ij->ji", (40, 40)), ("ijk->kji", (3, 2, 3))):
-        yield out(partial(writes_over, 0), equation, operands(shape), about="out=operand 0")
+        yield out(writes_over, equation, operands(shape), over=0)
     for equation in ("ij->ji", "ij->ij"):
         yield out(_writes_over_a_part, equation, operands((5, 5)), about="out overlaps operand 0")
 
@@ -284,12 +285,6 @@ def _order_cases() -> Iterator[Case]:
 # -- dtype and casting ----------------------------------------------------------------------------------------------
 
 
-def _computes_in_dtype(case: Case, subject: Subject) -> None:
-    """The result is that of the operands cast to ``dtype=``, and has that dtype."""
-    subject.needs_dtype(dict(case.options)["dtype"])
-    gives_the_plain_sum(case, subject)
-
-
 def _computes_in_own_dtype(dtype: Any, case: Case, subject: Subject) -> None:
     """``dtype=`` may be the framework's dtype object, or a Python type that every framework knows."""
     name = "bool" if dtype is bool else dtype
@@ -305,7 +300,7 @@ def _casting_is_refused(case: Case, subject: Subject) -> None:
 
 
 def _dtype_cases() -> Iterator[Case]:
-    in_dtype = partial(Case, "dtype", _computes_in_dtype)
+    in_dtype = partial(Case, "dtype", gives_the_plain_sum)
     eights = partial(operands, dtype="int8", fill="range")
     optimizing: tuple[dict[str, Any], ...] = ({}, {"optimize": True}, {"optimize": False})
     for options in optimizing:
@@ -349,7 +344,7 @@ def _dtype_cases() -> Iterator[Case]:
 
 
 def _casting_cases() -> Iterator[Case]:
-    allowed = partial(Case, "casting", _computes_in_dtype)
+    allowed = partial(Case, "casting", gives_the_plain_sum)
     refused = partial(Case, "casting", _casting_is_refused, raises=BackendError)
     for source, target, strictest in _CASTS:
         pair = operands((6,), (6,), dtype=source, fill="exact")
@@ -416,7 +411,7 @@ def _is_a_readonly_view(case: Case, subject: Subject) -> None:
     raise Failure("a view of a read-only array can be written to")
 
 
-def _is_fresh(case: Case, subject: Subject) -> None:
+def is_fresh(case: Case, subject: Subject) -> None:
     """The result does not change with the operands, nor the operands with the result."""
     needs_writeable_arrays(subject)
     framework = subject.framework
@@ -456,7 +451,7 @@ def _is_fresh_rearrangement(case: Case, subject: Subject) -> None:
     """A rearrangement is a copy if the framework's own einsum returns no views."""
     if subject.framework.views:
         raise NotApplicable(f"{subject.framework.name} gives views")
-    _is_fresh(case, subject)
+    is_fresh(case, subject)
 
 
 def _memory_cases() -> Iterator[Case]:
@@ -474,15 +469,15 @@ def _memory_cases() -> Iterator[Case]:
     for equation, shapes in _FRESH:
         for size in (3, 1):
             sized = [(size,) * len(shape) for shape in shapes]
-            yield fresh(_is_fresh, equation, operands(*sized))
+            yield fresh(is_fresh, equation, operands(*sized))
             if "k" not in equation:  # not every framework has a matrix product of bools
-                yield fresh(_is_fresh, equation, operands(*sized, dtype="bool"), full=True)
+                yield fresh(is_fresh, equation, operands(*sized, dtype="bool"), full=True)
             if len(shapes) > 1:
                 ones = operands(*sized[1:], fill="one")
-                yield fresh(_is_fresh, equation, (ArraySpec(sized[0]), *ones), full=True)
-    yield fresh(_is_fresh, "ij,j->ij", operands((3, 1), (4,)))
-    yield fresh(_is_fresh, ",->", operands((), ()))
-    yield fresh(_is_fresh, "ij->ji", operands((2, 3), dtype="int8"), keywords(dtype="int32"))
+                yield fresh(is_fresh, equation, (ArraySpec(sized[0]), *ones), full=True)
+    yield fresh(is_fresh, "ij,j->ij", operands((3, 1), (4,)))
+    yield fresh(is_fresh, ",->", operands((), ()))
+    yield fresh(is_fresh, "ij->ji", operands((2, 3), dtype="int8"), keywords(dtype="int32"))
     for dtype in ("bool", "float32", "int8"):
         for equation, shapes in examples("ij->i  3,4 \n ij,ij->ij  3,4 3,4"):
             repeated = operands(*shapes, dtype=dtype, layout="broadcast-last")
@@ -526,7 +521,7 @@ def _keyword_cases() -> Iterator[Case]:
         yield keyword(gives_the_plain_sum, "ij,jk,kl->il", chain, keywords(optimize=optimize))
         yield keyword(gives_the_plain_sum, "ij,jk->ik", chain[:2], keywords(optimize=optimize), full=True)
         yield keyword(gives_the_plain_sum, "ij->i", chain[:1], keywords(optimize=optimize), full=True)
-    for name in ("optimize", "order", "casting", "dtype", "out", "backend", "device", "memory_limit"):
+    for name in ("optimize", "order", "casting", "dtype", "out", "backend", "memory_limit"):
         none = ((name, None),)
         yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, none)
     yield keyword(_accepts_a_path, "ij,jk,kl->il", chain, about="optimize=a path")

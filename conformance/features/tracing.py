@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples
+from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, judge_gradients_of, needs_gradients
 from einsumx.conformance.subject import Subject
 
@@ -65,6 +65,8 @@ def cases() -> Iterator[Case]:
         yield from traced(_TRACED[quick:count], full=True)
         for dtype in _DTYPES:
             yield from traced(examples("ij,jk->ik  2,3 3,4"), dtype=dtype, full=True)
+        specs, factors = operands((2, 4), (2, 3), (3, 4)), keywords(alpha=2.5, beta=-0.5)
+        yield Case(transform, gives_the_same_traced, "ij,jk->ik", specs, factors, "addeinsum", function="addeinsum")
     yield from cases_of("jit", has_gradients_inside, _TRACED[:8], about="gradients inside", quick=["ij,jk->ik"])
     for layout in ("F", "broadcast"):
         batches = examples("bij,bjk->bik  2,3,4 2,4,3")

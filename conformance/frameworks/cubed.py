@@ -20,6 +20,7 @@ class CubedFramework(Framework):
     name = "cubed"
     module = "cubed.array_api"
     semirings = True
+    positions = False
     immutable = "cubed's arrays are immutable"
     unlimited = "cubed's arrays are lazy, and cubed bounds the memory of a task itself"
     no_exponents = "cubed's arrays are lazy, and so are their largest elements"

@@ -21,6 +21,7 @@ class MxnetFramework(Framework):
 
     name = module = "mxnet"
     semirings = True
+    positions = False
     gradient_dtypes = ("float16", "float32", "float64")
     adds_gradients = True
     transforms = ("hybridize",)

@@ -116,7 +116,7 @@ FAULTS = [
     ("opt_einsum:contract on torch", "out= stays unwritten", "", "out"),
     ("jax.numpy:einsum", "a diagonal of sizes 1 and 3", "", "no error came"),
     ("mxnet:np.einsum", "gradients of size 1 lack the cotangent", "", "the gradient by operand 0"),
-    ("mxnet:np.einsum", "out= that is operand 0 spoils the result", "", "out: element"),
+    ("mxnet:np.einsum", "out= that is an operand spoils the result", "out=operand 0", "out: element"),
     ("mxnet:np.einsum", "an unknown keyword is ignored", "", "no error came"),
     ("cotengra:einsum on numpy", "an axis too many", "", "no error came"),
     ("cotengra:einsum on numpy", "a blank makes another label", "", r"shape is \(4, 4\), not \(\)"),
