@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
@@ -110,7 +111,8 @@ class Semiring(Algebra):
         backend: str | None = None,
     ) -> Expression:
         """A compiled contraction in this semiring; arguments and errors are those of :func:`einsumx.expression`."""
-        return Expression(self._request(operands, dtype, casting, optimize, backend))
+        keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
+        return Expression(self._request(*operands, **keywords))
 
     def argmax(
         self,
@@ -165,10 +167,16 @@ class Semiring(Algebra):
         >>> value, positions
         (array([[5.]]), {'j': array([[1]])})
         """
-        return attained(self._request(operands, dtype, casting, optimize, backend))
+        keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling():
+            from einsumx.backends.torch.compile import outside
+
+            return outside(_argmax_by_fields, self.name, self.add, self.multiply, *operands, **keywords)  # type: ignore[no-any-return]
+        return attained(self._request(*operands, **keywords))
 
     def _request(
-        self, operands: Sequence[Any], dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
+        self, *operands: Any, dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
     ) -> Request:
         written, inputs = split(operands)
         return Request(
@@ -194,26 +202,27 @@ def _cached_first(semiring: Semiring) -> Callable[..., Any]:
 
 
 def _einsum(self: Semiring, *operands: Any, **options: Any) -> Any:
-    return _cached_first(self)(*operands, **options)
+    return _served(self, *operands, **options)
 
 
-def _traced(self: Semiring, *operands: Any, **options: Any) -> Any:
+def _served(semiring: Semiring, *operands: Any, **options: Any) -> Any:
+    return _cached_first(semiring)(*operands, **options)
+
+
+def _traced(semiring: Semiring, *operands: Any, **options: Any) -> Any:
     """What torch.compile traces in the place of :meth:`Semiring.einsum`."""
-    return hooks.in_semiring(self.name, self.add, self.multiply, *operands, **options)
+    return hooks.in_semiring(semiring.name, semiring.add, semiring.multiply, *operands, **options)
 
 
-def _argmax_outside(self: Semiring, *operands: Any, **options: Any) -> Any:
-    """What torch.compile traces in the place of :meth:`Semiring.argmax`."""
-    from einsumx.backends.torch.compile import outside
-
-    return outside(Semiring.argmax, self, *operands, **options)
+def _argmax_by_fields(name: Any, add: Any, multiply: Any, *operands: Any, **options: Any) -> ArgmaxResult:
+    return Semiring(name, add, multiply).argmax(*operands, **options)
 
 
 _checked = Semiring.einsum
 Semiring.einsum = wraps(_checked)(_einsum)  # type: ignore[method-assign]
-for function, traced in ((Semiring.einsum, _traced), (Semiring.argmax, _argmax_outside)):
-    function.__dict__["_torchdynamo_inline"] = traced
-    hooks.as_it_is(function)
+_served.__dict__["_torchdynamo_inline"] = _traced
+for method in (Semiring.einsum, Semiring.argmax):
+    hooks.as_it_is(method)
 
 
 max_plus = Semiring("max-plus", "maximum", "add")

@@ -247,6 +247,8 @@ def _made_ready(
         order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
+    if out is not None and planned.strip_exponent:
+        raise Uncacheable
     equation = _as_written(written, len(signatures))
     if not keywords and target == _NO_TARGET:
         run = direct_run(adapter, equation, signatures)

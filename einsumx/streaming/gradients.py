@@ -13,12 +13,13 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.exponents import FrexpResult
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
-from einsumx.errors import MemoryLimitError, SizeError
+from einsumx.errors import MemoryLimitError
 from einsumx.ir.parse import symbol
 from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options, Request, name_of_dtype
 from einsumx.streaming.run import plan_within, run_blocks
+from einsumx.streaming.writers import overlap
 
 if TYPE_CHECKING:
     from einsumx.blocked.derivatives import Backward, Passes
@@ -145,11 +146,10 @@ def recorded(request: Request, beside: int = 0) -> Array:
 
 
 def _added(request: Request) -> Array:
-    """The sum of a contraction and of an array that is not ``out``: in two steps.
+    """The sum of a contraction and of an array that is not ``out``.
 
     Raises:
         ValueError: the sum cannot be resumed.
-        SizeError: the array has to be broadcast, but ``out`` is written block by block.
     """
     factors, out, added, limit = request.factors, request.out, request.added, request.limit
     assert factors is not None
@@ -158,24 +158,19 @@ def _added(request: Request) -> Array:
         program = plan_within(alone).program
         copies = 2 * prod(program.shape) * max(itemsize(program.dtype), _itemsize(added))
         result = recorded(alone, copies)
-        text = _identity(len(result.shape))
         keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
-        return hooks.addeinsum(added, text, result, **factors._asdict(), **keywords)
+        return hooks.addeinsum(added, _identity(result), result, **factors._asdict(), **keywords)
     if factors.beta == 0:
         return recorded(replace(request, added=out))
     if limit.resume is not None:
-        raise ValueError("resume= cannot be combined with beta=; with out= alone, a sum is not resumed")
-    if tuple(added.shape) != tuple(out.shape):
-        raise SizeError(
-            f"under a memory_limit= with out=, c does not broadcast: it has shape {tuple(added.shape)}, and out= "
-            f"{tuple(out.shape)}"
-        )
+        raise ValueError("resume= cannot be combined with beta=, as it is not known which blocks were added before")
+    written = Request("", (), out, None, None, "K", request.casting, "auto", request.backend, limit)
+    if getattr(added, "shape", ()) != out.shape or overlap(out, added):
+        total = recorded(replace(request, out=None))
+        return recorded(replace(written, written=_identity(total), operands=[total]))
     recorded(replace(request, factors=factors._replace(beta=0), added=out))
-    second = Request(
-        _identity(len(out.shape)), [added], out, None, None, "K", request.casting, "auto", request.backend, limit,
-        factors=factors._replace(alpha=factors.beta, beta=1), added=out,
-    )  # fmt: skip
-    return recorded(second)
+    factors = factors._replace(alpha=factors.beta, beta=1)
+    return recorded(replace(written, written=_identity(added), operands=[added], factors=factors, added=out))
 
 
 def _itemsize(array: Any) -> int:
@@ -183,6 +178,7 @@ def _itemsize(array: Any) -> int:
     return itemsize(name_of_dtype(array.dtype)) if hasattr(array, "dtype") else 16
 
 
-def _identity(rank: int) -> str:
-    labels = "".join(map(symbol, range(rank)))
+def _identity(array: Array) -> str:
+    """The equation that returns an array as it is."""
+    labels = "".join(map(symbol, range(len(array.shape))))
     return f"{labels}->{labels}"

@@ -31,7 +31,7 @@ from einsumx.streaming.walk import Box, box_size, difference
 if TYPE_CHECKING:
     from einsumx.streaming.permits import ResultFiles
 
-__all__ = ["Output", "Target", "write"]
+__all__ = ["Output", "Target", "overlap", "write"]
 
 
 class Target:
@@ -235,7 +235,7 @@ class _Late(Target):
 
     def done(self) -> Array:
         result = self._fresh.done()
-        if _overlap(self._final.done(), result):
+        if overlap(self._final.done(), result):
             result = self._adapter.copy(result)  # a view of an operand
         self._final.put(self._box, result)
         return self._final.done()
@@ -314,7 +314,7 @@ class Output:
     ) -> None:
         self._adapter, self._operands, self._out, self._order = adapter, operands, out, order
         self._factors = factors
-        self.is_late = out is not None and any(_overlap(out, operand) for operand in operands)
+        self.is_late = out is not None and any(overlap(out, operand) for operand in operands)
 
     def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str) -> ResultFootprint:
         """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``."""
@@ -403,7 +403,7 @@ def _has_any_order(equation: SizedEquation) -> bool:
 # -- overlap ------------------------------------------------------------------------------------------------------
 
 
-def _overlap(out: Any, operand: Any) -> bool:
+def overlap(out: Any, operand: Any) -> bool:
     """Whether writing to ``out`` may change the operand."""
     out, operand = opened(out), opened(operand)
     if operand is out:
