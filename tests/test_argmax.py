@@ -1,4 +1,4 @@
-"""``einsum_argmax``: labels, ties, memory and messages; that positions attain the value, the suite judges."""
+"""``Semiring.argmax``: labels, ties, memory and messages; that positions attain the value, the suite judges."""
 
 import math
 import tracemalloc
@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from processes import printed
 
 import einsumx
-from einsumx import ArgmaxResult, BackendError, EquationError, SizeError, argmax, einsum, einsum_argmax
-from einsumx.conformance.case import Case, keywords, operands
+from einsumx import ArgmaxResult, BackendError, EquationError, SizeError, argmax
+from einsumx.conformance.case import Case, operands
 from einsumx.conformance.features.argmax import attains
 from einsumx.conformance.subject import backend_subject
 from einsumx.ir.bind import EllipsisAxis
+from einsumx.semirings import boolean, max_plus, min_plus
 
 
 @st.composite
@@ -30,11 +31,12 @@ def contractions(draw):
 
 
 @settings(max_examples=40)
-@given(contractions(), st.sampled_from(["max-plus", "min-plus", "boolean"]), st.sampled_from(["normal", "exact"]))
+@given(contractions(), st.sampled_from([max_plus, min_plus, boolean]), st.sampled_from(["normal", "exact"]))
 def test_positions_attain_the_value_in_random_contractions_also_of_equal_terms(contraction, semiring, fill):
     equation, shapes = contraction
     arrays = operands(*shapes, dtype="float64", fill=fill)
-    attains(Case("argmax", attains, equation, arrays, keywords(semiring=semiring)), backend_subject("numpy"))
+    case = Case("argmax", attains, equation, arrays, function="argmax", semiring=semiring)
+    attains(case, backend_subject("numpy"))
 
 
 # -- what is returned -----------------------------------------------------------------------------------------------
@@ -42,21 +44,15 @@ def test_positions_attain_the_value_in_random_contractions_also_of_equal_terms(c
 
 def test_the_result_is_a_named_tuple_whose_value_is_that_of_einsum():
     a, b = np.random.default_rng(0).random((2, 4, 4))
-    result = einsum_argmax("ij,jk->ik", a, b, semiring="min-plus")
+    result = min_plus.argmax("ij,jk->ik", a, b)
     assert isinstance(result, ArgmaxResult)
     value, positions = result
-    np.testing.assert_array_equal(value, einsum("ij,jk->ik", a, b, semiring="min-plus"))
+    np.testing.assert_array_equal(value, min_plus.einsum("ij,jk->ik", a, b))
     np.testing.assert_array_equal(positions["j"], (a[:, :, None] + b).argmin(1))
 
 
-def test_the_semiring_is_max_plus_by_default_and_with_none():
-    a = np.array([[1.0, 3.0], [4.0, 2.0]])
-    for options in ({}, {"semiring": None}):
-        assert einsum_argmax("ij->i", a, **options).positions["j"].tolist() == [1, 0]
-
-
 def test_numbers_without_axes_are_those_of_einsum():
-    value, positions = einsum_argmax("i->", np.array([1.0, 3.0, 2.0]))
+    value, positions = max_plus.argmax("i->", np.array([1.0, 3.0, 2.0]))
     assert type(value) is np.float64
     assert type(positions["i"]) is np.int64
     assert (value, positions["i"]) == (3.0, 1)
@@ -64,16 +60,16 @@ def test_numbers_without_axes_are_those_of_einsum():
 
 def test_labels_in_lists_are_the_keys():
     a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
-    assert list(einsum_argmax(a, ["row", 7], b, [7], ["row"]).positions) == [7]
-    assert list(einsum_argmax(a, [0, (1, 2)], [0]).positions) == [(1, 2)]
-    assert list(einsum_argmax(a, b, "row column, column -> row").positions) == ["column"]
+    assert list(max_plus.argmax(a, ["row", 7], b, [7], ["row"]).positions) == [7]
+    assert list(max_plus.argmax(a, [0, (1, 2)], [0]).positions) == [(1, 2)]
+    assert list(max_plus.argmax(a, b, "row column, column -> row").positions) == ["column"]
 
 
 def test_axes_of_an_ellipsis_that_the_result_lacks_have_labels_of_their_own():
-    found = einsum_argmax("...i->i", np.array([[1.0, 5.0], [2.0, 3.0]])).positions
+    found = max_plus.argmax("...i->i", np.array([[1.0, 5.0], [2.0, 3.0]])).positions
     assert list(found) == [EllipsisAxis(0)]
     assert found[EllipsisAxis(0)].tolist() == [1, 0]
-    assert einsum_argmax("...i->...", np.array([[1.0, 5.0], [4.0, 3.0]])).positions["i"].tolist() == [1, 0]
+    assert max_plus.argmax("...i->...", np.array([[1.0, 5.0], [4.0, 3.0]])).positions["i"].tolist() == [1, 0]
 
 
 # -- ties, and what is not possible ---------------------------------------------------------------------------------
@@ -81,28 +77,28 @@ def test_axes_of_an_ellipsis_that_the_result_lacks_have_labels_of_their_own():
 
 def test_of_equal_terms_a_step_takes_the_first():
     ones = np.ones((3, 3))
-    assert not einsum_argmax("ij,jk->ik", ones, ones).positions["j"].any()
-    assert all(not positions for positions in einsum_argmax("ij->", ones).positions.values())
+    assert not max_plus.argmax("ij,jk->ik", ones, ones).positions["j"].any()
+    assert all(not positions for positions in max_plus.argmax("ij->", ones).positions.values())
 
 
 def test_positions_of_equal_terms_are_of_one_term():
     # Each label alone attains the maximum at 0 and at 1, but only together.
     a = np.eye(2)
-    value, positions = einsum_argmax("ij,jk->", a, a)
+    value, positions = max_plus.argmax("ij,jk->", a, a)
     assert value == 2.0
     assert positions["i"] == positions["j"] == positions["k"] == 0
 
 
 def test_what_is_not_reachable_has_positions_of_an_impossible_term():
-    value, positions = einsum_argmax("ij,jk->ik", np.full((2, 3), -np.inf), np.zeros((3, 2)))
+    value, positions = max_plus.argmax("ij,jk->ik", np.full((2, 3), -np.inf), np.zeros((3, 2)))
     assert (value == -np.inf).all()
     assert not positions["j"].any()
-    assert einsum_argmax("i->", np.array([False, False]), semiring="boolean") == (False, {"i": 0})
+    assert boolean.argmax("i->", np.array([False, False])) == (False, {"i": 0})
 
 
 def test_a_witness_of_an_or_is_the_first_that_is_true():
     a, b = np.array([[0, 1, 1], [0, 0, 1]]), np.array([[1], [0], [1]])
-    value, positions = einsum_argmax("ij,jk->ik", a, b, semiring="boolean")
+    value, positions = boolean.argmax("ij,jk->ik", a, b)
     assert value.tolist() == [[True], [True]]
     assert positions["j"].tolist() == [[2], [2]]
 
@@ -111,26 +107,24 @@ def test_a_value_of_nan_has_the_positions_of_a_nan():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         a = np.array([1.0, np.nan, np.inf, 3.0])
-        value, positions = einsum_argmax("i,i->", a, np.array([0.0, 1.0, -np.inf, 0.0]))
+        value, positions = max_plus.argmax("i,i->", a, np.array([0.0, 1.0, -np.inf, 0.0]))
     assert math.isnan(value)
     assert positions["i"] == 1
 
 
 def test_what_is_wrong_is_said_as_by_einsum():
     with pytest.raises(SizeError, match="label 'j' has size 3"):
-        einsum_argmax("ij,jk->ik", np.ones((2, 3)), np.ones((4, 2)))
+        max_plus.argmax("ij,jk->ik", np.ones((2, 3)), np.ones((4, 2)))
     with pytest.raises(EquationError):
-        einsum_argmax("ij->k", np.ones((2, 3)))
-    with pytest.raises(ValueError, match="unknown"):
-        einsum_argmax("i->", np.ones(3), semiring="max-plsu")
+        max_plus.argmax("ij->k", np.ones((2, 3)))
     with pytest.raises(SizeError, match="a maximum of no terms is attained nowhere"):
-        einsum_argmax("ij->i", np.ones((0, 0)))
+        max_plus.argmax("ij->i", np.ones((0, 0)))
 
 
 def test_dask_arrays_are_refused():
     dask = pytest.importorskip("dask.array")
-    with pytest.raises(BackendError, match="einsum_argmax is not offered for Dask arrays"):
-        einsum_argmax("i->", dask.ones(3))
+    with pytest.raises(BackendError, match=r"argmax.* is not offered for Dask arrays"):
+        max_plus.argmax("i->", dask.ones(3))
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
@@ -138,9 +132,9 @@ def test_dask_arrays_are_refused():
 
 def test_it_needs_neither_the_broadcast_of_the_network_nor_that_of_a_step():
     a = np.random.default_rng(0).random((300, 300)).astype("float32")
-    einsum_argmax("ij,jk->ik", a[:3, :3], a[:3, :3])
+    max_plus.argmax("ij,jk->ik", a[:3, :3], a[:3, :3])
     tracemalloc.start()
-    _, positions = einsum_argmax("ij,jk->ik", a, a)
+    _, positions = max_plus.argmax("ij,jk->ik", a, a)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 300 * 300 * 8 * 4 + argmax._TERMS * 40  # all terms take 108 MB
@@ -151,7 +145,7 @@ def test_it_needs_neither_the_broadcast_of_the_network_nor_that_of_a_step():
 def test_any_path_finds_an_arrangement_also_if_the_terms_of_one_element_are_more_than_a_block(optimize, monkeypatch):
     monkeypatch.setattr(argmax, "_TERMS", 7)
     a, b, c = [np.random.default_rng(0).random(shape) for shape in ((5, 4), (4, 9), (9, 3))]
-    value, positions = einsum_argmax("ij,jk,kl->il", a, b, c, semiring="min-plus", optimize=optimize)
+    value, positions = min_plus.argmax("ij,jk,kl->il", a, b, c, optimize=optimize)
     i, l = np.indices((5, 3))  # noqa: E741  the label
     j, k = positions["j"], positions["k"]
     terms = a[:, :, None, None] + b[:, :, None] + c
@@ -165,13 +159,13 @@ def test_any_path_finds_an_arrangement_also_if_the_terms_of_one_element_are_more
 def test_torch_has_tensors_and_gradients_of_the_value_and_maps_it():
     torch = pytest.importorskip("torch")
     a = torch.tensor([[1.0, 5.0, 2.0]], requires_grad=True)
-    value, positions = einsum_argmax("ij,jk->ik", a, torch.tensor([[1.0], [0.0], [2.0]]))
+    value, positions = max_plus.argmax("ij,jk->ik", a, torch.tensor([[1.0], [0.0], [2.0]]))
     assert positions["j"].dtype == torch.int64
     assert positions["j"].tolist() == [[1]]
     value.sum().backward()
     assert a.grad.tolist() == [[0.0, 1.0, 0.0]]
     a, b = torch.rand(3, 4, 5), torch.rand(5, 2)
-    found = torch.vmap(lambda a: einsum_argmax("ij,jk->ik", a, b).positions["j"])(a)
+    found = torch.vmap(lambda a: max_plus.argmax("ij,jk->ik", a, b).positions["j"])(a)
     assert torch.equal(found, (a[..., None] + b).argmax(2))
 
 
@@ -180,7 +174,7 @@ def test_torch_compiles_what_is_around_it():
 
     @torch.compile(backend="eager")
     def function(a):
-        return einsum_argmax("ij,jk->ik", a * 2, a).positions["j"] + 1
+        return max_plus.argmax("ij,jk->ik", a * 2, a).positions["j"] + 1
 
     a = torch.rand(4, 4)
     with warnings.catch_warnings():
@@ -194,10 +188,10 @@ def test_jax_traces_it():
     expected = (a[..., None] + a[:, None]).argmax(2)
 
     def positions(a):
-        return einsum_argmax("ij,jk->ik", a, a).positions["j"]
+        return max_plus.argmax("ij,jk->ik", a, a).positions["j"]
 
     assert (jax.jit(jax.vmap(positions))(a) == expected).all()
-    gradient = jax.grad(lambda a: einsum_argmax("i->", a).value)(a[0, 0])
+    gradient = jax.grad(lambda a: max_plus.argmax("i->", a).value)(a[0, 0])
     assert gradient.tolist() == np.eye(4)[a[0, 0].argmax()].tolist()
 
 
@@ -207,19 +201,18 @@ def test_a_size_that_is_not_known_is_refused():
 
     (size,) = export.symbolic_shape("n")
     with pytest.raises(SizeError, match="computes positions from sizes, and one is not known"):
-        export.export(jax.jit(lambda a: einsum_argmax("ij->j", a)))(jax.ShapeDtypeStruct((size, 3), "float32"))
+        export.export(jax.jit(lambda a: max_plus.argmax("ij->j", a)))(jax.ShapeDtypeStruct((size, 3), "float32"))
 
 
 def test_a_framework_without_semirings_is_refused(monkeypatch):
     from einsumx.backends.numpy import NumpyAdapter
 
     monkeypatch.setattr(NumpyAdapter, "has_semirings", False)
-    with pytest.raises(BackendError, match="numpy has no einsum_argmax"):
-        einsum_argmax("i->", np.ones(3))
+    with pytest.raises(BackendError, match="numpy has no argmax"):
+        max_plus.argmax("i->", np.ones(3))
 
 
 @pytest.mark.long
 def test_it_is_imported_when_it_is_first_used():
-    code = "import sys, einsumx; assert 'einsumx.argmax' not in sys.modules; einsumx.einsum_argmax"
-    printed(code)
-    assert {"ArgmaxResult", "einsum_argmax"} <= {*einsumx.__all__}
+    printed("import sys, einsumx; assert not {'einsumx.argmax', 'einsumx.semirings'} & {*sys.modules}; einsumx.semirings")
+    assert "ArgmaxResult" in einsumx.__all__

@@ -72,10 +72,10 @@ def test_out_is_refused_as_arrays_cannot_be_written_to():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda array: einsumx.einsum("ij,jk->ik", array, array, alpha=2.0),
+        lambda array: einsumx.addeinsum(array, "ij,jk->ik", array, array, alpha=2.0),
         lambda array: einsumx.einsum("ij,,jk->ik", array, 2.0, array),
         lambda array: einsumx.einsum("ij,j->i", array, [1.0, 2.0, 3.0, 4.0]),
-        lambda array: einsumx.einsum("ij,jk->ik", array, array, semiring="log"),
+        lambda array: einsumx.semirings.log.einsum("ij,jk->ik", array, array),
         lambda array: einsumx.einsum("ij->j", array[:0]),
     ],
     ids=["factor", "number", "list", "log", "empty"],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.backends.cupy import ADAPTER
 from einsumx.cli.calibrate import calibrate
 from einsumx.cli.main import main
@@ -140,7 +141,7 @@ def test_einsumx_keeps_its_promises_on_the_fake(fake_cupy, device, request):
     failed = [outcome for outcome in outcomes if outcome.status == "fail"]
     assert not failed, "\n".join(f"{outcome.case}: {outcome.message}\n{outcome.reproducer}" for outcome in failed)
     assert sum(outcome.status == "pass" for outcome in outcomes) > 1000
-    # einsum_argmax flattens intermediates, which are no part of a plan.
+    # argmax flattens intermediates, which are no part of a plan.
     assert not [name for name, _ in counts.silent if not name.startswith("reshape")]
     assert subject.version.endswith("fake")
 
@@ -174,7 +175,7 @@ def test_results_are_on_the_operands_device(fake_cupy, device):
     np.testing.assert_array_equal(result.get(), [[14.0, 20.0], [30.0, 44.0]])
     assert einsumx.einsum("ij->ji", array, out=out) is out  # in another dtype
     np.testing.assert_array_equal(out.get(), [[1.0, 3.0], [2.0, 4.0]])
-    assert einsumx.einsum("ij,jk->ik", array, array, out=array, alpha=2, beta=1) is array
+    assert einsumx.addeinsum(array, "ij,jk->ik", array, array, alpha=2, out=array) is array
     np.testing.assert_array_equal(array.get(), [[15.0, 22.0], [33.0, 48.0]])
     assert einsumx.einsum("ij->ji", array, order="C").flags.c_contiguous
     assert einsumx.plan("ij,jk->ik", array, array).device == device
@@ -184,7 +185,7 @@ def test_numbers_reach_kernels_without_an_upload(fake_cupy):
     array = fake_cupy.asarray(np.ones((4, 4)))
     out = fake_cupy.asarray(np.ones((4, 4)))
     with fake_cupy.fake.counted() as counts:
-        einsumx.einsum("ij,jk->ik", array, array, out=out, alpha=2.5, beta=0.5)
+        einsumx.addeinsum(out, "ij,jk->ik", array, array, alpha=2.5, beta=0.5, out=out)
     assert (counts.uploaded, counts.fetched) == (0, 0)
     np.testing.assert_array_equal(out.get(), np.full((4, 4), 10.5))
 
@@ -194,7 +195,7 @@ def test_exponents_fetch_a_few_numbers_and_no_intermediate(fake_cupy, rng, dtype
     host = rng.standard_normal((40, 40)).astype(dtype)
     array = fake_cupy.asarray(host)
     with fake_cupy.fake.counted() as counts:
-        mantissa, exponent = einsumx.einsum("ij,jk->ik", array, array, strip_exponent=True)
+        mantissa, exponent = einsumx.einsum_frexp("ij,jk->ik", array, array)
     assert counts.fetched < 100
     np.testing.assert_allclose(mantissa.get() * 2.0**exponent, host.astype("complex128") @ host, rtol=0.01, atol=0.1)
 
@@ -284,10 +285,8 @@ def test_blocks_stay_within_the_limit_on_the_fake(fake_cupy, device, problem, pl
     if has_out:
         out = np.full(expected.shape, np.nan, "float32")
         out = out if on_host else on(fake_cupy, device, out)
-    options = {"backend": "cupy", "device": device, "memory_limit": limit, "out": out}
-    if not on_host:
-        del options["device"]
-        options["memory_limit"] = 2 * limit
+    limit = MemoryLimit(limit, device=device) if on_host else MemoryLimit(2 * limit)
+    options = {"backend": "cupy", "memory_limit": limit, "out": out}
     plan = einsumx.plan(equation, *arrays, **options)
     assert plan.blocking.order or not on_host or equation == "ij->ji"  # which takes no more than its operand
     with fake_cupy.fake.counted() as counts:
@@ -297,14 +296,14 @@ def test_blocks_stay_within_the_limit_on_the_fake(fake_cupy, device, problem, pl
     assert_close(result, expected)
     # The pool gives out memory in steps; a limit does not count arrays that are on the device already.
     assert counts.peak <= plan.peak_bytes + 40 * fake_cupy.fake.ROUNDING
-    assert plan.peak_bytes <= options["memory_limit"]
+    assert plan.peak_bytes <= limit.amount
     assert not counts.silent
 
 
 def test_devices_share_the_blocks_on_the_fake(fake_cupy, problem):
     equation, hosts, expected, limit = problem
     with fake_cupy.fake.counted() as counts:
-        found = einsumx.einsum(equation, *hosts, backend="cupy", devices=DEVICES, memory_limit=3 * limit)
+        found = einsumx.einsum(equation, *hosts, backend="cupy", memory_limit=MemoryLimit(3 * limit, devices=DEVICES))
     assert ADAPTER.device(found) == "cuda:0"
     assert_close(ADAPTER.to_numpy(found), expected)
     assert not counts.silent
@@ -317,7 +316,9 @@ def test_blocks_are_right_on_a_stream_of_the_users_own(fake_cupy, problem):
         arrays = [fake_cupy.asarray(host) for host in hosts]
         found = einsumx.einsum(equation, *arrays, memory_limit=3 * limit)
         assert_close(found.get(), expected)
-        mixed = einsumx.einsum(equation, arrays[0], *hosts[1:], backend="cupy", device="cuda:0", memory_limit=3 * limit)
+        mixed = einsumx.einsum(
+            equation, arrays[0], *hosts[1:], backend="cupy", memory_limit=MemoryLimit(3 * limit, device="cuda:0")
+        )
         assert_close(mixed.get(), expected)
 
 
@@ -332,7 +333,7 @@ def test_blocks_are_copied_through_a_few_pinned_buffers_that_are_let_go(fake_cup
 
 def test_the_next_upload_leaves_a_result_alone_that_is_a_view_of_the_last_one(fake_cupy):
     host = np.arange(120_000.0, dtype="float32").reshape(300, 400)
-    options = {"backend": "cupy", "device": "cuda:0", "memory_limit": "100MB"}
+    options = {"backend": "cupy", "memory_limit": MemoryLimit("100MB", device="cuda:0")}
     result = einsumx.einsum("ij->ji", host, **options)
     total = result + 1  # has not run yet
     del result
@@ -352,7 +353,9 @@ def test_out_of_memory_on_the_fake_goes_on_with_less(fake_cupy, monkeypatch):
     host = np.ones((300, 300), "float32")
     out = np.empty((300, 300), "float32")
     with pytest.warns(RuntimeWarning, match="memory ran out"):
-        einsumx.einsum("ij,jk->ik", host, host, backend="cupy", device="cuda:0", memory_limit="900kB", out=out)
+        einsumx.einsum(
+            "ij,jk->ik", host, host, backend="cupy", memory_limit=MemoryLimit("900kB", device="cuda:0"), out=out
+        )
     np.testing.assert_array_equal(out, np.full((300, 300), 300.0))
 
 
@@ -360,7 +363,7 @@ def test_without_a_driver_errors_are_einsumxs_own(fake_cupy, monkeypatch):
     monkeypatch.setattr(fake_cupy.fake, "DEVICES", 0)
     host = np.ones((3, 3), "float32")
     with pytest.raises(BackendError, match="finds no device 'cuda:0'"):
-        einsumx.einsum("ij,jk->ik", host, host, backend="cupy", device="cuda:0", memory_limit="1MB")
+        einsumx.einsum("ij,jk->ik", host, host, backend="cupy", memory_limit=MemoryLimit("1MB", device="cuda:0"))
     with pytest.raises(ValueError, match="how much is free is not known"):
         einsumx.plan("ij,jk->ik", (3, 3), (3, 3), backend="cupy", dtypes="float32", memory_limit=0.5)
 
@@ -377,7 +380,7 @@ def test_commands_say_that_there_is_no_driver(fake_cupy, monkeypatch, capsys):
 def test_blocks_from_the_host_are_priced_at_the_rate_of_a_bus_and_read_ahead(fake_cupy):
     hosts = [np.empty((200_000, 200), "float32"), np.empty((200, 200), "float32")]
     out = np.empty((200_000, 200), "float32")
-    options = {"backend": "cupy", "device": "cuda:0", "memory_limit": "20MB", "out": out}
+    options = {"backend": "cupy", "memory_limit": MemoryLimit("20MB", device="cuda:0"), "out": out}
     blocking = einsumx.plan("ij,jk->ik", *hosts, **options).blocking
     assert blocking.read_ahead
     assert blocking.seconds > sum(host.nbytes for host in hosts) / 20e9

@@ -27,7 +27,7 @@ def test_an_out_that_repeats_elements_is_refused():
 
 def test_patch_replaces_the_einsum_of_dpnp():
     array, own = dpnp.asarray([[1.0, 2.0], [3.0, 4.0]]), dpnp.einsum
-    with einsumx.patch("dpnp"):
+    with einsumx.patched("dpnp"):
         assert dpnp.einsum is not own
         result = dpnp.einsum("ij,jk->ik", array, array)
     assert dpnp.einsum is own

@@ -13,7 +13,7 @@ from threads import in_threads
 
 import einsumx
 from einsumx.runtime import effort as module
-from einsumx.runtime.effort import as_effort, is_frozen
+from einsumx.runtime.effort import is_frozen
 
 
 @pytest.fixture(autouse=True)
@@ -37,30 +37,23 @@ def fresh(code, **variables):
 
 
 def test_the_effort_is_estimate_unless_somebody_sets_it():
-    assert einsumx.get_effort() == as_effort() == as_effort(None) == "estimate"
-
-
-def test_a_keyword_comes_before_every_setting():
-    einsumx.set_effort("measure")
-    with einsumx.effort("measure"):
-        assert as_effort("estimate") == "estimate"
-        assert as_effort("measure") == "measure"
+    assert einsumx.get_effort() == "estimate"
 
 
 def test_a_block_comes_before_the_process_and_the_inner_before_the_outer():
     einsumx.set_effort("measure")
     with einsumx.effort("estimate"):
-        assert as_effort() == "estimate"
+        assert einsumx.get_effort() == "estimate"
         with einsumx.effort("measure"):
-            assert as_effort() == "measure"
-        assert as_effort() == "estimate"
-    assert as_effort() == "measure"
+            assert einsumx.get_effort() == "measure"
+        assert einsumx.get_effort() == "estimate"
+    assert einsumx.get_effort() == "measure"
 
 
 def test_a_block_ends_with_an_error_too_and_can_decorate_a_function():
     with pytest.raises(KeyError), einsumx.effort("measure"):
         raise KeyError
-    assert as_effort() == "estimate"
+    assert einsumx.get_effort() == "estimate"
     assert not module.is_set
     assert einsumx.effort("measure")(einsumx.get_effort)() == "measure"
     assert einsumx.get_effort() == "estimate"
@@ -69,8 +62,6 @@ def test_a_block_ends_with_an_error_too_and_can_decorate_a_function():
 @pytest.mark.parametrize("value", ["", "MEASURE", b"measure", True, ["measure"]])
 def test_another_value_is_an_error_that_names_both_efforts(value):
     message = 'is "estimate" or "measure", not '
-    with pytest.raises(ValueError, match=f"^effort= {message}"):
-        as_effort(value)
     with pytest.raises(ValueError, match=f"^the effort {message}"):
         einsumx.set_effort(value)
     with pytest.raises(ValueError, match=f"^the effort {message}"), einsumx.effort(value):
@@ -101,7 +92,7 @@ def test_many_threads_that_enter_and_leave_blocks_lose_no_count():
         for _ in range(200):
             with einsumx.effort("measure"):
                 assert module.is_set
-                assert as_effort() == "measure"
+                assert einsumx.get_effort() == "measure"
 
     in_threads(work)
     assert not module.is_set

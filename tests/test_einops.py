@@ -23,7 +23,7 @@ def test_einops_einsum_runs_einsumx_while_the_framework_is_patched(framework):
     einsumx.cache_clear()
     own = einops.einsum(x, w, NAMES)
     assert einsumx.cache_info()["calls"].misses == 0
-    with einsumx.patch(framework):
+    with einsumx.patched(framework):
         result = einops.einsum(x, w, NAMES)
     assert einsumx.cache_info()["calls"].misses == 1
     assert type(result) is type(own)

@@ -30,7 +30,7 @@ def test_einx_dot_runs_einsumx_while_the_framework_is_patched(framework, text):
     sizes = {"c": 4} if "(s" in text else {}
     expected = einx.dot(text, *arrays, **sizes)
     einsumx.cache_clear()
-    with einsumx.patch(framework):
+    with einsumx.patched(framework):
         result = einx.dot(text, *arrays, **sizes)
     assert einsumx.cache_info()["calls"].misses > 0
     assert type(result) is type(expected)

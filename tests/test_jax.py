@@ -299,7 +299,7 @@ def test_preferred_element_type_gives_what_it_gives_in_jnp_einsum(rng, equation,
     terms = equation.partition("->")[0].split(",")
     operands = [jnp.asarray(rng.integers(-100, 100, (4,) * len(term))).astype(dtype) for term in terms]
     expected = jnp.einsum(equation, *operands, preferred_element_type=wanted)
-    with einsumx.patch("jax"):
+    with einsumx.patched("jax"):
         patched = jnp.einsum(equation, *operands, preferred_element_type=wanted)
     for result in (einsumx.einsum(equation, *operands, preferred_element_type=wanted), patched):
         assert result.dtype == expected.dtype

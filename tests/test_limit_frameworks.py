@@ -1,12 +1,14 @@
 """Memory limits on each framework: how they are given, written into ``out=``, and refused where calls are traced."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from backends_under_test import LIMITED
 
 import einsumx
-from einsumx import BackendError, einsum
-from einsumx.runtime.request import limit_bytes
+from einsumx import BackendError, MemoryLimit, einsum
 
 
 @pytest.mark.parametrize("backend", [backend for backend in LIMITED if backend.adapter.name != "jax"], ids=str)
@@ -47,7 +49,7 @@ def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
     ],
 )
 def test_limits_are_read(limit, free, found):
-    assert limit_bytes(limit, lambda: free) == found
+    assert MemoryLimit(limit).nbytes(lambda: free) == found
 
 
 @pytest.mark.parametrize(
@@ -55,18 +57,40 @@ def test_limits_are_read(limit, free, found):
 )
 def test_what_is_no_limit_is_an_error(limit):
     with pytest.raises(ValueError, match="memory_limit="):
-        limit_bytes(limit, lambda: 1000)
+        MemoryLimit(limit)
 
 
 @pytest.mark.parametrize("limit", [True, [1], None])
 def test_a_limit_that_is_neither_number_nor_text_is_an_error(limit):
     with pytest.raises(TypeError, match="memory_limit="):
-        limit_bytes(limit, lambda: 1000)
+        MemoryLimit(limit)
+
+
+def test_a_limit_is_a_frozen_value_in_which_none_is_each_fields_default():
+    limit = MemoryLimit("8GiB", device="cuda:0")
+    assert limit == MemoryLimit("8GiB", device="cuda:0", devices=None, executor=None, progress=None, resume=None)
+    assert limit != MemoryLimit("8GiB")
+    with pytest.raises(FrozenInstanceError):
+        limit.amount = "9GiB"
+    with pytest.raises(TypeError):
+        MemoryLimit("8GiB", "cuda:0")
+
+
+@pytest.mark.parametrize("other", [{"device": "cpu"}, {"executor": ThreadPoolExecutor(1)}])
+def test_several_devices_go_neither_with_one_nor_with_an_executor(other):
+    with pytest.raises(ValueError, match=f"devices= cannot be combined with {next(iter(other))}="):
+        MemoryLimit("8GiB", devices=["cpu:0", "cpu:1"], **other)
+
+
+def test_a_limit_with_nothing_but_an_amount_is_that_amount():
+    array = np.arange(12.0).reshape(3, 4)
+    for limit in ("1 MB", np.int64(10**6), MemoryLimit(10**6)):
+        np.testing.assert_array_equal(einsum("ij->j", array, memory_limit=limit), array.sum(0))
 
 
 def test_a_fraction_of_an_unknown_amount_is_an_error():
     with pytest.raises(ValueError, match="give bytes"):
-        limit_bytes(0.5, lambda: None)
+        MemoryLimit(0.5).nbytes(lambda: None)
 
 
 def test_jax_tracers_are_refused():

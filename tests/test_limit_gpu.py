@@ -12,6 +12,7 @@ import pytest
 from stored import Stored
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 
@@ -86,10 +87,14 @@ def test_host_operands_are_computed_on_a_gpu_within_the_limit(framework: Any, eq
     limit = whole // 2
 
     def run() -> Any:
-        return einsumx.einsum(equation, *arrays, backend=framework.name, device=DEVICE, memory_limit=limit, out=out)
+        return einsumx.einsum(
+            equation, *arrays, backend=framework.name, memory_limit=MemoryLimit(limit, device=DEVICE), out=out
+        )
 
     run()  # so that the libraries have the workspaces that they keep
-    plan = einsumx.plan(equation, *arrays, backend=framework.name, device=DEVICE, memory_limit=limit, out=out)
+    plan = einsumx.plan(
+        equation, *arrays, backend=framework.name, memory_limit=MemoryLimit(limit, device=DEVICE), out=out
+    )
     found, peak = PEAKS[framework.name](run)
     verdict = judge(found if has_out else framework.to_numpy(found), expected)
     assert verdict, verdict.wrong
@@ -127,7 +132,7 @@ def test_operands_on_a_gpu_in_any_layout_are_computed_within_the_limit(
 
 def test_the_next_upload_leaves_a_freed_result_to_the_kernels_that_read_it(framework: Any) -> None:
     host = np.arange(12_000_000, dtype="float32").reshape(3000, 4000)
-    options = {"backend": framework.name, "device": DEVICE, "memory_limit": "400MB"}
+    options = {"backend": framework.name, "memory_limit": MemoryLimit("400MB", device=DEVICE)}
     result = einsumx.einsum("ij->ji", host, **options)
     if framework.name == "torch":
         framework.xp.cuda._sleep(200_000_000)  # cycles
@@ -144,7 +149,7 @@ def test_an_executor_on_a_stream_of_the_users_own_gives_the_plain_sum(framework:
     on_stream = framework.xp.cuda.stream(stream) if framework.name == "torch" else stream
     with ThreadPoolExecutor(2) as executor, on_stream:
         arrays = [framework.from_numpy(host, DEVICE) for host in hosts]
-        found = einsumx.einsum("ij,jk->ik", *arrays, memory_limit="4MB", executor=executor)
+        found = einsumx.einsum("ij,jk->ik", *arrays, memory_limit=MemoryLimit("4MB", executor=executor))
         values = framework.to_numpy(found)
     verdict = judge(values, expect("ij,jk->ik", *hosts))
     assert verdict, verdict.wrong
@@ -172,7 +177,9 @@ def test_blocks_that_are_read_ahead_are_right_on_a_stream_of_the_users_own(frame
     out = np.full((20_000, 200), np.nan, "float32")
     stream = framework.xp.cuda.Stream()
     with framework.xp.cuda.stream(stream) if framework.name == "torch" else stream:
-        einsumx.einsum("ij,jk->ik", *arrays, backend=framework.name, device=DEVICE, memory_limit="5MB", out=out)
+        einsumx.einsum(
+            "ij,jk->ik", *arrays, backend=framework.name, memory_limit=MemoryLimit("5MB", device=DEVICE), out=out
+        )
     verdict = judge(out, expect("ij,jk->ik", rows, arrays[1].array))
     assert verdict, verdict.wrong
 
@@ -187,7 +194,9 @@ def test_several_gpus_give_the_plain_sum(framework: Any) -> None:
         rng = np.random.default_rng(0)
         arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
         limit = 2 * einsumx.plan(equation, *shapes, dtypes="float32").peak_bytes
-        found = einsumx.einsum(equation, *arrays, backend=framework.name, devices=devices, memory_limit=limit)
+        found = einsumx.einsum(
+            equation, *arrays, backend=framework.name, memory_limit=MemoryLimit(limit, devices=devices)
+        )
         verdict = judge(framework.to_numpy(found), expect(equation, *arrays))
         assert verdict, verdict.wrong
         assert framework.device(found) == devices[0]

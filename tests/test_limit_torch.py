@@ -119,7 +119,7 @@ def test_nothing_but_the_operands_that_gradients_need_is_saved():
 def test_gradients_do_not_need_the_executor_that_computed_the_result():
     x, y = leaves((30, 40), (40, 35))
     with ThreadPoolExecutor(2) as pool:
-        result = einsum(EQUATION, x, y, memory_limit=100_000, executor=pool)
+        result = einsum(EQUATION, x, y, memory_limit=einsumx.MemoryLimit(100_000, executor=pool))
     result.backward(torch.ones_like(result))
     torch.testing.assert_close(x.grad, y.detach().sum(1).expand(30, 40))
     torch.testing.assert_close(y.grad, x.detach().sum(0)[:, None].expand(40, 35))

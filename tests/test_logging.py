@@ -59,7 +59,7 @@ def test_nobody_who_does_not_ask_is_told_anything():
         "import logging, numpy as np, einsumx\n"
         "a = np.ones((60, 60))\n"
         "einsumx.einsum('ij,jk->ik', a, a, memory_limit=70_000)\n"
-        "with einsumx.patch('numpy'): np.einsum('ij->ji', np.ma.ones((2, 2)))\n"
+        "with einsumx.patched('numpy'): np.einsum('ij->ji', np.ma.ones((2, 2)))\n"
         "print([type(handler).__name__ for handler in logging.getLogger('einsumx').handlers])"
     )
     assert printed(code) == "['NullHandler']\n"
@@ -96,7 +96,7 @@ def test_what_is_neither_cut_nor_read_is_told_as_a_plan_alone_with_its_path(told
 def test_a_call_that_is_left_to_the_framework_again_and_again_is_told_once(told):
     masked = np.ma.ones((2, 2))
     for _ in range(2):
-        with einsumx.patch("numpy"):
+        with einsumx.patched("numpy"):
             for equation in ("ij->ji", "ij->i", "ij->ji"):
                 np.einsum(equation, masked)
     texts = [text.partition(" is left to the framework: ")[0] for _, text in told()]
@@ -126,7 +126,7 @@ def test_a_call_that_the_caches_answer_does_not_even_ask_the_logger(call, asked,
 
 
 def patched(*operands, **options):
-    with einsumx.patch("numpy"):
+    with einsumx.patched("numpy"):
         return np.einsum(*operands, **options)
 
 
@@ -152,7 +152,7 @@ def test_the_frameworks_own_kernel_in_a_plan_is_told(told):
 def limited(read=Stored, **options):
     rng = np.random.default_rng(0)
     hosts = [rng.normal(size=(60, 60)) for _ in range(2)]
-    result = einsumx.einsum("ij,jk->ik", *map(read, hosts), memory_limit=40_000, **options)
+    result = einsumx.einsum("ij,jk->ik", *map(read, hosts), memory_limit=einsumx.MemoryLimit(40_000, **options))
     verdict = judge(result, expect("ij,jk->ik", *hosts, dtype="float64"))
     assert verdict, verdict.wrong
 

@@ -11,6 +11,7 @@ from einsumx import (
     BackendError,
     EinsumxError,
     EquationError,
+    MemoryLimit,
     PathError,
     SizeError,
     SublistError,
@@ -103,7 +104,7 @@ MISTAKES = [
     ('einsum("ij,jk->ik", a, b, optimize=((0, [1]),))', PathError, r"a step .*, not \(0, \[1\]\)"),
     ('einsum("ij,jk->ik", a, b, optimize=einsumx.einsum_path("ij,jk->ik", a, b))', PathError, "pass the first alone"),
     ('einsumx.einsum_path("ij,jk->ik", a, b, optimize="optmal")', PathError, "no optimizer is called 'optmal'"),
-    # backend=, device=, and what is for limits alone
+    # backend=, and memory_limit=
     ('einsum("ij,jk->ik", a, b, backend="nupy")', BackendError, "no backend is called 'nupy'; there are numpy, torch"),
     (
         'einsum("ij,jk->ik", a, b, backend=np)',
@@ -111,10 +112,12 @@ MISTAKES = [
         "named by strings, such as 'numpy', not by <module 'numpy'",
     ),
     ('einsum("ij,jk->ik", a, b, optimise=True)', TypeError, "unexpected keyword argument 'optimise'"),
-    ('einsum("ij,jk->ik", a, b, device=0)', TypeError, "device= is the name of a device, such as 'cuda:0', not 0"),
-    ('einsum("ij,jk->ik", a, b, devices="cpu")', TypeError, "devices= is a list of device names.*not 'cpu'"),
-    ('einsum("ij,jk->ik", a, b, progress="yes")', TypeError, "progress= is True, or a function .*not 'yes'"),
-    ('einsum("ij,jk->ik", a, b, resume=3)', TypeError, "resume= is the name of a file, not 3"),
+    ('MemoryLimit("1 MB", device=0)', TypeError, "device= is the name of a device, such as 'cuda:0', not 0"),
+    ('MemoryLimit("1 MB", devices="cpu")', TypeError, "devices= is a list of device names.*not 'cpu'"),
+    ('MemoryLimit("1 MB", executor=4)', TypeError, "executor= is an Executor.*not 4"),
+    ('MemoryLimit("1 MB", progress="yes")', TypeError, "progress= is True, or a function .*not 'yes'"),
+    ('MemoryLimit("1 MB", resume=3)', TypeError, "resume= is the name of a file, not 3"),
+    ('MemoryLimit("1 G")', ValueError, "'1 G' is no amount of memory; write '8GiB'"),
     ('einsum("ij,jk->ik", a, b, memory_limit="1 G")', ValueError, "'1 G' is no amount of memory; write '8GiB'"),
     (
         'einsum("ij,jk->ik", a, b, memory_limit=2.5)',
@@ -125,7 +128,6 @@ MISTAKES = [
     ('einsum("ij,jk->ik", a, b, memory_limit="9" * 400)', ValueError, r"99 \[\.\.\.\] 99.* is no amount of memory"),
     ('einsum("ij,jk->ik", a, b, memory_limit=float("nan"))', ValueError, "memory_limit=nan must be positive"),
     ('einsum("ij,jk->ik", a, b, memory_limit=True)', TypeError, "a number of bytes.*not True"),
-    ('einsum("ij,jk->ik", a, b, memory_limit="1 MB", executor=4)', TypeError, "executor= is an Executor.*not 4"),
     # shapes
     ('plan("ij,jk->ik", 2, 3)', SizeError, r"operand 0 is 2, where a shape .*tuple of sizes, such as \(2, 3\)"),
     ('plan("ij,jk->ik", (2, 3), [3, 4])', SizeError, r"operand 1 is \[3, 4\], where a shape .*tuple of sizes"),
@@ -166,7 +168,7 @@ def test_an_executor_that_was_shut_down_is_refused_before_any_work(make, tmp_pat
     out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", "float64", (2, 4))
     resume = tmp_path / "journal"
     with pytest.raises(ValueError, match="executor= was shut down and takes no more work; make another one"):
-        einsum("ij,jk->ik", a, b, out=out, memory_limit="1 MB", executor=pool, resume=resume)
+        einsum("ij,jk->ik", a, b, out=out, memory_limit=MemoryLimit("1 MB", executor=pool, resume=resume))
     assert not out.any()
     assert not resume.exists()
 

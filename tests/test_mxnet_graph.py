@@ -253,7 +253,7 @@ def test_an_expression_with_constants_is_refused_in_a_trace():
 @pytest.mark.skipif(not FIRST, reason="MXNet 2 traces blocks with arrays")
 def test_a_rank_that_nothing_tells_falls_back_to_mxnets_own_and_says_so_once(recwarn):
     equation = "...ab,...bc->...ac"
-    with einsumx.mxnet.replace_einsum():
+    with einsumx.patched("mxnet"):
         for _ in range(2):
             graph = mx.sym.np.einsum(equation, symbol("a"), symbol("b"))
             assert operators(graph) == ["_npi_einsum"]
@@ -265,7 +265,7 @@ def test_a_rank_that_nothing_tells_falls_back_to_mxnets_own_and_says_so_once(rec
 @pytest.mark.skipif(not FIRST, reason="MXNet 2 traces blocks with arrays")
 @pytest.mark.parametrize("options", [{"dtype": "float64"}, {"no_such": 1}])
 def test_the_fallback_ignores_no_keyword(options):
-    with einsumx.mxnet.replace_einsum(), pytest.raises((einsumx.BackendError, TypeError)):
+    with einsumx.patched("mxnet"), pytest.raises((einsumx.BackendError, TypeError)):
         mx.sym.np.einsum("...ab,...bc->...ac", symbol("a"), symbol("b"), **options)
 
 
@@ -279,7 +279,7 @@ def test_in_a_block_the_replacement_knows_ranks_sizes_of_1_and_dtypes():
     block.hybridize()
     block.equation = "...i,...i->..."
     before = mx.gluon.HybridBlock._get_graph
-    with einsumx.mxnet.replace_einsum():
+    with einsumx.patched("mxnet"):
         for batch in (2, 5):
             is_right(block, drawn([(batch, 1, 4), (1, 3, 4)], "float16"))
     assert mx.gluon.HybridBlock._get_graph is before

@@ -1,4 +1,4 @@
-"""``replace_einsum``: code that calls MXNet's einsum gets einsumx, where and for as long as it should."""
+"""``patch("mxnet")``: code that calls MXNet's einsum gets einsumx, where and for as long as it should."""
 
 import os
 import pickle
@@ -16,13 +16,10 @@ import pytest
 import einsumx
 import einsumx.mxnet
 from einsumx.adapters import hooks
-from einsumx.adapters.registry import get_backend
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.ops import Native
-from einsumx.mxnet import replace_einsum
-from einsumx.patching import names_of
 
 if not find_spec("mxnet"):
     pytest.skip("MXNet is not installed", allow_module_level=True)
@@ -47,17 +44,15 @@ def undone():
     assert is_native()
     yield
     was_native = is_native()
-    names = names_of(get_backend("mxnet"))
-    for where, count in list(names._counts.items()):
-        for _ in range(count):
-            names.release(where)
+    while not is_native():
+        einsumx.unpatch("mxnet")
     assert was_native
 
 
 @pytest.fixture
 def replaced():
-    with replace_einsum() as replacement:
-        yield replacement
+    with einsumx.patched("mxnet"):
+        yield
 
 
 @pytest.fixture
@@ -99,20 +94,11 @@ def in_a_thread(work, *arguments):
 
 def test_nothing_is_replaced_before_and_the_very_functions_are_back_after(calls):
     assert not is_einsumx(calls)
-    replacement = replace_einsum()
+    einsumx.patch("mxnet")
     assert is_einsumx(calls)
     assert not any(place.einsum in NATIVE for place in PLACES)
-    replacement.undo()
+    einsumx.unpatch("mxnet")
     assert not is_einsumx(calls)
-    assert is_native()
-
-
-def test_it_is_what_patch_does(calls):
-    with einsumx.patch("mxnet"):
-        assert is_einsumx(calls)
-        function = mx.nd.np.einsum
-        with replace_einsum():
-            assert mx.nd.np.einsum is function
     assert is_native()
 
 
@@ -143,28 +129,6 @@ def test_numpys_einsum_of_both_frameworks_arrays_is_refused_as_before(replaced):
     with pytest.raises(TypeError):
         np.einsum("ij,jk->ik", array([[1, 2]]), np.ones((2, 3)))
     assert np.einsum("i,i->", np.arange(3), np.arange(3)) == 5
-
-
-def test_a_block_holds_for_the_thread_that_entered_it_alone(calls):
-    with replace_einsum():
-        assert not in_a_thread(is_einsumx, calls)
-        assert is_einsumx(calls)
-    assert set(calls) == {get_ident()}
-
-
-def test_the_plain_call_holds_in_all_threads_also_while_a_block_is_open_in_another(calls):
-    with replace_einsum():
-        replacement = replace_einsum()
-        assert in_a_thread(is_einsumx, calls)
-        replacement.undo()
-        assert not in_a_thread(is_einsumx, calls)
-        assert is_einsumx(calls)
-
-
-def test_undoing_it_in_its_block_ends_it_there(calls):
-    with replace_einsum() as replacement:
-        replacement.undo()
-        assert not is_einsumx(calls)
 
 
 def test_a_tiny_problem_runs_in_mxnets_own_kernel_and_not_in_a_circle(calls, replaced):
@@ -253,7 +217,7 @@ def test_out_is_recorded_as_mxnets_own_einsum_records_it(calls):
         return out.item(), lhs.grad.asnumpy().tolist(), rhs.grad.asnumpy().tolist()
 
     native = gradients()
-    with replace_einsum():
+    with einsumx.patched("mxnet"):
         assert gradients() == native == (11, [[66, 88]], [[22], [44]])
     assert len(calls) == 1
 
@@ -265,7 +229,7 @@ def test_out_is_recorded_as_mxnets_own_einsum_records_it(calls):
 def test_threads_keep_their_np_shape_state_and_it_decides_nothing(active, replaced):
     def work():
         mx.util.set_np_shape(active)
-        with replace_einsum():
+        with einsumx.patched("mxnet"):
             total = mx.np.einsum("ij->", operand)
             empty = mx.np.einsum("ij,jk->ik", nothing, operand)
         return mx.util.is_np_shape(), total.shape, total.asnumpy(), empty.shape
@@ -297,7 +261,7 @@ def printed(*arguments, **environment):
 ENGINES = """
 import einsumx.mxnet
 mx = einsumx.mxnet.load()
-einsumx.mxnet.replace_einsum()
+einsumx.patch("mxnet")
 np = mx.np
 lhs, rhs = np.ones((8, 30, 4, 16)), np.ones((8, 20, 4, 16))
 lhs.attach_grad("add")
@@ -326,7 +290,7 @@ MEMORY = """
 import einsumx.mxnet
 from pathlib import Path
 mx = einsumx.mxnet.load()
-einsumx.mxnet.replace_einsum()
+einsumx.patch("mxnet")
 tiny = mx.np.ones((2, 3)), mx.np.ones((3, 2))
 large = mx.np.ones((4, 30, 2, 8)), mx.np.ones((4, 20, 2, 8))
 recorded = [operand.copy() for operand in (*tiny, *large)]

@@ -56,7 +56,7 @@ def test_names_share_the_plans_of_lists_with_the_same_labels():
 
 
 def test_a_replaced_function_takes_names():
-    with einsumx.patch("numpy"):
+    with einsumx.patched("numpy"):
         np.testing.assert_array_equal(np.einsum(X, W, NAMES), PRODUCT)
         masked = np.ma.array(W, mask=W > 3)
         with pytest.raises((TypeError, ValueError)):  # NumPy's own, which knows no names
@@ -66,7 +66,7 @@ def test_a_replaced_function_takes_names():
 def test_a_replaced_function_of_jax_converts_numpy_arrays_wherever_they_stand():
     jnp = pytest.importorskip("jax.numpy")
     x, w = np.ones((2, 3), "float32"), np.ones((3, 4), "float32")
-    with einsumx.patch("jax"):
+    with einsumx.patched("jax"):
         for operands in ((jnp.asarray(x), w), (x, jnp.asarray(w))):
             result = jnp.einsum(*operands, "row k, k column -> row column")
             np.testing.assert_array_equal(np.asarray(result), x @ w)

@@ -69,7 +69,7 @@ def test_a_result_is_of_the_kind_that_numpys_einsum_returns(equation, kind):
     result = einsumx.einsum(equation, *arrays)
     assert described(result, arrays) == described(expected, arrays)
     np.testing.assert_array_equal(result, expected)
-    with einsumx.patch("numpy"):
+    with einsumx.patched("numpy"):
         assert described(np.einsum(equation, *arrays), arrays) == described(expected, arrays)
 
 

@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from stored import Returned, process_pool
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming.shared_operands import file_of
 from einsumx.streaming.stores import place_of
@@ -77,7 +79,7 @@ def lost_elsewhere(caller):
 
 def test_an_array_is_opened_once_in_the_caller_and_once_in_each_worker(folder, pool):
     a = einsumx.opened_by(load, folder / "a.npy", log=folder / "log")
-    result = einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool)
+    result = einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool))
     opened = (folder / "log").read_text().split()
     assert is_right(result)
     assert opened[0] == str(os.getpid())
@@ -90,7 +92,7 @@ def test_a_worker_may_find_the_file_in_another_place(folder, tmp_path_factory):
     a = einsumx.opened_by(load_here, folder, "a.npy")
     (folder / "a.npy").unlink()
     with process_pool(1, set_home, str(elsewhere)) as pool:
-        assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool))
+        assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool)))
 
 
 def test_without_an_executor_and_in_threads_the_array_of_the_caller_is_used(folder):
@@ -98,7 +100,7 @@ def test_without_an_executor_and_in_threads_the_array_of_the_caller_is_used(fold
     assert is_right(einsumx.einsum(EQUATION, a, b))
     assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT))
     with ThreadPoolExecutor(2) as pool:
-        assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT, executor=pool))
+        assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=MemoryLimit(LIMIT, executor=pool)))
     assert len((folder / "log").read_text().split()) == 2
 
 
@@ -106,7 +108,7 @@ def test_workers_write_to_the_file_of_an_out_and_it_is_returned(folder, pool):
     np.lib.format.open_memmap(folder / "c.npy", "w+", "float32", (120, 80)).flush()
     out = einsumx.opened_by(np.load, folder / "c.npy", mmap_mode="r+")
     executor = Returned(pool)
-    assert einsumx.einsum(EQUATION, *arrays(), out=out, memory_limit=LIMIT, executor=executor) is out
+    assert einsumx.einsum(EQUATION, *arrays(), out=out, memory_limit=MemoryLimit(LIMIT, executor=executor)) is out
     assert is_right(out)
     if hasattr(os, "memfd_create"):
         assert set(executor.values) == {None}
@@ -135,12 +137,12 @@ def interrupted(done, total):
 def test_a_run_into_an_opened_out_is_resumed(folder):
     np.lib.format.open_memmap(folder / "c.npy", "w+", "float32", (120, 80)).flush()
     a, b = (einsumx.opened_by(load, folder / f"{name}.npy") for name in "ab")
-    options = {"memory_limit": "30 kB", "resume": folder / "journal"}
     steps = []
 
     def run(progress):
         out = einsumx.opened_by(np.load, folder / "c.npy", mmap_mode="r+")
-        return einsumx.einsum(EQUATION, a, b, out=out, progress=progress, **options)
+        limit = MemoryLimit("30 kB", progress=progress, resume=folder / "journal")
+        return einsumx.einsum(EQUATION, a, b, out=out, memory_limit=limit)
 
     with pytest.raises(KeyboardInterrupt):
         run(interrupted)
@@ -155,13 +157,13 @@ def test_a_run_into_an_opened_out_is_resumed(folder):
 def test_a_worker_that_opens_another_shape_is_an_error(pool):
     a = einsumx.opened_by(larger_elsewhere, os.getpid(), (120, 100))
     with pytest.raises(einsumx.BlockError, match=r"larger_elsewhere with shape \(120, 101\), .* but the caller with"):
-        einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool)
+        einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool))
 
 
 def test_an_error_of_the_function_in_a_worker_arrives(pool):
     a = einsumx.opened_by(lost_elsewhere, os.getpid())
     with pytest.raises(einsumx.BlockError, match="FileNotFoundError: not on this machine"):
-        einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool)
+        einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool))
 
 
 def test_a_function_that_opens_no_array_and_what_is_no_function_are_errors():
@@ -211,7 +213,7 @@ def in_files(folder):
 
 def test_workers_read_and_write_arrays_behind_a_url_of_files(folder, pool):
     a, b, out = in_files(folder / "zarr")
-    einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, executor=pool)
+    einsumx.einsum(EQUATION, a, b, out=out, memory_limit=MemoryLimit(LIMIT, executor=pool))
     assert is_right(out)
 
 
@@ -219,16 +221,16 @@ def test_an_array_in_a_memory_of_fsspec_is_for_threads_and_refused_for_processes
     a = filled("memory://opened/a", arrays()[0], (40, 40))
     b = arrays()[1]
     with ThreadPoolExecutor(2) as threads:
-        assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT, executor=threads))
+        assert is_right(einsumx.einsum(EQUATION, a, b, memory_limit=MemoryLimit(LIMIT, executor=threads)))
     with pytest.raises(einsumx.BackendError, match=r"memory://opened/a is in the memory of this process"):
-        einsumx.einsum(EQUATION, a, b, memory_limit=LIMIT, executor=pool)
+        einsumx.einsum(EQUATION, a, b, memory_limit=MemoryLimit(LIMIT, executor=pool))
 
 
 def test_an_array_in_a_dictionary_travels_with_its_chunks(pool):
     zarr = pytest.importorskip("zarr")
     a = zarr.create_array({}, shape=(120, 100), chunks=(40, 40), dtype="float32")
     a[...] = arrays()[0]
-    assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=LIMIT, executor=pool))
+    assert is_right(einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool)))
 
 
 def test_a_worker_that_finds_no_array_or_another_one_does_not_read_fill_values(folder):
@@ -302,7 +304,7 @@ def test_workers_read_an_object_store_and_write_chunks_that_no_other_block_has(
     url, options = bucket
     out = filled(f"{url}/c", np.zeros((120, 80), "float32"), chunks, **options)
     executor = Returned(pool)
-    einsumx.einsum(EQUATION, *in_bucket, out=out, memory_limit="60 kB", executor=executor)
+    einsumx.einsum(EQUATION, *in_bucket, out=out, memory_limit=MemoryLimit("60 kB", executor=executor))
     assert is_right(out)
     assert (set(map(type, executor.values)) == {type(None)}) == by_workers
 
@@ -310,11 +312,11 @@ def test_workers_read_an_object_store_and_write_chunks_that_no_other_block_has(
 def test_a_run_into_an_object_store_is_resumed(bucket, in_bucket, tmp_path):
     url, options = bucket
     out = filled(f"{url}/resumed", np.zeros((120, 80), "float32"), (60, 80), **options)
-    given = {"out": out, "memory_limit": LIMIT, "resume": tmp_path / "journal"}
+    limit = partial(MemoryLimit, LIMIT, resume=tmp_path / "journal")
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(EQUATION, *in_bucket, progress=interrupted, **given)
+        einsumx.einsum(EQUATION, *in_bucket, out=out, memory_limit=limit(progress=interrupted))
     assert "s3://bucket/resumed" in (tmp_path / "journal").read_text()
-    einsumx.einsum(EQUATION, *in_bucket, **given)
+    einsumx.einsum(EQUATION, *in_bucket, out=out, memory_limit=limit())
     assert is_right(out)
     assert not (tmp_path / "journal").exists()
 

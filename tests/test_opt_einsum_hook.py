@@ -24,7 +24,6 @@ from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
-from einsumx.interop import opt_einsum as hook
 
 MODULE = import_module("opt_einsum.contract")
 EXPRESSION = MODULE.ContractExpression
@@ -45,17 +44,15 @@ def undone():
     assert is_native()
     yield
     was_native = is_native()
-    names = patching.names_of(hook.CLIENT)
-    for where, count in list(names._counts.items()):
-        for _ in range(count):
-            names.release(where)
+    while opt_einsum.contract is not NATIVE["contract"]:
+        einsumx.unpatch("opt_einsum")
     assert was_native
 
 
 @pytest.fixture
 def patched():
-    with einsumx.patch("opt_einsum") as replacement:
-        yield replacement
+    with einsumx.patched("opt_einsum"):
+        yield
 
 
 @pytest.fixture
@@ -79,11 +76,6 @@ def no_steps(monkeypatch):
 def is_native():
     names = (opt_einsum.contract, MODULE.contract)
     return all(each is NATIVE["contract"] for each in names) and EXPRESSION.__call__ is NATIVE["call"]
-
-
-def in_a_thread(work):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
 
 
 def close(result, expected=A @ B @ C):
@@ -143,19 +135,19 @@ def test_the_backend_einsumx_takes_constants():
 def test_patched_torch_takes_the_lists_that_opt_einsum_passes():
     torch = pytest.importorskip("torch")
     lhs, rhs = torch.rand(2, 3, 4), torch.rand(2, 4, 5)
-    with einsumx.patch("torch"):
+    with einsumx.patched("torch"):
         close(contract("bij,bjk->bik", lhs, rhs, backend="torch"), (lhs @ rhs).numpy())
 
 
 # -- where the replacement holds ------------------------------------------------------------------------------------
 
 
-def test_contract_is_einsumx_until_undo(no_steps):
-    replacement = einsumx.patch("opt_einsum")
+def test_contract_is_einsumx_until_unpatch(no_steps):
+    einsumx.patch("opt_einsum")
     close(contract(CHAIN, A, B, C))
     assert opt_einsum.contract is MODULE.contract
     assert opt_einsum.contract.__wrapped__ is NATIVE["contract"]
-    replacement.undo()
+    einsumx.unpatch("opt_einsum")
     assert is_native()
     with pytest.raises(AssertionError, match="opt_einsum computes"):
         contract(CHAIN, A, B, C)
@@ -165,7 +157,7 @@ def test_modules_that_imported_contract_get_einsumx_and_their_own_back(monkeypat
     before, after = ModuleType("imports_before"), ModuleType("imports_after")
     monkeypatch.setitem(sys.modules, "imports_before", before)
     exec("from opt_einsum import contract, contract as renamed", vars(before))
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         assert before.contract is before.renamed is opt_einsum.contract is not NATIVE["contract"]
         monkeypatch.setitem(sys.modules, "imports_after", after)
         exec("from opt_einsum import contract", vars(after))
@@ -173,7 +165,7 @@ def test_modules_that_imported_contract_get_einsumx_and_their_own_back(monkeypat
     for module in (before, after):
         assert module.contract is NATIVE["contract"]
     before.contract = len
-    with einsumx.patch("opt_einsum"):  # names that mean another function since then stay
+    with einsumx.patched("opt_einsum"):  # names that mean another function since then stay
         assert before.contract is len
         assert before.renamed is opt_einsum.contract
     assert before.contract is len
@@ -183,16 +175,16 @@ def test_names_that_mean_contract_later_get_einsumx_and_their_own_back(monkeypat
     module = ModuleType("imports_late")
     monkeypatch.setitem(sys.modules, "imports_late", module)
     module.contract = None  # the module has as many names before the import as after it
-    replacement = einsumx.patch("opt_einsum")
+    einsumx.patch("opt_einsum")
     exec("from opt_einsum import contract", vars(module))
     assert module.contract is opt_einsum.contract
-    replacement.undo()
+    einsumx.unpatch("opt_einsum")
     assert module.contract is NATIVE["contract"]
     module.contract = None
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         pass
     module.contract = NATIVE["contract"]
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         assert module.contract is opt_einsum.contract
     assert module.contract is NATIVE["contract"]
 
@@ -203,7 +195,7 @@ def test_deleted_modules_get_their_own_back_and_are_not_kept(monkeypatch):
     exec("from opt_einsum import contract\ndef get(): return contract", vars(module))
     module.mark = mark = ModuleType("mark")
     get, kept = module.get, weakref.ref(mark)
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         del sys.modules["deleted_later"]
         del module, mark
         assert get() is opt_einsum.contract
@@ -225,11 +217,11 @@ def test_modules_that_load_lazily_and_objects_that_only_claim_to_be_modules_are_
     assert isinstance(Claims(), ModuleType)
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
     monkeypatch.setitem(sys.modules, "claims_to_be_one", Claims())
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         close(contract(CHAIN, A, B, C))
 
 
-def test_a_block_holds_for_its_thread_alone(no_steps):
+def test_a_block_holds_for_its_thread_and_those_that_it_starts(no_steps):
     def is_einsumx():
         try:
             contract(CHAIN, A, B, C)
@@ -239,13 +231,17 @@ def test_a_block_holds_for_its_thread_alone(no_steps):
         return True
 
     expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
-    with einsumx.patch("opt_einsum"):
-        assert is_einsumx()
-        assert not in_a_thread(is_einsumx)
-    everywhere = einsumx.patch("opt_einsum")
-    assert in_a_thread(is_einsumx)
-    everywhere.undo()
-    assert not is_einsumx()
+    with ThreadPoolExecutor(1) as before, ThreadPoolExecutor(1) as inside:
+        before.submit(int).result()
+        with einsumx.patched("opt_einsum"):
+            assert is_einsumx()
+            assert not before.submit(is_einsumx).result()
+            assert inside.submit(is_einsumx).result()
+        assert not inside.submit(is_einsumx).result()
+        einsumx.patch("opt_einsum")
+        assert before.submit(is_einsumx).result()
+        einsumx.unpatch("opt_einsum")
+        assert not is_einsumx()
 
 
 def test_paths_stay_opt_einsums(patched):
@@ -305,7 +301,7 @@ def test_sublists_numbers_and_many_labels_are_served(patched, no_steps):
 
 
 def test_the_limit_is_opt_einsums_number_of_elements(patched, left):
-    with einsumx.patch("numpy"):  # opt_einsum then contracts by the original np.einsum all the same
+    with einsumx.patched("numpy"):  # opt_einsum then contracts by the original np.einsum all the same
         close(contract(CHAIN, A, B, C, memory_limit=4))
     assert left() == ["no path of pairs keeps memory_limit="]
     close(contract(CHAIN, A, B, C, memory_limit=15))
@@ -376,7 +372,7 @@ def test_lazy_arrays_stay_lazy(patched, no_steps):
 
 def test_expressions_made_before_and_in_a_block_run_einsumx(no_steps):
     before = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         inside = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
         for expression in (before, inside):
             close(expression(A, B, C))
@@ -466,12 +462,12 @@ def test_torch_compile_and_gradients_go_through_without_graph_breaks():
     arrays = [torch.tensor(each, requires_grad=True) for each in (A, B, C)]
     expression = opt_einsum.contract_expression(CHAIN, *EQUATIONS[CHAIN])
     expected = torch.autograd.grad((arrays[0] @ arrays[1] @ arrays[2]).sum(), arrays)
-    replacement = einsumx.patch("opt_einsum")
+    einsumx.patch("opt_einsum")
     for function in (lambda *each: opt_einsum.contract(CHAIN, *each, optimize=[(0, 1), (0, 1)]), expression.__call__):
         for call in (function, torch.compile(lambda *each, f=function: f(*each), fullgraph=True, backend="aot_eager")):
             gradients = torch.autograd.grad(call(*arrays).sum(), arrays)
             torch.testing.assert_close(gradients, expected)
-    replacement.undo()
+    einsumx.unpatch("opt_einsum")
 
 
 def test_jax_traces_it(patched, no_steps):
@@ -498,7 +494,7 @@ def test_pyros_sums_are_einsumx_and_its_semirings_its_own(left):
 
     torch = import_module("torch")
     lhs, rhs = torch.tensor(A), torch.tensor(B)
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         close(pyro_contract("ij,jk->ik", lhs, rhs, backend="torch"), A @ B)
         close(pyro_contract("ij,jk->ik", lhs, rhs, backend="pyro.ops.einsum.torch_log"), np.log(np.exp(A) @ np.exp(B)))
     assert left() == ["backend='pyro.ops.einsum.torch_log' is not the library of the operands"]
@@ -530,7 +526,7 @@ def test_contract_keeps_einsumxs_promises(framework):
     subject = callable_subject("opt_einsum:contract", framework)
     of_features = [case for case in cases("quick") if case.feature in FEATURES[framework]]
     chosen = [case for case in of_features if not any(fnmatchcase(case.id, each) for each in LEFT_TO_OPT_EINSUM)]
-    with einsumx.patch("opt_einsum"):
+    with einsumx.patched("opt_einsum"):
         patched = replace(subject, function=opt_einsum.contract)
         outcomes = list(judged(patched, chosen, deviations_of(backend_subject(framework))))
     assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []

@@ -16,6 +16,7 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands, process_pool
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming.walk import Blocks
@@ -231,10 +232,9 @@ def test_blocks_of_the_plan_that_failed_are_let_go_before_the_next_one_begins() 
 def test_progress_is_told_anew_for_the_new_plan() -> None:
     told: list[tuple[int, int]] = []
     a, b = operands()
+    limit = MemoryLimit(LIMIT, progress=lambda *now: told.append(now))
     with less_memory():
-        einsumx.einsum(
-            EQUATION, a, Failing(b, {4}, MemoryError()), memory_limit=LIMIT, progress=lambda *now: told.append(now)
-        )
+        einsumx.einsum(EQUATION, a, Failing(b, {4}, MemoryError()), memory_limit=limit)
     assert [done for done, _ in told].count(0) >= 2
     assert told[-1][0] == told[-1][1]
 
@@ -297,7 +297,9 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
             raise OSError("cut off")
 
     with less_memory(WITH_OUT), pytest.raises(OSError, match="cut off"):
-        einsumx.einsum(EQUATION, Stored(a), cut, out=out, memory_limit=WITH_OUT, resume=journal, progress=progress)
+        einsumx.einsum(
+            EQUATION, Stored(a), cut, out=out, memory_limit=MemoryLimit(WITH_OUT, progress=progress, resume=journal)
+        )
     done = {int(line.split()[0]) for line in journal.read_text().splitlines()[1:]}
     plan = einsumx.plan(EQUATION, Stored(a), Stored(b), memory_limit=WITH_OUT, out=out)
     outline = Blocks(plan, lambda *_: None, lambda *_: None)
@@ -306,7 +308,7 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
     for number in done:
         rows, columns = boxes[number]
         assert judge(out[rows, columns], expect(EQUATION, a[rows], b[:, columns]))
-    einsumx.einsum(EQUATION, Stored(a), Stored(b), out=out, memory_limit=WITH_OUT, resume=journal)
+    einsumx.einsum(EQUATION, Stored(a), Stored(b), out=out, memory_limit=MemoryLimit(WITH_OUT, resume=journal))
     assert is_right(out, a, b)
     assert not journal.exists()
 
@@ -319,7 +321,7 @@ def test_workers_that_run_out_of_memory_go_on_within_less(kind: str, tmp_path: P
     pool = ThreadPoolExecutor(2) if kind == "threads" else process_pool(1)
     limit = 60_000
     with pool, less_memory(limit):
-        found = einsumx.einsum(EQUATION, Once(a, flag), b, memory_limit=limit, executor=pool)
+        found = einsumx.einsum(EQUATION, Once(a, flag), b, memory_limit=MemoryLimit(limit, executor=pool))
     assert not flag.exists()
     assert is_right(found, a, b)
 

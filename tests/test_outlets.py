@@ -20,6 +20,7 @@ from processes import printed
 from stored import Returned, process_pool
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import array_files as backing
 
@@ -52,8 +53,9 @@ def pool(processes: Executor) -> Returned:
     return Returned(processes)
 
 
-def run(out: Any, executor: Executor, **options: Any) -> None:
-    einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=LIMIT, executor=executor, **options)
+def run(out: Any, executor: Executor, resume: Any = None) -> None:
+    limit = MemoryLimit(LIMIT, executor=executor, resume=resume)
+    einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=limit)
 
 
 # -- memory maps --------------------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def test_blocks_that_several_workers_have_parts_of_are_added_up(pool: Returned, 
     found = []
     for number in range(3):
         out = np.memmap(tmp_path / f"out{number}", "float32", "w+", shape=(3, 2))
-        einsumx.einsum(EQUATION, *arrays, out=out, memory_limit="1MB", executor=pool)
+        einsumx.einsum(EQUATION, *arrays, out=out, memory_limit=MemoryLimit("1MB", executor=pool))
         found.append(out.tobytes())
     assert len(set(found)) == 1
     assert judge(np.array(out), expect(EQUATION, *arrays))
@@ -160,7 +162,7 @@ def test_the_caller_writes_its_blocks_while_no_worker_writes_to_chunks_that_they
     out = zarr.create_array(tmp_path / "z", shape=(600, 500), chunks=(80, 125), dtype="float64")
     with ThreadPoolExecutor(2) as threads:
         executor = Mixed(threads)
-        einsumx.einsum("i,j->ij", a, b, out=out, memory_limit="200 kB", executor=executor)
+        einsumx.einsum("i,j->ij", a, b, out=out, memory_limit=MemoryLimit("200 kB", executor=executor))
     assert executor.count > 10
     assert (out[...] == a[:, None] * b).all()
 
@@ -236,10 +238,10 @@ if __name__ == "__main__":
         import zarr
         out = zarr.open(folder + "/z", mode="r+")
     with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
-        einsumx.einsum(
-            "ij,jk->ik", Slow(), np.arange(64 * 900.0).reshape(64, 900), out=out, memory_limit="150kB", executor=pool,
-            resume=folder + "/journal", progress=lambda *step: print(*step, flush=True),
+        limit = einsumx.MemoryLimit(
+            "150kB", executor=pool, resume=folder + "/journal", progress=lambda *step: print(*step, flush=True)
         )
+        einsumx.einsum("ij,jk->ik", Slow(), np.arange(64 * 900.0).reshape(64, 900), out=out, memory_limit=limit)
 """
 
 
@@ -309,9 +311,9 @@ class Elsewhere(Executor):
     _max_workers = 1
 a, b = np.ones((300, 400), "float32"), np.ones((400, 400), "float32")
 out = np.memmap(sys.argv[1] + "/out", "float32", "w+", shape=(300, 400))
-for given in {"out": out}, {"executor": Elsewhere()}:
+for out, executor in (out, None), (None, Elsewhere()):
     try:
-        einsumx.einsum("ij,jk->ik", a, b, memory_limit=1_000_000, **given)
+        einsumx.einsum("ij,jk->ik", a, b, out=out, memory_limit=einsumx.MemoryLimit(1_000_000, executor=executor))
     except OSError as error:
         print(error.errno, error)
 """

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import page
@@ -24,7 +25,6 @@ IN_ITS_OWN_PROCESS = {
         DOCS / f"{place}.md": "its library may not work beside the others"
         for place in (
             "coming-from/cotengra",
-            "coming-from/mxnet",
             "coming-from/pyscf",
             "coming-from/tensorflow",
             "sparse",
@@ -99,6 +99,14 @@ def test_the_reference_describes_every_public_name():
     pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
     described = {entry.rpartition(".")[2] for entry in re.findall(r"^::: (\S+)", pages, re.MULTILINE)}
     assert set(einsumx.__all__) <= described
+
+
+def test_the_reference_describes_every_keyword_of_einsum():
+    page = (DOCS / "reference" / "einsum.md").read_text(encoding="utf-8")
+    table = re.search(r"^\| keyword .*?\n\n", page, re.MULTILINE | re.DOTALL)[0]
+    described = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    keywords = [name for name, each in signature(einsumx.einsum).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    assert sorted(described) == sorted([*keywords, "precision", "preferred_element_type", "out_sharding"])
 
 
 def test_the_reference_says_which_built_in_errors_are_raised():

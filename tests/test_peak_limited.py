@@ -15,6 +15,7 @@ from processes import printed
 from stored import Stored, smallest
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.adapters.registry import backends
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import run as limited
@@ -167,7 +168,9 @@ def shared(equation, dtype, executor, share):
     numbers = np.random.default_rng(0)
     first, *others = [peaks.numbers(shape, dtype, numbers) for shape in SHARED[equation]]
     operands = Stored(first), *others
-    least = smallest(lambda limit: einsumx.einsum(equation, *operands, memory_limit=limit, executor=executor))
+    least = smallest(
+        lambda limit: einsumx.einsum(equation, *operands, memory_limit=MemoryLimit(limit, executor=executor))
+    )
     whole = einsumx.plan(equation, *operands, memory_limit="1 TB").peak_bytes
     return operands, least + int(share * whole)
 
@@ -177,7 +180,7 @@ def test_threads_stay_within_the_limit_together(equation):
     with ThreadPoolExecutor(2) as executor:
         for dtype, share in (("float64", 0.2), ("float16", 0.2), ("int32", 1)):
             operands, limit = shared(equation, dtype, executor, share)
-            call = partial(einsumx.einsum, equation, *operands, memory_limit=limit, executor=executor)
+            call = partial(einsumx.einsum, equation, *operands, memory_limit=MemoryLimit(limit, executor=executor))
             call()
             _, taken = peaks.numpy_peak(call)
             assert taken <= limit + peaks.OBJECTS
@@ -201,7 +204,7 @@ def test_a_process_of_a_pool_and_the_caller_each_stay_within_the_limit():
         for equation, dtype, share in cases:
             operands, limit = shared(equation, dtype, process, share)
             operands = operands[0].array, *operands[1:]  # which reach the process as files
-            call = partial(einsumx.einsum, equation, *operands, memory_limit=limit, executor=process)
+            call = partial(einsumx.einsum, equation, *operands, memory_limit=MemoryLimit(limit, executor=process))
             call()
             before = process.submit(begun).result()
             _, taken = peaks.numpy_peak(call)

@@ -18,6 +18,7 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.staging import Ring
 
@@ -221,9 +222,8 @@ def test_what_torch_computes_of_blocks_that_came_through_the_ring_is_right(
 ) -> None:
     arrays = [np.round(array).astype(dtype) for array in operands()]
     with ThreadPoolExecutor(workers) if workers else nullcontext() as pool:
-        found = einsumx.einsum(
-            EQUATION, *map(Stored, arrays), backend="torch", memory_limit="60kB", executor=pool if workers else None
-        )
+        limit = MemoryLimit("60kB", executor=pool if workers else None)
+        found = einsumx.einsum(EQUATION, *map(Stored, arrays), backend="torch", memory_limit=limit)
     expected = np.einsum(EQUATION, *(array.astype("complex128" if dtype[0] == "c" else int) for array in arrays))
     np.testing.assert_array_equal(found.numpy(), expected.astype(dtype))
     assert torch_cuda.copies > 2
@@ -237,7 +237,9 @@ def test_an_interruption_leaves_nothing_pinned(torch_cuda: FakeCuda) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(EQUATION, *map(Stored, operands()), backend="torch", memory_limit=LIMIT, progress=interrupt)
+        einsumx.einsum(
+            EQUATION, *map(Stored, operands()), backend="torch", memory_limit=MemoryLimit(LIMIT, progress=interrupt)
+        )
     assert not torch_cuda.pinned
 
 

@@ -74,7 +74,7 @@ def test_every_step_and_every_form_of_a_call_has_the_setting():
         einsum("ij,jk,kl->il", a, b, a, precision="high", out=out)
     assert seen.during["mm"] == "tf32"
     with Seen() as seen:
-        einsum(EQUATION, a, b, precision="high", out=out, alpha=2, beta=1)
+        einsumx.addeinsum(out, EQUATION, a, b, precision="high", alpha=2, out=out)
     assert seen.during["mm"] == "tf32"
     halves = a.bfloat16(), b.bfloat16()
     with Seen() as seen:  # computed in float32 on the CPU

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 START = """\
-import atexit, os, signal, sys, threading, time
+import atexit, contextlib, os, signal, sys, threading, time
 import numpy as np
 import einsumx
 small, batch = np.ones((4, 4)), np.ones((2000, 20, 20))  # a large batch is the pool's
@@ -40,12 +40,12 @@ ENDS = {
         from concurrent.futures import ThreadPoolExecutor
         kept = einsumx.expression("ij,jk->ik", small, (4, 4)), einsumx.plan("ij,jk->ik", (4, 4), (4, 4))
         kept[0](small), kept[1](small, small), kept[1].draw().svg
-        replaced = einsumx.patch("numpy")
+        einsumx.patch("numpy")
         sys.kept = np.einsum("ij,jk->ik", small, small), kept
         einsumx.einsum("bij,bjk->bik", batch, batch)
         assert threading.active_count() == 3
         executor = ThreadPoolExecutor(2)
-        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="100kB", executor=executor)
+        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit=einsumx.MemoryLimit("100kB", executor=executor))
     """,
     "while threads compute and one is in a block": """
         def work(*operands, **options):
@@ -56,7 +56,7 @@ ENDS = {
         arguments = "ij,jk->ik", stored, stored
         threading.Thread(target=work, args=arguments, kwargs={"memory_limit": "40kB"}, daemon=True).start()
         def stay():
-            with einsumx.patch("numpy"):
+            with einsumx.patched("numpy"):
                 began.set()
                 time.sleep(100)
         began = threading.Event()
@@ -69,11 +69,11 @@ ENDS = {
                 raise kind
         kind = KeyboardInterrupt
         try:
-            einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB", progress=leave)
+            einsumx.einsum("ij,jk->ik", stored, stored, memory_limit=einsumx.MemoryLimit("40kB", progress=leave))
         except KeyboardInterrupt as error:
             sys.kept = error
         kind = SystemExit(0)
-        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit="40kB", progress=leave)
+        einsumx.einsum("ij,jk->ik", stored, stored, memory_limit=einsumx.MemoryLimit("40kB", progress=leave))
     """,
     "by a signal": """
         def compute():
@@ -98,8 +98,8 @@ ENDS = {
             began.set()
             time.sleep(100)
         def work():
-            options = {"memory_limit": "100kB", "executor": kept, "progress": leave}
-            einsumx.einsum("ij,jk->ik", np.ones((60, 60)), np.ones((60, 60)), **options)
+            limit = einsumx.MemoryLimit("100kB", executor=kept, progress=leave)
+            einsumx.einsum("ij,jk->ik", np.ones((60, 60)), np.ones((60, 60)), memory_limit=limit)
         kept, began = ProcessPoolExecutor(1, mp_context=get_context("forkserver")), threading.Event()
         threading.Thread(target=work, daemon=True).start()
         began.wait()
@@ -177,7 +177,7 @@ def test_the_child_of_a_fork_computes_whatever_other_threads_were_doing(busy, tm
     script = f"""
 wide = np.ones((1000, 1000))
 def replaced(equation):
-    with einsumx.patch("numpy"):
+    with einsumx.patched("numpy"):
         np.einsum(equation, small, small)
 def everything():
     replaced("ij,jk->ik")
@@ -208,26 +208,35 @@ def test_the_child_of_a_fork_keeps_the_blocks_of_its_own_thread_and_takes_no_loc
     script = """
 from einsumx import patching
 native = np.einsum
+def is_einsumx():
+    try:
+        np.einsum("ij,jk->ik", np.ones((2, 3)), np.ones((2, 3)))
+    except einsumx.SizeError:
+        return True
+    except ValueError:
+        return False
 def hold():
-    with einsumx.patch("numpy"), patching._lock:
+    with einsumx.patched("numpy"), patching._lock:
         held.set()
         time.sleep(100)
 def checked():
-    assert np.einsum is native
-    with einsumx.patch("numpy"):
-        assert np.einsum is not native
-    assert np.einsum is native
-    outer.undo()
-    assert patching.names_of(einsumx.adapters.registry.get_backend("numpy"))._counts == {}
+    assert not is_einsumx()
+    with einsumx.patched("numpy"):
+        assert is_einsumx()
+    assert not is_einsumx()
+    einsumx.patch("numpy")
+    assert is_einsumx()
+    einsumx.unpatch("numpy")
+    assert not is_einsumx()
 def in_own_block():
-    assert np.einsum is not native
-    replaced.undo()
+    assert is_einsumx()
+    block.close()
     assert np.einsum is native
-with einsumx.patch("numpy") as replaced:
-    print(forked(in_own_block), file=sys.stderr)
+block = contextlib.ExitStack()
+block.enter_context(einsumx.patched("numpy"))
+print(forked(in_own_block), file=sys.stderr)
+block.close()
 held = threading.Event()
-outer = einsumx.patch("numpy")
-outer.undo()
 threading.Thread(target=hold, daemon=True).start()
 held.wait()
 assert np.einsum is not native

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
 from einsumx.runtime import files
 from einsumx.streaming import fingerprints, journal
@@ -45,18 +46,17 @@ def interrupted(out: Any, file: Path, given: Any = None, at: int = 5) -> None:
         if done == min(at, total):
             raise KeyboardInterrupt
 
+    limit = MemoryLimit(LIMIT, progress=interrupt, resume=file)
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(
-            EQUATION, *(given or stored()), out=out, memory_limit=LIMIT, resume=file, progress=interrupt
-        )  # fmt: skip
+        einsumx.einsum(EQUATION, *(given or stored()), out=out, memory_limit=limit)
     assert len(file.read_text().splitlines()) > 1
 
 
 def finished(out: Any, file: Path, given: Any = None) -> int:
     """The same run to its end; how many steps were left."""
     steps: list[int] = []
-    options = {"memory_limit": LIMIT, "resume": file, "progress": lambda done, total: steps.append(total)}
-    einsumx.einsum(EQUATION, *(given or stored()), out=out, **options)
+    limit = MemoryLimit(LIMIT, resume=file, progress=lambda done, total: steps.append(total))
+    einsumx.einsum(EQUATION, *(given or stored()), out=out, memory_limit=limit)
     assert not file.exists()
     return steps[-1]
 
@@ -184,7 +184,7 @@ def test_another_file_with_the_same_contents_is_gone_on_with(tmp_path: Path) -> 
 @pytest.mark.parametrize("out", [None, np.zeros(SHAPE, np.float32)], ids=["none", "array"])
 def test_only_an_out_that_outlives_the_process_is_gone_on_with(out: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="outlives the process"):
-        einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
+        einsumx.einsum(EQUATION, *operands(), out=out, memory_limit=MemoryLimit(LIMIT, resume=tmp_path / "journal"))
     assert not list(tmp_path.iterdir())
 
 
@@ -197,7 +197,7 @@ def test_an_array_in_memory_with_one_other_element_is_an_error(tmp_path: Path) -
     interrupted(out, tmp_path / "journal", (Stored(a), b))
     b[37, 41] += 1
     with pytest.raises(einsumx.JournalError, match=r"journal of other operands: operand 1 changed .* remove the file"):
-        einsumx.einsum(EQUATION, Stored(a), b, out=out, memory_limit=LIMIT, resume=tmp_path / "journal")
+        einsumx.einsum(EQUATION, Stored(a), b, out=out, memory_limit=MemoryLimit(LIMIT, resume=tmp_path / "journal"))
     b[37, 41] = operands()[1][37, 41]
     finished(out, tmp_path / "journal", (Stored(a), b))
     assert is_right(out)
@@ -281,13 +281,13 @@ def test_samples_of_a_large_array_reach_from_its_first_element_to_its_last() -> 
 def test_an_expanded_operand_of_any_size_is_read_as_the_small_one_behind_it(tmp_path: Path) -> None:
     ones = np.broadcast_to(np.float32(1), (10**6, 10**6))
     out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", "float32", (10**6,))
-    options = {"memory_limit": "5MB", "resume": tmp_path / "journal"}
 
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
+    limit = MemoryLimit("5MB", progress=interrupt, resume=tmp_path / "journal")
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum("ij->i", ones, out=out, progress=interrupt, **options)
+        einsumx.einsum("ij->i", ones, out=out, memory_limit=limit)
     assert header((tmp_path / "journal").read_text())["operands"][0]["shape"] == [10**6, 10**6]
 
 
@@ -600,7 +600,7 @@ def test_a_journal_where_nothing_can_be_written_is_an_error_before_any_work(tmp_
     out = mapped(tmp_path / "out.npy")
     for file in (tmp_path / "nowhere" / "journal", tmp_path / "out.npy" / "journal", Path("/proc/journal")):
         with pytest.raises(OSError, match=r"journal of resume= cannot be read and written: .*journal"):
-            einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=file)
+            einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=MemoryLimit(LIMIT, resume=file))
     assert not out.any()
 
 
@@ -641,7 +641,8 @@ def told(done, total):
         print(total, flush=True)
         sys.stdin.read()
 a, b = map(Stored, operands())
-einsumx.einsum(EQUATION, a, b, out=out, memory_limit=LIMIT, resume=sys.argv[1] + "/journal", progress=told)
+limit = einsumx.MemoryLimit(LIMIT, resume=sys.argv[1] + "/journal", progress=told)
+einsumx.einsum(EQUATION, a, b, out=out, memory_limit=limit)
 """
 
 
@@ -685,7 +686,9 @@ def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
             other()
 
     out = mapped(tmp_path / "out.npy")
-    einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal", progress=told)
+    einsumx.einsum(
+        EQUATION, *stored(), out=out, memory_limit=MemoryLimit(LIMIT, progress=told, resume=tmp_path / "journal")
+    )
     assert ["in use by another run" in str(error) for error in found] == [True, True]
     assert is_right(out)
 
@@ -719,9 +722,10 @@ def test_a_child_that_outlives_a_run_does_not_hold_its_journal(tmp_path: Path) -
             raise KeyboardInterrupt
 
     out = mapped(tmp_path / "out.npy")
+    limit = MemoryLimit(LIMIT, progress=told, resume=tmp_path / "journal")
     try:
         with pytest.raises(KeyboardInterrupt):
-            einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=LIMIT, resume=tmp_path / "journal", progress=told)
+            einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=limit)
         finished(out, tmp_path / "journal")
     finally:
         for child in children:
@@ -757,7 +761,9 @@ def test_reading_blocks_again_stays_within_the_limit(tmp_path: Path) -> None:
     out, limit = Stored(np.zeros((400, 500), "float32")), 200_000
 
     def call() -> None:
-        einsumx.einsum(EQUATION, Stored(a), Stored(b), out=out, memory_limit=limit, resume=tmp_path / "journal")
+        einsumx.einsum(
+            EQUATION, Stored(a), Stored(b), out=out, memory_limit=MemoryLimit(limit, resume=tmp_path / "journal")
+        )
 
     call()
     _, taken = peaks.numpy_peak(call)

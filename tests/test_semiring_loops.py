@@ -5,12 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from einsumx import Semiring, einsum
+from einsumx import Semiring
 from einsumx.backends.numpy import compiled
+from einsumx.semirings import max_plus, max_times
 
 SEMIRINGS = (
-    Semiring("max-plus", "maximum", "add"),
-    Semiring("max-times", "maximum", "multiply"),
+    max_plus,
+    max_times,
     Semiring("narrowest path", "minimum", "maximum"),
 )
 SHAPES = (
@@ -34,7 +35,7 @@ def operands(shapes, dtype):
 
 
 def product(lhs, rhs, semiring):
-    return einsum("bij,bjk->bik" if lhs.ndim == 3 else "ij,jk->ik", lhs, rhs, semiring=semiring)
+    return semiring.einsum("bij,bjk->bik" if lhs.ndim == 3 else "ij,jk->ik", lhs, rhs)
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), [*zip(SEMIRINGS, ["float32", "float64", "float64"])], ids=str)
@@ -57,11 +58,11 @@ def test_loops_are_compiled_once_as_much_was_computed_as_they_cost(monkeypatch):
     monkeypatch.setattr(compiled, "_computed", 0)
     square = np.ones((40, 40))
     for _ in range(3):
-        product(square, square, "max-plus")
+        product(square, square, max_plus)
     assert compiled._computed == 3 * 40**3
     assert asked == []
     monkeypatch.setattr(compiled, "_PAYS", 3 * 40**3)
-    product(square, square, "max-plus")
+    product(square, square, max_plus)
     assert asked == [("maximum", "add")]
     assert compiled._computed == 3 * 40**3
 

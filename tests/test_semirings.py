@@ -1,4 +1,4 @@
-"""``semiring=``: kernels, plans, sources, memory and messages; what each backend computes, the suite judges."""
+"""Semirings: kernels, plans, sources, memory and messages; what each backend computes, the suite judges."""
 
 import json
 import math
@@ -11,12 +11,13 @@ import pytest
 from source_einsum import contraction
 
 import einsumx
-from einsumx import BackendError, EinsumxError, Plan, Semiring, einsum, expression, plan
-from einsumx.ir.semiring import as_semiring
+from einsumx import BackendError, EinsumxError, MemoryLimit, Plan, Semiring, einsum, expression, plan
+from einsumx.semirings import BUILTIN, boolean, log, max_plus, min_plus
 
 INFINITY = math.inf
 NAMES = ("max-plus", "min-plus", "max-times", "log")
 WIDEST = Semiring("widest path", "maximum", "minimum")
+RINGS = *(BUILTIN[name] for name in NAMES), WIDEST
 PRODUCT = "ij,jk->ik"
 
 
@@ -65,7 +66,7 @@ SHAPES = [
 def test_each_kernel_gives_the_broadcast_reduction(shapes, semiring, dtype):
     rng = np.random.default_rng(1)
     lhs, rhs = (rng.random(shape).astype(dtype) for shape in shapes)
-    found = einsum(product_of(lhs), lhs, rhs, semiring=semiring)
+    found = BUILTIN[semiring].einsum(product_of(lhs), lhs, rhs)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, by_broadcast(lhs, rhs, semiring), rtol=1e-5 if dtype == "float32" else 1e-13)
 
@@ -80,7 +81,7 @@ def test_infinities_and_nan_are_those_of_the_formula_in_matrices_of_many_rows(se
     lhs[2], lhs[3], rhs[4] = INFINITY, math.nan, 800.0
     expected = by_broadcast(lhs, rhs.T, semiring)
     assert {"nan", "inf"} <= {str(abs(value)) for value in expected.ravel()}
-    found = einsum("ij,kj->ik", lhs, rhs, semiring=semiring)
+    found = BUILTIN[semiring].einsum("ij,kj->ik", lhs, rhs)
     # Shifts of 900 are added to logarithms, which rounds twice; some sums are 0.
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=2 * 900 * 2**-52)
 
@@ -91,7 +92,7 @@ def test_log_sum_exps_at_the_ends_of_the_range_of_exponentials(value, other):
     lhs = (value + rng.random((6, 40))).astype("float32")
     rhs = (other + rng.random((40, 5))).astype("float32")
     expected = by_broadcast(lhs.astype("float64"), rhs.astype("float64"), "log")
-    np.testing.assert_allclose(einsum(PRODUCT, lhs, rhs, semiring="log"), expected, rtol=1e-6, atol=4e-6)
+    np.testing.assert_allclose(log.einsum(PRODUCT, lhs, rhs), expected, rtol=1e-6, atol=4e-6)
 
 
 @pytest.mark.parametrize("spread", [1000, 10_000])
@@ -99,7 +100,7 @@ def test_log_sums_of_any_range_are_exact(spread):
     rng = np.random.default_rng(3)
     lhs, rhs = spread * rng.standard_normal((40, 30)), spread * rng.standard_normal((30, 50))
     expected = by_broadcast(lhs, rhs, "log")
-    np.testing.assert_allclose(einsum(PRODUCT, lhs, rhs, semiring="log"), expected, rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(log.einsum(PRODUCT, lhs, rhs), expected, rtol=1e-13, atol=1e-12)
 
 
 @pytest.mark.long
@@ -120,9 +121,9 @@ def test_a_product_takes_no_more_memory_than_its_plan_says_and_a_tenth_of_the_br
     """Also on PyTorch, whose kernels are the same."""
     rng = np.random.default_rng(7)
     lhs, rhs = (spread * rng.standard_normal(shape) for shape in shapes)
-    most = plan(product_of(lhs), lhs, rhs, semiring=semiring).peak_bytes
-    einsum(product_of(lhs), lhs, rhs, semiring=semiring)
-    _, measured = peaks.numpy_peak(lambda: einsum(product_of(lhs), lhs, rhs, semiring=semiring))
+    most = BUILTIN[semiring].plan(product_of(lhs), lhs, rhs).peak_bytes
+    BUILTIN[semiring].einsum(product_of(lhs), lhs, rhs)
+    _, measured = peaks.numpy_peak(lambda: BUILTIN[semiring].einsum(product_of(lhs), lhs, rhs))
     assert measured + lhs.nbytes + rhs.nbytes <= most + peaks.OBJECTS
     if 50 <= lhs.shape[-1] <= 200:
         assert measured < lhs.size * rhs.shape[-1] * 8 / 10
@@ -134,58 +135,56 @@ def test_a_product_takes_no_more_memory_than_its_plan_says_and_a_tenth_of_the_br
 @pytest.mark.parametrize("semiring", ["max-plus", "log"])
 def test_blocks_of_a_sum_add_up_in_the_semiring_also_those_of_workers(semiring):
     lhs, rhs = np.random.default_rng(6).random((2, 100, 100))
-    whole = einsum("ij,jk->", lhs, rhs, semiring=semiring)
-    limit = {"semiring": semiring, "memory_limit": "150 kB"}
-    assert "summed over blocks" in str(plan("ij,jk->", lhs, rhs, **limit))
-    with ThreadPoolExecutor(2) as executor:
-        for options in ({}, {"executor": executor}):
-            np.testing.assert_allclose(einsum("ij,jk->", lhs, rhs, **limit, **options), whole, rtol=1e-13)
+    whole = BUILTIN[semiring].einsum("ij,jk->", lhs, rhs)
+    assert "summed over blocks" in str(BUILTIN[semiring].plan("ij,jk->", lhs, rhs, memory_limit="150 kB"))
+    with ThreadPoolExecutor(2) as pool:
+        for limit in ("150 kB", MemoryLimit("150 kB", executor=pool)):
+            found = BUILTIN[semiring].einsum("ij,jk->", lhs, rhs, memory_limit=limit)
+            np.testing.assert_allclose(found, whole, rtol=1e-13)
 
 
 def test_an_expression_has_a_semiring():
     lhs, rhs = matrices()
-    shortest = expression(PRODUCT, lhs.shape, rhs, semiring="min-plus")
+    shortest = min_plus.expression(PRODUCT, lhs.shape, rhs)
     expected = by_broadcast(lhs, rhs, "min-plus")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(shortest))(lhs), expected)
     assert shortest != expression(PRODUCT, lhs.shape, rhs)
     np.testing.assert_array_equal(shortest.plan(lhs)(lhs, rhs), expected)
-    with pytest.raises(ValueError, match="alpha= is for sums of products"):
-        shortest(lhs, alpha=2)
 
 
 def test_out_and_order_are_as_ever_and_calls_without_a_semiring_sum_products():
     lhs, rhs = matrices()
     expected, out = by_broadcast(lhs, rhs, "max-plus"), np.empty((3, 5))
-    assert einsum(PRODUCT, lhs, rhs, semiring="max-plus", out=out) is out
+    assert max_plus.einsum(PRODUCT, lhs, rhs, out=out) is out
     np.testing.assert_array_equal(out, expected)
-    found = einsum(PRODUCT, lhs, rhs, semiring="max-plus", order="F")
+    found = max_plus.einsum(PRODUCT, lhs, rhs, order="F")
     assert found.flags.f_contiguous
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(einsum(PRODUCT, lhs, rhs), lhs @ rhs)
-    np.testing.assert_array_equal(einsum(PRODUCT, lhs, rhs, semiring="min-plus"), by_broadcast(lhs, rhs, "min-plus"))
+    np.testing.assert_array_equal(min_plus.einsum(PRODUCT, lhs, rhs), by_broadcast(lhs, rhs, "min-plus"))
 
 
-@pytest.mark.parametrize("semiring", [WIDEST, "log", "boolean"], ids=str)
+@pytest.mark.parametrize("semiring", [WIDEST, log, boolean], ids=lambda semiring: semiring.name)
 def test_a_plan_prints_is_stored_and_runs_elsewhere(semiring):
     lhs, rhs = matrices()
-    made = plan(PRODUCT, lhs.shape, rhs.shape, semiring=semiring)
-    assert f"in {as_semiring(semiring).name} (" in str(made).splitlines()[0]
+    made = semiring.plan(PRODUCT, lhs.shape, rhs.shape)
+    assert f"in {semiring.name} (" in str(made).splitlines()[0]
     read = Plan.from_json(made.to_json())
     assert read == made
     assert hash(read) == hash(made)
     assert pickle.loads(pickle.dumps(made)) == made
     assert made != plan(PRODUCT, lhs.shape, rhs.shape)
     assert made.retarget("torch").semiring == made.semiring
-    expected = einsum(PRODUCT, lhs, rhs, semiring=semiring)
+    expected = semiring.einsum(PRODUCT, lhs, rhs)
     np.testing.assert_array_equal(read(lhs, rhs), expected)
-    if semiring != "boolean":
+    if semiring is not boolean:
         torch = pytest.importorskip("torch")
         np.testing.assert_allclose(read(torch.tensor(lhs), torch.tensor(rhs)), expected, rtol=1e-13)
 
 
 def test_a_stored_semiring_that_is_none_is_refused_and_sums_have_none():
     assert "semiring" not in plan(PRODUCT, (2, 3), (3, 4)).to_json()
-    data = json.loads(plan("ij->i", (2, 3), semiring="log").to_json())
+    data = json.loads(log.plan("ij->i", (2, 3)).to_json())
     for wrong in ({"name": "x", "add": "or", "multiply": "add"}, {"name": "x"}, "log", 3):
         with pytest.raises(EinsumxError, match="not a plan"):
             Plan.from_json(json.dumps({**data, "semiring": wrong}))
@@ -194,10 +193,10 @@ def test_a_stored_semiring_that_is_none_is_refused_and_sums_have_none():
 def test_sizes_may_be_unknown_and_an_effort_that_is_set_leaves_plans_estimated():
     lhs, rhs = matrices()
     expected = by_broadcast(lhs, rhs, "max-plus")
-    made = plan(PRODUCT, (None, 4), (4, None), semiring="max-plus")
+    made = max_plus.plan(PRODUCT, (None, 4), (4, None))
     np.testing.assert_array_equal(made(lhs, rhs), expected)
     with einsumx.effort("measure"):
-        np.testing.assert_array_equal(einsum(PRODUCT, lhs, rhs, semiring="max-plus"), expected)
+        np.testing.assert_array_equal(max_plus.einsum(PRODUCT, lhs, rhs), expected)
 
 
 def test_the_command_explains_a_plan_and_prints_its_source(capsys):
@@ -207,7 +206,7 @@ def test_the_command_explains_a_plan_and_prints_its_source(capsys):
     assert main(["explain", *arguments]) == 0
     assert "in min-plus (minimum, add)" in capsys.readouterr().out
     assert main(["explain", "--source", *arguments, "--backend", "torch"]) == 0
-    made = plan(PRODUCT, (2, 3), (3, 4), dtypes="float32", semiring="min-plus", backend="torch")
+    made = min_plus.plan(PRODUCT, (2, 3), (3, 4), dtypes="float32", backend="torch")
     assert capsys.readouterr().out == made.source()
 
 
@@ -242,7 +241,7 @@ def test_gradients_of_long_products_are_those_of_the_broadcast(semiring, batches
             return terms.logsumexp(-2)
         return terms.amin(-2) if semiring == "min-plus" else terms.amax(-2)
 
-    found = gradients(lambda *tensors: einsum(product_of(tensors[0]), *tensors, semiring=semiring))
+    found = gradients(lambda *tensors: BUILTIN[semiring].einsum(product_of(tensors[0]), *tensors))
     for each, expected in zip(found, gradients(broadcast)):
         np.testing.assert_allclose(each, expected, rtol=1e-9, atol=1e-12)
 
@@ -258,7 +257,7 @@ def test_what_is_kept_for_gradients_is_a_few_times_the_operands(semiring, most):
 
     arrays = [torch.rand(200, 200, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        einsum(PRODUCT, *arrays, semiring=semiring)
+        BUILTIN[semiring].einsum(PRODUCT, *arrays)
     assert 0 < sum(kept.values()) <= most * 200 * 200 * 8
 
 
@@ -269,14 +268,14 @@ def test_tensors_under_transforms_and_tracers():
     lhs, rhs = matrices()
     left, right = torch.tensor(lhs), torch.tensor(rhs)
     expected = by_broadcast(lhs, rhs, "max-plus")
-    rows = torch.func.vmap(lambda row: einsum("j,jk->k", row, right, semiring="max-plus"))
+    rows = torch.func.vmap(lambda row: max_plus.einsum("j,jk->k", row, right))
     np.testing.assert_array_equal(rows(left), expected)
-    graph = make_fx(lambda array: einsum(PRODUCT, array, right, semiring="max-plus"))(left)
+    graph = make_fx(lambda array: max_plus.einsum(PRODUCT, array, right))(left)
     np.testing.assert_array_equal(graph(left + 1), expected + 1)
-    gradient = torch.func.grad(lambda array: einsum("i,i->", array, right[0], semiring="log"))(left[0].new_ones(5))
+    gradient = torch.func.grad(lambda array: log.einsum("i,i->", array, right[0]))(left[0].new_ones(5))
     np.testing.assert_allclose(gradient, torch.softmax(1 + right[0], 0))
-    with pytest.raises(BackendError, match=r"no gradients in semiring='log'; leave memory_limit= away"):
-        einsum(PRODUCT, left.requires_grad_(), right, semiring="log", memory_limit="1 MB")
+    with pytest.raises(BackendError, match=r"no gradients in the semiring 'log'; leave memory_limit= away"):
+        log.einsum(PRODUCT, left.requires_grad_(), right, memory_limit="1 MB")
 
 
 def test_a_hybridized_block_records_no_semiring():
@@ -284,32 +283,23 @@ def test_a_hybridized_block_records_no_semiring():
 
     class Block(mx.gluon.HybridBlock):
         def hybrid_forward(self, F, lhs, rhs):  # noqa: N803  MXNet's name
-            return einsum("ij,jk->ik", lhs, rhs, semiring="log")
+            return log.einsum("ij,jk->ik", lhs, rhs)
 
         if not mx.__version__.startswith("1."):
             del hybrid_forward
 
             def forward(self, lhs, rhs):
-                return einsum("ij,jk->ik", lhs, rhs, semiring="log")
+                return log.einsum("ij,jk->ik", lhs, rhs)
 
     block = Block()
     block.hybridize()
     with mx.util.np_shape(True), mx.util.np_array(True):
         ones = mx.np.ones((2, 2))
-        with pytest.raises(BackendError, match="a block of MXNet records no contraction in semiring='log'"):
+        with pytest.raises(BackendError, match="a block of MXNet records no contraction in the semiring 'log'"):
             block(ones, ones)
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_unknown_name_lists_those_that_are_known():
-    names = "'max-plus', 'min-plus', 'max-times', 'log', 'boolean'"
-    for call in (einsum, expression, plan):
-        with pytest.raises(ValueError, match=f"semiring='max' is unknown; the names are {names}, and einsumx.Semiring"):
-            call("ij->i", np.ones((2, 3)) if call is einsum else (2, 3), semiring="max")
-    with pytest.raises(TypeError, match=r"semiring= is the name of a semiring, or an einsumx.Semiring, not 3"):
-        einsum("ij->i", np.ones((2, 3)), semiring=3)
 
 
 def test_functions_that_do_not_distribute_and_names_that_do_not_print_are_refused():
@@ -321,22 +311,26 @@ def test_functions_that_do_not_distribute_and_names_that_do_not_print_are_refuse
             Semiring(name, "maximum", "add")
 
 
-def test_objects_and_keywords_of_sums_of_products_are_refused_under_a_limit_too():
-    lhs, rhs = matrices()
-    limit = {"semiring": "log", "memory_limit": "1 MB"}
-    with pytest.raises(ValueError, match="alpha= is for sums of products"):
-        einsum(PRODUCT, lhs, rhs, alpha=2, **limit)
-    with pytest.raises(BackendError, match="floating-point numbers alone"):
-        einsum(PRODUCT, lhs.astype(object), rhs.astype(object), **limit)
+def test_objects_are_refused_under_a_limit_too():
+    lhs, rhs = (array.astype(object) for array in matrices())
+    for limit in (None, "1 MB"):
+        with pytest.raises(BackendError, match="floating-point numbers alone"):
+            log.einsum(PRODUCT, lhs, rhs, memory_limit=limit)
+
+
+@pytest.mark.parametrize("keyword", ["alpha", "accumulate", "precision"])
+def test_a_keyword_of_sums_of_products_is_none_of_a_semiring(keyword):
+    with pytest.raises(TypeError, match=keyword):
+        log.einsum("ij->i", np.ones((2, 3)), **{keyword: None})
 
 
 def test_a_framework_without_the_functions_says_why():
     message = "sparse: einsum computes in no semiring but 'boolean', so not in 'log'; the zeros that it does not store"
     with pytest.raises(BackendError, match=message):
-        plan(PRODUCT, (2, 3), (3, 4), semiring="log", backend="sparse")
-    assert plan(PRODUCT, (2, 3), (3, 4), semiring="boolean", backend="sparse", dtypes="bool").dtype == "bool"
+        log.plan(PRODUCT, (2, 3), (3, 4), backend="sparse")
+    assert boolean.plan(PRODUCT, (2, 3), (3, 4), backend="sparse", dtypes="bool").dtype == "bool"
     for backend in ("cupy", "mxnet", "tensorflow", "mlx", "paddle", "tinygrad", "dpnp", "cubed", "ndonnx"):
-        assert plan(PRODUCT, (2, 3), (3, 4), semiring="log", backend=backend, dtypes="float32").dtype == "float32"
+        assert log.plan(PRODUCT, (2, 3), (3, 4), backend=backend, dtypes="float32").dtype == "float32"
 
 
 # -- the product that every backend has ------------------------------------------------------------------------------
@@ -349,7 +343,7 @@ def test_a_product_of_more_terms_than_a_block_is_right_on_any_array_library(shap
     lhs, rhs = [np.random.default_rng(3).standard_normal(shape) for shape in shapes]
     lhs[..., 0], rhs[..., 0, :] = -5000, 4000  # the sums of shifted exponentials underflow
     lhs, rhs = (abs(lhs), abs(rhs)) if semiring == "max-times" else (lhs, rhs)
-    found = einsum("bij,bjk->bik", strict.asarray(lhs), strict.asarray(rhs), semiring=semiring)
+    found = BUILTIN[semiring].einsum("bij,bjk->bik", strict.asarray(lhs), strict.asarray(rhs))
     np.testing.assert_allclose(np.asarray(found), by_broadcast(lhs, rhs, semiring), rtol=1e-12)
 
 
@@ -358,7 +352,7 @@ def test_a_product_of_more_terms_than_a_block_is_right_on_any_array_library(shap
 
 @pytest.mark.parametrize(
     ("backend", "semirings"),
-    [("numpy", (*NAMES, WIDEST)), ("torch", (*NAMES, WIDEST)), ("jax", ("log",))],
+    [("numpy", RINGS), ("torch", RINGS), ("jax", (log,))],
     ids=["numpy", "torch", "jax"],
 )
 def test_the_source_has_infinities_nan_blocks_and_empty_sums_of_the_plan(backend, semirings):
@@ -381,26 +375,26 @@ def test_the_source_has_infinities_nan_blocks_and_empty_sums_of_the_plan(backend
     ]
     for semiring in semirings:
         for equation, *arrays in problems[:: 3 if backend == "jax" else 1]:  # JAX compiles each function
-            given = plan(equation, *arrays, semiring=semiring)
+            given = semiring.plan(equation, *arrays)
             source = given.source(backend)
             assert max(map(len, source.splitlines())) <= 100
             found = contraction(source, backend)(*[xp.asarray(np.array(array)) for array in arrays])
             assert str(found.dtype).endswith("float32")
-            expected = einsum(equation, *arrays, semiring=semiring)
-            np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=f"{equation} in {semiring}")
+            expected = semiring.einsum(equation, *arrays)
+            np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=f"{equation} in {semiring.name}")
 
 
 def test_names_in_a_source_collide_with_nothing_and_end_no_text():
     with pytest.raises(ValueError, match="another one of that name"):
-        plan(PRODUCT, (2, 3), (3, 4), semiring="log").source(name="logsumexp")
+        log.plan(PRODUCT, (2, 3), (3, 4)).source(name="logsumexp")
     name = '"""; boom() #\\'
-    source = plan(PRODUCT, (2, 3), (3, 4), semiring=Semiring(name, "maximum", "add")).source()
+    source = Semiring(name, "maximum", "add").plan(PRODUCT, (2, 3), (3, 4)).source()
     assert contraction(source, "numpy")(np.ones((2, 3)), np.ones((3, 4))).tolist() == [[2.0] * 4] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "longdouble"])
 def test_nan_in_one_column_leaves_a_log_sum_exp_of_large_values_in_the_next_alone(dtype):
     lhs, rhs = np.zeros((2, 2), dtype), np.array([[np.nan, 1000], [0, 1000]], dtype)
-    found = einsum("ij,jk->ik", lhs, rhs, semiring="log")
+    found = log.einsum("ij,jk->ik", lhs, rhs)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, [[np.nan, 1000 + np.log(2)]] * 2, rtol=1e-6)

@@ -301,7 +301,7 @@ def test_patch_replaces_sparse_einsum():
     one, other = random((40, 30), 0.1), random((30, 20), 0.1, 1)
     own = sparse.einsum
     expected = own("ij,jk->ki", one, other)
-    with einsumx.patch("sparse"):
+    with einsumx.patched("sparse"):
         assert sparse.einsum is not own
         result = sparse.einsum("ij,jk->ki", one, other)
     assert sparse.einsum is own

@@ -200,7 +200,7 @@ def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():
         fake = einsumx.einsum("ij,jk->ki", torch.rand(3, 4), torch.rand(4, 5))
     assert isinstance(fake, FakeTensor)
     assert fake.shape == (5, 3)
-    mantissa, exponent = einsumx.einsum("ij,jk->ik", huge, huge, strip_exponent=True)
+    mantissa, exponent = einsumx.einsum_frexp("ij,jk->ik", huge, huge)
     assert (mantissa.shape, mantissa.dtype, exponent.dtype) == ((10**6, 10**6), torch.float16, torch.int64)
 
 
@@ -365,7 +365,7 @@ def test_cuda_compiled_by_inductor(cuda):
 def test_one_graph_of_patched_einsum_serves_all_sizes():
     import_module("torch._dynamo").reset()
     counted = import_module("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
-    with einsumx.patch("torch"):
+    with einsumx.patched("torch"):
         function = torch.compile(partial(torch.einsum, "aij,jib->ab"), dynamic=True, fullgraph=True, backend=counted)
         for a, i, j, b in ((2, 3, 4, 5), (7, 6, 3, 4), (5, 2, 9, 8)):
             lhs, rhs = torch.rand(a, i, j, requires_grad=True), torch.rand(j, i, b)
@@ -407,7 +407,7 @@ def test_sizes_that_depend_on_values_are_planned():
 def test_out_of_unknown_size_is_written_and_checked():
     import_module("torch._dynamo").reset()
     function = torch.compile(
-        lambda lhs, rhs, out: einsumx.einsum("ij,jk->ik", lhs, rhs, out=out, alpha=2, beta=1),
+        lambda lhs, rhs, out: einsumx.addeinsum(out, "ij,jk->ik", lhs, rhs, alpha=2, out=out),
         dynamic=True, fullgraph=True, backend="eager",
     )  # fmt: skip
     for rows in (3, 6):

@@ -49,7 +49,7 @@ MODULES = [Separate, InList, InTuple, Sublists, WithTensor]
 
 
 def maybe_patched(patched):
-    return einsumx.patch("torch") if patched else nullcontext()
+    return einsumx.patched("torch") if patched else nullcontext()
 
 
 def calls_of(graph):
@@ -75,7 +75,7 @@ def test_a_trace_records_torchs_own_function_and_runs_in_and_out_of_a_patch(patc
 
 def test_a_traced_graph_runs_einsumx_in_a_patch():
     module = torch.fx.symbolic_trace(Separate())
-    with einsumx.patch("torch"), pytest.raises(einsumx.SizeError):
+    with einsumx.patched("torch"), pytest.raises(einsumx.SizeError):
         module(LHS, LHS)
 
 
@@ -108,7 +108,7 @@ def test_opt_einsum_fx_rewrites_what_was_traced_in_a_patch():
         return torch.einsum("ij,jk->ik", [torch.einsum("ij,jk->ik", a, b), c])
 
     arrays = torch.ones(2, 30), torch.ones(30, 40), torch.ones(40, 3)
-    with einsumx.patch("torch"):
+    with einsumx.patched("torch"):
         module = opt_einsum_fx.optimize_einsums_full(torch.fx.symbolic_trace(chain), arrays)
         assert module(*arrays).tolist() == [[1200] * 3] * 2
     assert module(*arrays).tolist() == [[1200] * 3] * 2
@@ -127,7 +127,7 @@ def test_scripts_are_torchs_and_run_in_and_out_of_a_patch(patched, kind, tmp_pat
     torch.jit.save(scripted, tmp_path / "scripted.pt")
     for module in (scripted, traced, torch.jit.load(tmp_path / "scripted.pt")):
         assert "aten::einsum" in str(module.graph)
-        with einsumx.patch("torch"):
+        with einsumx.patched("torch"):
             assert module(LHS, RHS).tolist() == PRODUCT
         assert module(LHS, RHS).tolist() == PRODUCT
 
@@ -157,7 +157,7 @@ def test_a_mode_sees_one_einsum_with_an_equation_as_it_does_of_torch(kind):
 
 
 def test_torchs_default_device_leaves_einsum_to_einsumx():
-    with einsumx.patch("torch"), torch.device("cpu"), pytest.raises(einsumx.SizeError):
+    with einsumx.patched("torch"), torch.device("cpu"), pytest.raises(einsumx.SizeError):
         torch.einsum("ij,jk->ik", LHS, LHS)
 
 

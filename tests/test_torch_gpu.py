@@ -50,7 +50,7 @@ def test_no_contraction_waits_for_the_device(equation: str, dtype: str) -> None:
     out = torch.zeros_like(einsumx.einsum(equation, *arrays))
     torch.cuda.set_sync_debug_mode("error")
     einsumx.einsum(equation, *arrays)
-    einsumx.einsum(equation, *arrays, out=out, alpha=2, beta=3)
+    einsumx.addeinsum(out, equation, *arrays, alpha=2, beta=3, out=out)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

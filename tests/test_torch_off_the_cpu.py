@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from einsumx.backends.torch import kernels, semirings  # noqa: E402
 from einsumx.backends.torch.adapter import ADAPTER  # noqa: E402
 from einsumx.backends.torch.choices import digits_workspace  # noqa: E402
-from einsumx.ir.semiring import as_semiring  # noqa: E402
+from einsumx.semirings import log, max_plus  # noqa: E402
 
 
 class Calls(TorchDispatchMode):
@@ -130,7 +130,7 @@ def test_factors_reach_cuda_without_an_upload(dtype):
 
 def test_log_sum_exps_off_the_cpu_are_products_of_matrices(unseen, monkeypatch):
     monkeypatch.setattr(semirings, "_log_product", torch.matmul)  # the rest looks at values
-    run = semirings.product(as_semiring("log"), (1, 500, 500), (1, 500, 500), "float32")
+    run = semirings.product(log.algebra, (1, 500, 500), (1, 500, 500), "float32")
     with Calls() as calls:
         run(meta(1, 500, 500), meta(1, 500, 500))
     assert calls.names.count("bmm") == 1
@@ -140,7 +140,7 @@ def test_log_sum_exps_off_the_cpu_are_products_of_matrices(unseen, monkeypatch):
 def test_maxima_off_the_cpu_keep_no_terms_for_their_derivatives():
     left, right = meta(1, 40, 30).requires_grad_(), meta(1, 30, 50)
     kept = []
-    run = semirings.product(as_semiring("max-plus"), (1, 40, 30), (1, 30, 50), "float32")
+    run = semirings.product(max_plus.algebra, (1, 40, 30), (1, 30, 50), "float32")
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda x: x):
         run(left, right)
     assert max(kept) <= prod((40, 50))
@@ -151,7 +151,7 @@ def test_sums_and_writes_of_blocks_from_other_threads_are_awaited(monkeypatch):
     monkeypatch.setattr(type(ADAPTER), "synchronize", lambda self, array: awaited.append(tuple(array.shape)))
     host = np.ones((60, 80), "float32")
     with ThreadPoolExecutor(2) as executor:
-        options = {"backend": "torch", "executor": executor, "memory_limit": "40kB"}
+        options = {"backend": "torch", "memory_limit": einsumx.MemoryLimit("40kB", executor=executor)}
         einsumx.einsum("ij,kj->ik", host, host, **options)
         written = awaited.count((60, 60))
         awaited.clear()

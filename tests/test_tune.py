@@ -97,9 +97,10 @@ def test_on_a_busy_machine_nothing_is_remembered(slow_estimate, monkeypatch):
 
 def test_a_plan_of_arrays_is_measured_once(slow_estimate, monkeypatch):
     arrays = operands()
-    first = einsumx.plan(CHAIN, *arrays, effort="measure")
-    monkeypatch.setattr(module, "steady_times", None)
-    assert einsumx.plan(CHAIN, *arrays, effort="measure") == first
+    with einsumx.effort("measure"):
+        first = einsumx.plan(CHAIN, *arrays)
+        monkeypatch.setattr(module, "steady_times", None)
+        assert einsumx.plan(CHAIN, *arrays) == first
 
 
 def test_the_command_prints_what_was_tried(slow_estimate, capsys):

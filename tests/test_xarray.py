@@ -142,7 +142,7 @@ def test_the_result_is_on_the_framework_of_the_data(framework):
 def test_xarrays_own_dot_runs_einsumx_behind_numpys_name():
     expected = xr.dot(RAIN, AREA)
     einsumx.cache_clear()
-    with xr.set_options(use_opt_einsum=False), einsumx.patch("numpy"):
+    with xr.set_options(use_opt_einsum=False), einsumx.patched("numpy"):
         result = xr.dot(RAIN, AREA)
     _assert_same(result, expected)
     assert einsumx.cache_info()["calls"].misses == 1
@@ -151,7 +151,7 @@ def test_xarrays_own_dot_runs_einsumx_behind_numpys_name():
 def test_dask_backed_arrays_stay_dasks_own_behind_numpys_name():
     pytest.importorskip("dask.array")
     einsumx.cache_clear()
-    with xr.set_options(use_opt_einsum=False), einsumx.patch("numpy"):
+    with xr.set_options(use_opt_einsum=False), einsumx.patched("numpy"):
         result = xr.dot(RAIN.chunk(time=2), AREA).compute()
     _assert_same(result, xr.dot(RAIN, AREA))
     assert einsumx.cache_info()["calls"].misses == 0

@@ -133,7 +133,7 @@ def others(mesh, grid):
         "mixed": error(lambda: einsumx.einsum("ij,jk->ik", lhs, torch.ones(8, 8))),
         "limit": error(lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1MB")),
         "number": einsumx.einsum("ij,->ij", lhs, 2.0).full_tensor().tolist(),
-        "measured": einsumx.einsum("ij,jk,kl->il", lhs, rhs, lhs, effort="measure").full_tensor().tolist(),
+        "measured": einsumx.effort("measure")(einsumx.einsum)("ij,jk,kl->il", lhs, rhs, lhs).full_tensor().tolist(),
         "compiled": described(product),
         "eager": described(torch.einsum("ij,jk->ik", lhs, rhs)),
     }
@@ -144,7 +144,7 @@ def others(mesh, grid):
     log = logging.getLogger("einsumx")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    with einsumx.patch("torch"):
+    with einsumx.patched("torch"):
         results["patched"] = str(torch.einsum("ij,jk->ik", lhs, rhs).placements)
         results["patched uneven"] = error(lambda: torch.einsum("abc,abc->", uneven, uneven))
     results["left"] = [text for text in left if "left to the framework" in text]

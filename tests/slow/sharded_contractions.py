@@ -132,7 +132,7 @@ def results_have_the_sharding_of_out_sharding():
                 for spec in (PartitionSpec("y"), NamedSharding(mesh, PartitionSpec(("x", "y")))):
                     wanted = spec if isinstance(spec, NamedSharding) else NamedSharding(mesh, spec)
                     call = partial(einsumx.einsum, equation, out_sharding=spec)
-                    with einsumx.patch("jax"):
+                    with einsumx.patched("jax"):
                         patched = jnp.einsum(equation, *arrays, out_sharding=spec)
                     for result in (call(*arrays), jax.jit(call)(*arrays), patched):
                         assert result.sharding.is_equivalent_to(wanted, result.ndim), (mesh, equation, spec)

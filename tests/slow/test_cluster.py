@@ -3,6 +3,7 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import dask.array as da
 from distributed import Client, LocalCluster
 
 import einsumx
+from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
 
 EQUATION = "ij,jk,kl->il"
@@ -70,7 +72,7 @@ def test_blocks_on_its_workers_give_the_plain_sum_and_a_block_of_an_operand_is_s
     sent = []
     scatter = client.scatter
     monkeypatch.setattr(client, "scatter", lambda block, **how: sent.append(block.size) or scatter(block, **how))
-    check(einsumx.einsum(EQUATION, *arrays, memory_limit="50kB", executor=client.get_executor()), arrays)
+    check(einsumx.einsum(EQUATION, *arrays, memory_limit=MemoryLimit("50kB", executor=client.get_executor())), arrays)
     assert sum(sent) == sum(array.size for array in arrays)
 
 
@@ -82,7 +84,7 @@ def test_an_operand_in_a_file_is_not_sent(client, arrays, opened, tmp_path, monk
         operand = einsumx.opened_by(np.load, tmp_path / f"{number}.npy", mmap_mode="r")
         operands.append(operand if opened else np.load(tmp_path / f"{number}.npy", mmap_mode="r"))
     monkeypatch.setattr(client, "scatter", lambda block, **how: pytest.fail("sent"))
-    check(einsumx.einsum(EQUATION, *operands, memory_limit="50kB", executor=client.get_executor()), arrays)
+    check(einsumx.einsum(EQUATION, *operands, memory_limit=MemoryLimit("50kB", executor=client.get_executor())), arrays)
 
 
 def test_an_expression_is_sent_to_its_workers(client, arrays):
@@ -90,15 +92,10 @@ def test_an_expression_is_sent_to_its_workers(client, arrays):
     check(client.submit(run, arrays[0]).result(), arrays)
 
 
-def test_dask_arrays_take_no_devices():
-    with pytest.raises(einsumx.BackendError, match="devices= is not for Dask arrays"):
-        einsumx.einsum("ij->ji", da.ones((3, 4)), devices=["cpu:0", "cpu:1"])
-
-
 def test_a_worker_that_dies_over_a_block_loses_nothing(client, arrays, tmp_path):
     (tmp_path / "once").touch()
     given = [DeadlyOnce(arrays[0], tmp_path / "once"), *arrays[1:]]
-    check(einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor()), arrays)
+    check(einsumx.einsum(EQUATION, *given, memory_limit=MemoryLimit("50kB", executor=client.get_executor())), arrays)
     assert not (tmp_path / "once").exists()
 
 
@@ -133,13 +130,13 @@ def test_a_block_over_which_every_worker_dies_is_given_up(client, arrays, tmp_pa
     (tmp_path / "always").mkdir()  # which is not removed as a file is
     given = [DeadlyOnce(arrays[0], tmp_path / "always"), *arrays[1:]]
     with pytest.raises(einsumx.BlockError, match=r"block \[.*KilledWorker"):
-        einsumx.einsum(EQUATION, *given, memory_limit="50kB", executor=client.get_executor())
+        einsumx.einsum(EQUATION, *given, memory_limit=MemoryLimit("50kB", executor=client.get_executor()))
 
 
 def test_a_cluster_that_is_gone_is_told_with_what_is_done_and_resume_goes_on(tmp_path):
     lhs, rhs = np.ones((400, 30)), np.ones((30, 20))
     out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", float, (400, 20))
-    call = {"memory_limit": "20 kB", "out": out, "resume": tmp_path / "journal"}
+    limit = partial(MemoryLimit, "20 kB", resume=tmp_path / "journal")
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         executor = client.get_executor()
 
@@ -149,9 +146,11 @@ def test_a_cluster_that_is_gone_is_told_with_what_is_done_and_resume_goes_on(tmp
 
         left = "[1-9][0-9]* are missing; the same call with resume=.*journal' goes on from there"
         with pytest.raises(einsumx.BlockError, match=rf"could not be computed.*\n  [1-9][0-9]* of .* {left}"):
-            einsumx.einsum("ij,jk->ik", lhs, rhs, executor=executor, progress=close_in_the_middle, **call)
+            einsumx.einsum(
+                "ij,jk->ik", lhs, rhs, out=out, memory_limit=limit(executor=executor, progress=close_in_the_middle)
+            )
         with pytest.raises(ValueError, match="the cluster of executor= does not answer"):
-            einsumx.einsum("ij,jk->ik", lhs, rhs, executor=executor, **call)
+            einsumx.einsum("ij,jk->ik", lhs, rhs, out=out, memory_limit=limit(executor=executor))
     with ThreadPoolExecutor(1) as executor:
-        einsumx.einsum("ij,jk->ik", lhs, rhs, executor=executor, **call)
+        einsumx.einsum("ij,jk->ik", lhs, rhs, out=out, memory_limit=limit(executor=executor))
     assert (out == 30).all()

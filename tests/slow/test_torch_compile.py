@@ -52,11 +52,11 @@ def test_a_compiled_function_keeps_the_limit_and_has_gradients_under_it():
 @pytest.mark.parametrize("factors", [(2, 3, 4), (2.5, 3.5, 4.5)])
 def test_a_compiled_function_takes_factors_that_change(factors):
     @torch.compile(backend="eager", fullgraph=True)
-    def function(x, y, factor):
-        return einsum("ij,jk->ik", x, y, alpha=factor)
+    def function(z, x, y, factor):
+        return einsumx.addeinsum(z, "ij,jk->ik", x, y, alpha=factor)
 
-    x, y = torch.ones(2, 3), torch.ones(3, 4)
-    assert [function(x, y, factor)[0, 0].item() for factor in factors] == [3 * factor for factor in factors]
+    z, x, y = torch.ones(4), torch.ones(2, 3), torch.ones(3, 4)
+    assert [function(z, x, y, factor)[0, 0].item() for factor in factors] == [1 + 3 * factor for factor in factors]
 
 
 def test_the_values_are_those_of_torchs_own_function():

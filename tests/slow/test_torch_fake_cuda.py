@@ -47,7 +47,7 @@ LONG = "memory limit/i,i-> (3000)*"
 
 FAULTS = listed("""
     A number becomes an array on the host, which is copied to the device: the copy waits for the stream.
-        alpha/* bool alpha=0
+        addeinsum/* bool alpha=0*
         semirings/ij,jk->ik (3,0) (0,2) float32 *
         argmax/ij,jk->ik (0,4) *
 """)

@@ -153,7 +153,7 @@ def np_semantics():
 @pytest.fixture
 def replaced():
     """MXNet's einsum is einsumx's, in this thread."""
-    with einsumx.mxnet.replace_einsum():
+    with einsumx.patched("mxnet"):
         yield
 
 

@@ -1,4 +1,4 @@
-"""The cases of MXNet's own test of ``mx.np.einsum`` (``test_np_einsum``), which is einsumx by ``replace_einsum``.
+"""The cases of MXNet's own test of ``mx.np.einsum`` (``test_np_einsum``), which is einsumx by ``patched``.
 
 The equations and shapes are that test's, without those that ask the same twice; values and gradients are judged as
 those of the conformance suite. Large sizes are smaller here, and int32 operands, there drawn from (-0.3, 0.3), are not
@@ -70,7 +70,7 @@ class Einsum(mx.gluon.HybridBlock):
 
 @pytest.fixture(autouse=True)
 def replaced():
-    with mx.util.np_shape(True), mx.util.np_array(True), einsumx.mxnet.replace_einsum():
+    with mx.util.np_shape(True), mx.util.np_array(True), einsumx.patched("mxnet"):
         yield
 
 

@@ -40,7 +40,7 @@ class NumpyWithEinsumx(ModuleType):
 
     @staticmethod
     def einsum(*operands, **options):
-        with einsumx.patch("numpy"):
+        with einsumx.patched("numpy"):
             return np.einsum(*operands, **options)
 
     einsum_path = staticmethod(einsumx.einsum_path)

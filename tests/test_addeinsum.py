@@ -1,0 +1,331 @@
+"""``addeinsum``: forms, broadcasting, caches, interruptions and memory; values on each backend, the suite judges."""
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+import pytest
+from peaks import OBJECTS, numpy_peak
+
+import einsumx
+from einsumx import BackendError, MemoryLimit, addeinsum
+from einsumx.adapters.registry import get_backend
+from einsumx.streaming.walk import difference
+
+EQUATION = "ij,jk->ik"
+a, b, c = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5) - 7, np.arange(15.0).reshape(3, 5)
+
+
+def updated(alpha, beta):
+    return alpha * (a @ b) + beta * c
+
+
+# -- the sum -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [(EQUATION, a, b), (a, [0, 1], b, [1, 2], [0, 2]), (a, b, "row k, k column -> row column")],
+    ids=["text", "lists", "names"],
+)
+def test_each_form_adds_to_c_and_leaves_it_and_the_operands_as_they_were(operands):
+    before = a.copy(), b.copy(), c.copy()
+    for _ in range(2):
+        np.testing.assert_array_equal(addeinsum(c, *operands), c + a @ b)
+        np.testing.assert_array_equal(addeinsum(c, *operands, alpha=3, beta=-2), updated(3, -2))
+        out = np.full((3, 5), np.nan)
+        assert addeinsum(c, *operands, alpha=3, out=out) is out
+        np.testing.assert_array_equal(out, updated(3, 1))
+    for array, other in zip((a, b, c), before):
+        np.testing.assert_array_equal(array, other)
+
+
+def test_with_out_c_it_is_written_in_place():
+    total = c.copy()
+    assert addeinsum(total, EQUATION, a, b, alpha=2, beta=0.5, out=total) is total
+    np.testing.assert_array_equal(total, updated(2, 0.5))
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (1, 5), (1, 1), ()], ids=str)
+def test_c_broadcasts_to_the_result(shape):
+    bias = np.arange(1.0, 1 + np.prod(shape, dtype=int)).reshape(shape)
+    expected, out = a @ b + 2 * bias, np.full((3, 5), np.nan)
+    np.testing.assert_array_equal(addeinsum(bias, EQUATION, a, b, beta=2), expected)
+    np.testing.assert_array_equal(addeinsum(bias, EQUATION, a, b, beta=2, memory_limit="1 MB"), expected)
+    np.testing.assert_array_equal(addeinsum(bias, EQUATION, a, b, beta=2, out=out), expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 2000}], ids=["", "limit"])
+def test_beta_0_does_not_read_the_values_of_c(options):
+    wrong = np.array([np.nan, np.inf, -np.inf])[:, None] + np.zeros(5)
+    np.testing.assert_array_equal(addeinsum(wrong, EQUATION, a, b, alpha=2, beta=0, **options), updated(2, 0))
+    for out in (np.empty((3, 5)), wrong):
+        addeinsum(wrong, EQUATION, a, b, alpha=2, beta=0, out=out, **options)
+        np.testing.assert_array_equal(out, updated(2, 0))
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 2000}], ids=["", "limit"])
+def test_an_out_that_overlaps_an_operand_or_c_has_the_same_values(options):
+    square, other = np.arange(16.0).reshape(4, 4), np.arange(16.0).reshape(4, 4)[::-1] - 3
+    expected = 2 * square @ other - other
+    for name in ("lhs", "rhs", "c"):
+        arrays = {"lhs": square.copy(), "rhs": other.copy(), "c": other.copy()}
+        out = arrays[name].T[::-1]
+        addeinsum(arrays["c"], EQUATION, arrays["lhs"], arrays["rhs"], alpha=2, beta=-1, out=out, **options)
+        np.testing.assert_array_equal(out, expected, err_msg=name)
+
+
+def test_a_c_of_another_framework_is_an_error():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BackendError, match="torch"):
+        addeinsum(torch.ones(3, 5), EQUATION, a, b)
+
+
+# -- caches and plans ------------------------------------------------------------------------------------------------
+
+
+def test_calls_with_other_factors_share_a_plan():
+    einsumx.cache_clear()
+    for alpha, beta in ((2.5, 0.5), (3.5, 0.25), (-1.0, 1e9)):
+        out = c.copy()
+        addeinsum(out, EQUATION, a, b, alpha=alpha, beta=beta, out=out)
+        np.testing.assert_array_equal(out, updated(alpha, beta))
+        np.testing.assert_array_equal(addeinsum(c, EQUATION, a, b, alpha=alpha, beta=beta), updated(alpha, beta))
+    assert einsumx.cache_info()["plans"].misses == 1
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [np.float64(2), np.int8(2), np.array(2.0), np.longdouble(2)])
+def test_a_factor_does_not_change_the_dtype(number):
+    arrays = [array.astype("float32") for array in (c, a, b)]
+    result = addeinsum(arrays[0], EQUATION, *arrays[1:], alpha=number, beta=number)
+    assert result.dtype == "float32"
+    np.testing.assert_array_equal(result, updated(2, 2))
+
+
+def test_a_factor_with_more_digits_than_a_python_float_keeps_them():
+    third = np.longdouble(1) / 3
+    ones = np.ones(2, "longdouble")
+    result = addeinsum(ones, "i->i", ones, alpha=third, beta=0)
+    assert (result == third).all()
+
+
+def test_objects_multiply_by_objects():
+    objects = np.array([[Fraction(1, 3)] * 2] * 2)
+    out = np.array([[Fraction(1, 2)] * 2] * 2)
+    addeinsum(out, EQUATION, objects, objects, alpha=Fraction(1, 2), beta=Fraction(1, 5), out=out)
+    assert (out == Fraction(1, 9) + Fraction(1, 10)).all()
+    assert addeinsum(np.array(1, object), "ij->", objects, alpha=3) == 5
+    out = np.array(Fraction(1, 2), object)
+    addeinsum(out, "i,i->", np.ones(3), np.ones(3), alpha=2, beta=3, out=out)
+    assert out[()] == 7.5
+
+
+def test_an_object_that_fails_leaves_out_as_it_was():
+    class Once:
+        def __mul__(self, other):
+            raise ArithmeticError
+
+    objects, out = np.array([1, 2, Once()], object), np.array([1, 2, 3], object)
+    with pytest.raises(ArithmeticError):
+        addeinsum(out, "i->i", objects, alpha=2, beta=3, out=out)
+    assert out.tolist() == [1, 2, 3]
+
+
+def test_an_object_that_no_float_can_hold_leaves_out_as_it_was():
+    out, objects = np.array([1.0, 2.0, 3.0]), np.array([1, 2, 1j], object)
+    for call in (partial(addeinsum, out, alpha=2, beta=3), einsumx.einsum):
+        with pytest.raises(TypeError):
+            call("i,i->i", objects, np.ones(3), out=out, casting="unsafe")
+        assert out.tolist() == [1, 2, 3]
+
+
+def test_a_scalar_result_is_a_scalar():
+    result = addeinsum(np.float64(3), "i,i->", a[0], a[1], alpha=2)
+    assert result == 3 + 2 * a[0] @ a[1]
+    assert type(result) is np.float64
+
+
+def test_an_overflow_is_an_infinity_without_a_warning():
+    with np.errstate(all="raise"):
+        one = np.ones(1, "float32")
+        assert addeinsum(one, "i->i", one, alpha=1e300)[0] == np.inf
+        assert addeinsum(one, "i->i", one.copy(), alpha=1e300, beta=0, out=one)[0] == np.inf
+
+
+# -- under a memory limit --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor(2)], ids=["", "executor"])
+def test_each_block_is_added_once(executor, tmp_path):
+    rng = np.random.default_rng(0)
+    lhs, rhs, before = rng.random((60, 50)), rng.random((50, 70)), rng.random((60, 70))
+    out = np.memmap(tmp_path / "out", "float64", "w+", shape=before.shape)
+    out[...] = before
+    addeinsum(out, EQUATION, lhs, rhs, alpha=2, beta=-3, out=out, memory_limit=MemoryLimit(20_000, executor=executor))
+    np.testing.assert_allclose(out, 2 * lhs @ rhs - 3 * before)
+
+
+@pytest.mark.parametrize("failing", [1, 3, 5])
+def test_no_block_is_added_twice_if_memory_runs_out(failing, monkeypatch):
+    rng = np.random.default_rng(0)
+    lhs, rhs, before = rng.random((60, 50)), rng.random((50, 70)), rng.random((60, 70))
+    adapter = type(get_backend("numpy"))
+    combined, calls = adapter.combined, 0
+
+    def combined_or_failing(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise MemoryError
+        return combined(*arguments)
+
+    monkeypatch.setattr(adapter, "combined", combined_or_failing)
+    out = before.copy()
+    with pytest.warns(RuntimeWarning, match="memory ran out"):
+        addeinsum(out, EQUATION, lhs, rhs, alpha=2, beta=-3, out=out, memory_limit=25_000)
+    assert calls > failing
+    np.testing.assert_allclose(out, 2 * lhs @ rhs - 3 * before)
+
+
+def test_boxes_without_a_part_make_up_the_rest():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        cuts = [sorted(rng.choice(7, 2, replace=False)) for _ in range(6)]
+        box, other = (tuple(slice(int(x), int(y)) for x, y in cuts[k : k + 3]) for k in (0, 3))
+        counts, expected = np.zeros((2, 6, 6, 6), int)
+        expected[box], expected[other] = 1, 0
+        for part in difference(box, other):
+            counts[part] += 1
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_beta_cannot_be_resumed(tmp_path):
+    out = np.memmap(tmp_path / "out", "float64", "w+", shape=c.shape)
+    with pytest.raises(ValueError, match="resume= cannot be combined with beta="):
+        addeinsum(out, EQUATION, a, b, out=out, memory_limit=MemoryLimit(1000, resume=tmp_path / "journal"))
+    assert not out.any()
+
+
+def test_a_resumed_call_needs_the_same_alpha(tmp_path):
+    out = np.memmap(tmp_path / "out", "float64", "w+", shape=c.shape)
+    limit = partial(MemoryLimit, 300, resume=tmp_path / "journal")
+    call = partial(addeinsum, out, EQUATION, a, b, beta=0, out=out)
+
+    def interrupt(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(alpha=2, memory_limit=limit(progress=interrupt))
+    for other in (4, 3):
+        with pytest.raises(einsumx.JournalError, match="its alpha is"):
+            call(alpha=other, memory_limit=limit())
+    call(alpha=2, memory_limit=limit())
+    np.testing.assert_array_equal(out, 2 * (a @ b))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_limit_counts_the_copies_that_are_added(dtype):
+    rng = np.random.default_rng(0)
+    lhs, rhs, out = rng.random((300, 200)), rng.random((200, 400)), np.zeros((300, 400), dtype)
+    call = partial(addeinsum, out, EQUATION, lhs, rhs, alpha=2, out=out, casting="same_kind", memory_limit=2_000_000)
+    assert numpy_peak(call)[1] <= 2_000_000 + OBJECTS
+
+
+# -- other frameworks ------------------------------------------------------------------------------------------------
+
+
+def torch_arrays():
+    torch = pytest.importorskip("torch")
+    return torch, *[torch.tensor(array) for array in (a, b, c)]
+
+
+def test_a_product_of_tensors_is_added_by_one_call(monkeypatch):
+    """No other array of the result's size is made."""
+    torch, *_ = torch_arrays()
+    kernels = import_module("einsumx.backends.torch.kernels")
+    called = []
+    product_into = kernels.product_into
+
+    def noted(*shapes):
+        run = product_into(*shapes)
+        return run and (lambda *arguments: called.append(arguments) or run(*arguments))
+
+    monkeypatch.setattr(kernels, "product_into", noted)
+    for equation, is_one_call in (
+        ("ij,jk->ki", True),
+        ("bij,bjk->bik", True),
+        ("ijab,klab->ijkl", True),
+        ("ij,jk,kl->il", True),
+        ("ij,ij->ij", False),
+    ):
+        einsumx.cache_clear()
+        called.clear()
+        terms = equation.partition("->")[0].split(",")
+        arrays = [torch.rand(*[3 + "abijkl".index(label) for label in term], dtype=torch.float64) for term in terms]
+        expected = torch.einsum(equation, *arrays)
+        for _ in range(2):
+            out = torch.ones(expected.shape, dtype=torch.float64)
+            addeinsum(out, equation, *arrays, alpha=2, beta=3, out=out)
+            torch.testing.assert_close(out, 2 * expected + 3)
+        assert len(called) == 2 * is_one_call, equation
+    einsumx.cache_clear()
+
+
+def test_gradients_flow_to_c_and_to_the_operands():
+    torch, lhs, rhs, bias = torch_arrays()
+    arrays = [array.requires_grad_() for array in (bias, lhs, rhs)]
+    addeinsum(bias, EQUATION, lhs, rhs, alpha=3, beta=2).square().sum().backward()
+    found = [array.grad for array in arrays]
+    expected = torch.autograd.grad((2 * bias + 3 * lhs @ rhs).square().sum(), arrays)
+    torch.testing.assert_close(found, list(expected))
+    with pytest.raises(BackendError, match="alpha= has no gradient;"):
+        addeinsum(bias, EQUATION, lhs, rhs, alpha=torch.tensor(2.0, requires_grad=True))
+
+
+def test_a_tensor_that_asks_for_a_gradient_is_written_where_nothing_is_recorded():
+    torch, lhs, rhs, out = torch_arrays()
+    out.requires_grad_()
+    with pytest.raises(BackendError, match="torch does not differentiate through out="):
+        addeinsum(out, EQUATION, lhs, rhs, alpha=2, beta=3, out=out)
+    with torch.no_grad():  # the advice
+        addeinsum(out, EQUATION, lhs, rhs, alpha=2, beta=3, out=out)
+    np.testing.assert_array_equal(out.detach(), updated(2, 3))
+
+
+def test_torch_compile_records_a_call_with_factors():
+    torch, lhs, rhs, bias = torch_arrays()
+    compiled = torch.compile(
+        lambda z, x, y, alpha: addeinsum(z, EQUATION, x, y, alpha=alpha) + 1, backend="eager", fullgraph=True
+    )
+    for alpha in (2.5, 3.5, 4.5):
+        np.testing.assert_allclose(compiled(bias, lhs, rhs, alpha), updated(alpha, 1) + 1)
+
+
+def test_immutable_arrays_are_added_to_a_new_one():
+    for name in ("jax.numpy", "array_api_strict"):
+        xp = pytest.importorskip(name)
+        bias, lhs, rhs = (xp.asarray(array, dtype=xp.float32) for array in (c, a, b))
+        np.testing.assert_array_equal(np.asarray(addeinsum(bias, EQUATION, lhs, rhs, alpha=2, beta=3)), updated(2, 3))
+        np.testing.assert_array_equal(np.asarray(bias), c)
+
+
+def test_jax_transforms_and_has_nothing_to_write_to_and_no_number_in_a_trace():
+    jax = pytest.importorskip("jax")
+    bias, lhs, rhs = (jax.numpy.asarray(array, "float32") for array in (c, a, b))
+
+    def total(bias, lhs):
+        return addeinsum(bias, EQUATION, lhs, rhs, alpha=2, beta=3).sum()
+
+    gradients = jax.jit(jax.grad(total, (0, 1)))(bias, lhs)
+    np.testing.assert_allclose(gradients[0], np.full((3, 5), 3))
+    np.testing.assert_allclose(gradients[1], 2 * np.ones((3, 5)) @ b.T)
+    with pytest.raises(BackendError, match="leave out= away"):
+        addeinsum(bias, EQUATION, lhs, rhs, out=bias)
+    with pytest.raises(BackendError, match=r"alpha= is a number, and this .* has no value yet"):
+        jax.jit(lambda x, alpha: addeinsum(x, "i->i", x, alpha=alpha))(lhs[0], 2.0)
