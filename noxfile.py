@@ -312,7 +312,8 @@ def newest(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, types, and who imports whom."""
-    install(session, *TESTING, "ruff==0.17.*", "mypy==2.4.*", "import-linter==2.*")
+    checkers = ("mypy==2.4.*", "basedpyright==1.*")  # the latter is pyright, with the Node.js that it runs on
+    install(session, *TESTING, *CURRENT, "dask[array]", "ruff==0.17.*", "import-linter==2.*", *checkers)
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("pytest", "tests/test_architecture.py", "tests/test_source_format.py")
@@ -321,6 +322,9 @@ def lint(session: nox.Session) -> None:
     with session.chdir(session.create_tmp()):
         session.run("mypy", f"--config-file={settings}", "-p", "einsumx")
         session.run("mypy", f"--config-file={settings}", *map(str, settings.parent.glob("benchmarks/*.py")))
+        results = str(settings.parent / "tests" / "typing" / "results.py")
+        session.run("mypy", f"--config-file={settings}", results)
+        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", results)
 
 
 @nox.session

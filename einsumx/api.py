@@ -135,7 +135,7 @@ def einsum(
 
 @overload
 def addeinsum(
-    c: NDArray[Any] | Value,
+    c: Any,
     *operands: NDArray[Any] | Value,
     alpha: Any = 1,
     beta: Any = 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import type_name
@@ -16,14 +16,25 @@ from einsumx.ir.parse import symbol
 from einsumx.runtime.prepare import arrays_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from einsumx.adapters.base import Array
+    from einsumx.runtime.signatures import A, Value
 
 __all__ = ["tensordot", "transpose"]
 
 Axes: TypeAlias = "int | tuple[int | Sequence[int], int | Sequence[int]]"
 
 
-def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
+@overload
+def tensordot(a: NDArray[Any] | Value, b: NDArray[Any] | Value, axes: Axes = 2) -> NDArray[Any]: ...
+
+
+@overload
+def tensordot(a: A | Value, b: A | Value, axes: Axes = 2) -> A: ...
+
+
+def tensordot(a: Any, b: Any, axes: Axes = 2) -> Any:
     """The sum of products over axes of two arrays, as ``numpy.tensordot`` defines it, on their own framework.
 
     It runs the plan of the corresponding :func:`einsumx.einsum`, with its dtypes, caches, gradients and tracing. Axes
@@ -58,7 +69,15 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
     return einsum(equation, a, b)
 
 
-def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
+@overload
+def transpose(a: NDArray[Any] | Value, axes: Sequence[int] | None = None) -> NDArray[Any]: ...
+
+
+@overload
+def transpose(a: A, axes: Sequence[int] | None = None) -> A: ...
+
+
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     """The array with its axes permuted: a view where the framework has views.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
@@ -39,12 +39,13 @@ from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
     from einsumx.plans import Plan
-    from einsumx.runtime.signatures import FrameworkKeywords
+    from einsumx.runtime.signatures import A, FrameworkKeywords, Value
 
 __all__ = ["Expression", "expression"]
 
@@ -129,7 +130,13 @@ class Expression:
         """Whether the constants have the same values; both expressions have them in the same places."""
         return all(_is_same(array, other._constants[slot], self._adapter) for slot, array in self._constants.items())
 
-    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Array:
+    @overload
+    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None, order: Order = "K") -> NDArray[Any]: ...
+
+    @overload
+    def __call__(self, *operands: A | Value, out: Any = None, order: Order = "K") -> A: ...
+
+    def __call__(self, *operands: Any, out: Array | None = None, order: Order = "K") -> Any:
         """Compute the result for these operands; the keywords are as for :func:`einsumx.einsum`.
 
         Raises:

@@ -249,7 +249,7 @@ def _open(block: _Block) -> None:
             names.assign()
         if Thread.start is not _start:
             _own_start.append(Thread.start)
-            Thread.start = _start  # type: ignore[method-assign]
+            Thread.start = _start  # type: ignore[assignment, method-assign]
 
 
 def _close(block: _Block) -> None:
@@ -258,7 +258,7 @@ def _close(block: _Block) -> None:
             names.blocks.discard(block)
             names.assign()
         if Thread.start is _start and not any(names.blocks for names in _known.values()):
-            Thread.start = _own_start.pop()  # type: ignore[method-assign]
+            Thread.start = _own_start.pop()  # type: ignore[assignment, method-assign]
 
 
 _own_start: list[Callable[[Thread], None]] = []

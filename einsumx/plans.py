@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
@@ -32,7 +32,10 @@ from einsumx.runtime.programs import retarget, run_program
 from einsumx.runtime.request import adapter_in
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from einsumx.render.drawing import Drawing
+    from einsumx.runtime.signatures import A, Value
 
 __all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
 
@@ -65,6 +68,12 @@ class Plan(Program):
         208
         """
         return plan_cost(self).peak_bytes
+
+    @overload
+    def __call__(self, *operands: NDArray[Any] | Value) -> NDArray[Any]: ...
+
+    @overload
+    def __call__(self, *operands: A | Value) -> A: ...
 
     def __call__(self, *operands: Any) -> Any:
         """Run the plan on arrays of its shapes and dtypes, in any layout.
@@ -188,6 +197,12 @@ class BlockedPlan(BlockedProgram):
 
     Its attributes are those of :class:`~einsumx.blocked.program.BlockedProgram`.
     """
+
+    @overload
+    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NDArray[Any]: ...
+
+    @overload
+    def __call__(self, *operands: A | Value, out: Any = None) -> A: ...
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         """Run the plan on operands of its shapes and dtypes, on its device.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
 from einsumx.api import computed, planned
@@ -21,15 +21,19 @@ from einsumx.runtime.request import Order, Request, split
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
     from einsumx.adapters.base import Adapter, Array
     from einsumx.dtypes import Casting
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
+    from einsumx.runtime.signatures import A, SemiringKeywords, Value
 
 __all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Semiring(Algebra):
     """Functions in the place of the sum and the product of a contraction, by name, and the contractions with them.
 
@@ -56,6 +60,12 @@ class Semiring(Algebra):
     def algebra(self) -> Algebra:
         """The functions alone, as plans have them."""
         return Algebra(self.name, self.add, self.multiply)
+
+    @overload
+    def einsum(self, *operands: NDArray[Any] | Value, **keywords: Unpack[SemiringKeywords]) -> NDArray[Any]: ...
+
+    @overload
+    def einsum(self, *operands: A | Value, **keywords: Unpack[SemiringKeywords]) -> A: ...
 
     def einsum(
         self,

@@ -28,7 +28,7 @@ _CONSTANTS: dict[tuple[str, str], tuple[float, float]] = {
 """The zero and the one of each pair of functions that distribute over each other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Algebra:
     """The functions of a semiring; :class:`einsumx.Semiring` has these fields and methods that compute.
 
@@ -56,6 +56,15 @@ class Algebra:
             )
         if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
             raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the fields are equal, also of a class that adds methods."""
+        if not isinstance(other, Algebra):
+            return NotImplemented
+        return (self.name, self.add, self.multiply) == (other.name, other.add, other.multiply)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.add, self.multiply))
 
     @property
     def zero(self) -> float:

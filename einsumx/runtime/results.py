@@ -26,7 +26,7 @@ else:
     execute = LazyModule("einsumx.runtime.execute")
     factors = LazyModule("einsumx.runtime.factors")
 
-__all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order"]
+__all__ = ["Delivery", "Result", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order", "sum_dtype"]
 
 
 class Delivery(NamedTuple):
@@ -162,10 +162,9 @@ def _adding(
     """A function of the factors, perhaps ``out``, an array and the operands that returns or writes their sum."""
     run, program, out = prepared.run, prepared.program, wanted.out
     values = adapter.operand(added)
-    dtype = wanted.dtype or promoted(adapter, [replace(values, dtype=program.dtype, weak=False), values])
-    factors.check_kinds(kinds, dtype)
     one_device(adapter, [first, added])  # raises, if they are on two
-    _check_added(adapter, program, values, dtype, wanted.casting)
+    result = Result(program.shape, program.dtype, program.written)
+    dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
         _check_fits(adapter, program, first, out, wanted.casting, dtype)
     else:
@@ -174,13 +173,13 @@ def _adding(
     is_expanded = shape != program.shape and sizes.is_known(program.shape)
 
     def total(scale: Factors, added: Array, arrays: Sequence[Array]) -> Array:
+        alpha, beta = scale.within(dtype)  # raises before any work
         result = adapter.boxed(run(*arrays), program.dtype)
         added = adapter.boxed(added, values.dtype)
         if shape != values.shape:
             added = adapter.reshape(added, shape)
         if is_expanded:
             added = adapter.expand(added, program.shape)
-        alpha, beta = scale.within(dtype)
         return adapter.combined(alpha, result, beta, added, dtype)
 
     def new(scale: Factors, added: Array, *arrays: Array) -> Array:
@@ -198,21 +197,47 @@ def _adding(
     return new if out is None else written
 
 
-def _check_added(adapter: Adapter, program: Program, values: Operand, dtype: str, casting: Casting) -> None:
-    """Raise SizeError or BackendError unless a result can be added in ``dtype`` to an array of these values."""
-    pairs = zip(values.shape[::-1], program.shape[::-1])
-    if len(values.shape) > len(program.shape) or not all(
+class Result(NamedTuple):
+    """Shape and dtype of a contraction's result, and the equation for errors."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    text: str
+
+
+def sum_dtype(
+    adapter: Adapter, result: Result, added: Operand, kinds: tuple[str, str], dtype: str | None, casting: Casting
+) -> str:
+    """The dtype of the sum of a result and of the array that it is added to.
+
+    Args:
+        adapter: the framework's.
+        result: of the contraction.
+        added: the array.
+        kinds: those of the factors.
+        dtype: the one that is asked for; None for the promotion.
+        casting: NumPy's rule for the cast of the array.
+
+    Raises:
+        SizeError: the array does not broadcast to the result.
+        BackendError: a cast that is not allowed, or a factor that the dtype does not hold.
+    """
+    dtype = dtype or promoted(adapter, [replace(added, dtype=result.dtype, weak=False), added])
+    factors.check_kinds(kinds, dtype)
+    pairs = zip(added.shape[::-1], result.shape[::-1])
+    if len(added.shape) > len(result.shape) or not all(
         size == 1 or sizes.may_be_equal((size,), (other,)) for size, other in pairs
     ):
         raise SizeError(
-            f"c has shape {shown(values.shape)}, which does not broadcast to that of the result, "
-            f"{shown(program.shape)}\n  {excerpt(program.written)}"
+            f"c has shape {shown(added.shape)}, which does not broadcast to that of the result, "
+            f"{shown(result.shape)}\n  {excerpt(result.text)}"
         )
-    if values.dtype != dtype and not adapter.can_cast(values.dtype, dtype, casting):
+    if added.dtype != dtype and not adapter.can_cast(added.dtype, dtype, casting):
         raise BackendError(
-            f"c has dtype {values.dtype}, which casting={casting!r} does not allow to become {dtype}; pass a "
-            "looser casting= or another dtype="
+            f"c has dtype {added.dtype}, which casting={casting!r} does not allow to become {dtype}; pass a looser "
+            "casting= or another dtype="
         )
+    return dtype
 
 
 def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) -> Run:

@@ -14,7 +14,7 @@ from einsumx.planner.path import Optimize
 from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 from einsumx.runtime.request import Order
 
-__all__ = ["A", "FrameworkKeywords", "Keywords", "Value"]
+__all__ = ["A", "FrameworkKeywords", "Keywords", "SemiringKeywords", "Value"]
 
 A = TypeVar("A")
 
@@ -38,14 +38,19 @@ class FrameworkKeywords(TypedDict, total=False):
     out_sharding: Any
 
 
-class Keywords(FrameworkKeywords, total=False):
-    """The keywords of :func:`einsumx.einsum`."""
+class SemiringKeywords(TypedDict, total=False):
+    """The keywords of :meth:`einsumx.Semiring.einsum`."""
 
     out: Any
     dtype: Any
-    accumulate: Any
     order: Order
     casting: Casting
     optimize: Optimize
     backend: str | None
     memory_limit: MemoryAmount | MemoryLimit | None
+
+
+class Keywords(FrameworkKeywords, SemiringKeywords, total=False):
+    """The keywords of :func:`einsumx.einsum`."""
+
+    accumulate: Any

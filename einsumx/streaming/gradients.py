@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
@@ -16,8 +16,9 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.parse import symbol
 from einsumx.runtime.limits import MemoryLimit
-from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options, Request, name_of_dtype
+from einsumx.runtime.prepare import arrays_of, prepare
+from einsumx.runtime.request import Options, Request
+from einsumx.runtime.results import Result, sum_dtype
 from einsumx.streaming.run import plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
@@ -155,8 +156,14 @@ def _added(request: Request) -> Array:
     assert factors is not None
     if out is None:
         alone = replace(request, factors=None, added=None, order="K")
-        program = plan_within(alone).program
-        copies = 2 * prod(program.shape) * max(itemsize(program.dtype), _itemsize(added))
+        unlimited = plan_within(replace(alone, memory_limit=replace(limit, amount=inf)))
+        program, adapter = unlimited.program, unlimited.adapter
+        values = adapter.operand(adapter.signature(arrays_of([added, *unlimited.operands[:1]], None)[1][0]))
+        options = request.options(adapter)
+        own = Result(program.shape, program.dtype, program.equation.text)
+        dtype = sum_dtype(adapter, own, values, factors.kinds, options.dtype, options.casting)
+        factors.within(dtype)  # raises before any work
+        copies = 2 * prod(program.shape) * itemsize(dtype)
         result = recorded(alone, copies)
         keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
         return hooks.addeinsum(added, _identity(result), result, **factors._asdict(), **keywords)
@@ -171,11 +178,6 @@ def _added(request: Request) -> Array:
     recorded(replace(request, factors=factors._replace(beta=0), added=out))
     factors = factors._replace(alpha=factors.beta, beta=1)
     return recorded(replace(written, written=_identity(added), operands=[added], factors=factors, added=out))
-
-
-def _itemsize(array: Any) -> int:
-    """Bytes of an element of an array; those of the widest numbers for what has no dtype."""
-    return itemsize(name_of_dtype(array.dtype)) if hasattr(array, "dtype") else 16
 
 
 def _identity(array: Array) -> str:
