@@ -16,7 +16,7 @@ from einsumx.conformance.features.forms import names_give_the_plain_sum
 from einsumx.conformance.features.limits import call_within_smallest, is_right_under_the_smallest_limit
 from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
 from einsumx.conformance.oracle import expect
-from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
+from einsumx.conformance.refusals import is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -67,7 +67,8 @@ def adds_within_the_smallest_limit(case: Case, subject: Subject) -> None:
     """Each block is added to ``out`` once, under the smallest memory limit."""
     needs_writeable_arrays(subject)
     hosts, arrays = subject.operands(case)
-    result = call_within_smallest(subject, partial(subject.call, case, arrays))
+    options = {"out": make_out(case.out, subject)} if case.out else {}
+    result = call_within_smallest(subject, partial(subject.call, case, arrays, **options))
     subject.judge(result, subject.expected(case, hosts))
 
 
@@ -124,16 +125,18 @@ def _array_cases() -> Iterator[Case]:
         yield _adds(writes_over, "ij->ij", (c, _C), _BOTH, over=0, full=True)
     for layout in ("F", "broadcast", "readonly"):
         yield _adds(gives_the_plain_sum, "ij,jk->ik", (replace(_C, layout=layout), *_PRODUCT), _BOTH)
-    for shape in ((1, 5), (3, 1), (5,), ()):
+    for shape in ((1, 5), (3, 1), (5,), (), (3, 5)):
         specs = (ArraySpec(shape), *_PRODUCT)
-        yield _adds(gives_the_plain_sum, "ij,jk->ik", specs, _BOTH)
+        if shape != (3, 5):
+            yield _adds(gives_the_plain_sum, "ij,jk->ik", specs, _BOTH)
         yield _adds(writes_out, "ij,jk->ik", specs, _BOTH, out=_C)
         limited = _adds(is_right_under_the_smallest_limit, "ij,jk->ik", specs, _BOTH, about="memory limit")
         yield replace(limited, full=shape != (5,))
-    for equation, specs in (("ij,jk->ik", _PRODUCT), ("ij->ij", operands((3, 5))), ("ij->ji", operands((5, 3)))):
+        yield replace(limited, full=shape != (5,), check=adds_within_the_smallest_limit, out=_C)
+    for equation, shape in (("ij->ij", (3, 5)), ("ij->ji", (5, 3))):
         for layout in ("C", "F"):
             out = replace(_C, layout=layout)
-            yield _adds(writes_out, equation, (_C, *specs), _BOTH, out=out, full=layout == "F")
+            yield _adds(writes_out, equation, (_C, ArraySpec(shape)), _BOTH, out=out, full=layout == "F")
     squares = operands((4, 4), (4, 4), (4, 4))
     for equation, specs in (("ij,jk->ik", squares), ("ij->ji", squares[1:]), ("ij,ij->ji", squares)):
         yield _adds(writes_over, equation, specs, _BOTH, over=1)
