@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from logging import INFO, NullHandler, getLogger
 
-__all__ = ["is_told", "log"]
+__all__ = ["is_told", "log", "warn"]
 
 log = getLogger("einsumx")
 log.addHandler(NullHandler())
@@ -28,3 +28,14 @@ log.addHandler(NullHandler())
 def is_told() -> bool:
     """Whether new plans, and uses of a framework's own einsum, are logged."""
     return log.isEnabledFor(INFO)
+
+
+def warn(message: str) -> None:
+    """Warn, at the line that called einsumx."""
+    import warnings
+    from inspect import currentframe
+
+    frame, level = currentframe(), 1
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("einsumx."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)

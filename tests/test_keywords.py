@@ -1,6 +1,6 @@
 """What keywords may be given: None for each, NumPy's scalars as Python's; operands that are stored, without a limit."""
 
-from concurrent.futures import ThreadPoolExecutor
+import re
 from dataclasses import fields
 from inspect import Parameter, signature
 
@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx import BackendError, einsum, einsum_path, expression, plan
+from einsumx import BackendError, MemoryLimit, addeinsum, einsum, einsum_path, expression, plan, semirings, tune
+from einsumx.adapters.framework_options import FrameworkOptions
 from einsumx.runtime.request import Request
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 EQUATION = "ij,jk->ik"
 
-KEYWORDS = (
-    "out", "dtype", "order", "casting", "optimize", "backend", "memory_limit", "device", "devices", "executor",
-    "progress", "resume", "effort", "alpha", "beta", "precision", "preferred_element_type", "out_sharding",
-    "accumulate", "semiring", "strip_exponent",
-)  # fmt: skip
+FRAMEWORK = ("precision", "preferred_element_type", "out_sharding")
+KEYWORDS = ("out", "dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit", *FRAMEWORK)
 
 
 # -- None ---------------------------------------------------------------------------------------------------------
@@ -28,14 +26,15 @@ KEYWORDS = (
 def test_none_is_the_default_of_each_keyword_also_behind_numpys_name(name):
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{name: None}), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, a, b, **{"memory_limit": "1 MB", name: None}), a @ b)
+    np.testing.assert_array_equal(addeinsum(a @ b, EQUATION, a, b, **{name: None}), 2 * a @ b)
     out = np.empty((2, 4))
-    with einsumx.patch("numpy"):
+    with einsumx.patched("numpy"):
         np.testing.assert_array_equal(np.einsum(EQUATION, a, b, **{name: None}), a @ b)
         assert np.einsum(EQUATION, a, b, **{name: None, "out": out}) is out
     np.testing.assert_array_equal(out, a @ b)
 
 
-@pytest.mark.parametrize("name", ["precision", "preferred_element_type", "out_sharding"])
+@pytest.mark.parametrize("name", FRAMEWORK)
 def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
     value = "float32" if name == "preferred_element_type" else "high"
     for _ in range(2):
@@ -43,12 +42,14 @@ def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
             einsum(EQUATION, a, b, **{name: value})
     with pytest.raises(BackendError, match=f"einsum under a memory_limit= has no {name}=; leave it away"):
         einsum(EQUATION, a, b, memory_limit="1 MB", **{name: value})
+    with pytest.raises(BackendError, match=f"numpy has no {name}=; leave it away"):
+        expression(EQUATION, (2, 3), (3, 4), **{name: value})(a, b)
 
 
-OF_EXPRESSION = ("dtype", "casting", "optimize", "backend", "memory_limit", "accumulate", "semiring", "strip_exponent")
+OF_EXPRESSION = ("dtype", "accumulate", "casting", "optimize", "backend", *FRAMEWORK)
 
 
-@pytest.mark.parametrize("name", [*OF_EXPRESSION, "device", "dtypes", "out"])
+@pytest.mark.parametrize("name", [*OF_EXPRESSION[:5], "memory_limit", "device", "dtypes", "out"])
 def test_none_is_the_default_of_each_keyword_of_plan_and_expression(name):
     shapes = (2, 3), (3, 4)
     assert plan(EQUATION, *shapes, **{name: None}) == plan(EQUATION, *shapes)
@@ -57,9 +58,19 @@ def test_none_is_the_default_of_each_keyword_of_plan_and_expression(name):
         assert found == plan(EQUATION, *shapes, memory_limit="1 MB")
     if name == "optimize":
         assert einsum_path(EQUATION, a, b, optimize=None) == einsum_path(EQUATION, a, b)
-    if name in OF_EXPRESSION:
-        found = expression(EQUATION, (2, 3), b, **{name: None})
-        np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)
+
+
+@pytest.mark.parametrize("name", OF_EXPRESSION)
+def test_none_is_the_default_of_each_keyword_of_an_expression_and_of_its_calls(name):
+    found = expression(EQUATION, (2, 3), b, **{name: None})
+    np.testing.assert_array_equal(found(a, order=None, out=None), a @ b)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(MemoryLimit)][1:])
+def test_none_is_the_default_of_each_field_of_a_limit(name):
+    limit = MemoryLimit("1 MB", **{name: None})
+    assert limit == MemoryLimit("1 MB")
+    np.testing.assert_array_equal(einsum(EQUATION, a, b, memory_limit=limit), a @ b)
 
 
 def test_none_is_the_default_for_dask_arrays():
@@ -79,9 +90,9 @@ def test_none_is_the_default_for_dask_arrays():
         {"memory_limit": np.str_("1 MB")},
         {"memory_limit": np.float64("inf")},
         {"memory_limit": 10**30},
-        {"memory_limit": "1 MB", "progress": np.False_},
-        {"memory_limit": "1 MB", "devices": np.array(["cpu"])},
-        {"memory_limit": "1 MB", "device": np.str_("cpu")},
+        {"memory_limit": MemoryLimit(np.str_("1 MB"), progress=np.False_)},
+        {"memory_limit": MemoryLimit("1 MB", devices=np.array(["cpu"]))},
+        {"memory_limit": MemoryLimit("1 MB", device=np.str_("cpu"))},
         {"optimize": np.True_},
         {"optimize": np.str_("greedy")},
         {"optimize": (np.str_("greedy"), np.int64(1000))},
@@ -89,9 +100,6 @@ def test_none_is_the_default_for_dask_arrays():
         {"order": np.str_("c")},
         {"casting": np.str_("safe")},
         {"backend": np.str_("numpy")},
-        {"progress": np.False_},
-        {"devices": []},
-        {"device": ""},
     ],
     ids=str,
 )
@@ -115,22 +123,62 @@ def test_a_value_that_is_equal_to_another_gets_no_result_of_its():
             einsum("ij,jk,kl->il", *chain, optimize=wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("device", "cpu"),
-        ("devices", ["cuda"]),
-        ("progress", print),
-        ("progress", True),
-        ("resume", "file"),
-        ("executor", ThreadPoolExecutor(1)),
-    ],
-)
-def test_what_is_for_limits_is_refused_without_one(name, value):
-    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
-        einsum(EQUATION, a, b, **{name: value})
-    with pytest.raises(ValueError, match=f"^{name}=.* needs a memory_limit="):
-        einsum(a, [0, 1], b, [1, 2], out=np.empty((2, 4)), **{name: value})
+# -- keywords that there are not --------------------------------------------------------------------------------------
+
+SUCCESSORS = {
+    "alpha": "einsumx.addeinsum",
+    "beta": "einsumx.addeinsum",
+    "effort": "einsumx.effort",
+    "semiring": "einsumx.semirings.max_plus.einsum",
+    "strip_exponent": "einsumx.einsum_frexp",
+} | {
+    name: f"memory_limit=einsumx.MemoryLimit(..., {name}=)"
+    for name in ("device", "devices", "executor", "progress", "resume")
+}
+
+
+@pytest.mark.parametrize("name", SUCCESSORS)
+def test_what_another_function_or_value_says_is_no_keyword_and_the_error_names_it(name):
+    for _ in range(2):  # the second call finds the plan of the first
+        for value in (None, 1, "measure"):
+            for keywords in ({}, {"out": np.empty((2, 4))}, {"memory_limit": "1 MB"}):
+                with pytest.raises(TypeError, match=re.escape(f"{name}=; use ")) as raised:
+                    einsum(EQUATION, a, b, **{name: value}, **keywords)
+                assert SUCCESSORS[name] in str(raised.value)
+        einsum(EQUATION, a, b)
+    for function in (plan, expression):
+        if (function, name) != (plan, "device"):
+            with pytest.raises(TypeError, match=re.escape(f"{function.__name__}() has no keyword {name}=; use ")):
+                function(EQUATION, (2, 3), (3, 4), **{name: 1})
+    with pytest.raises(TypeError, match=re.escape(f"tune() has no keyword {name}=; use ")):
+        tune(EQUATION, a, b, **{name: 1})
+    if name not in ("alpha", "beta"):
+        with pytest.raises(TypeError, match=re.escape(f"addeinsum() has no keyword {name}=; use ")):
+            addeinsum(a @ b, EQUATION, a, b, **{name: 1})
+
+
+@pytest.mark.parametrize("value", [None, 1, np.ones(3)], ids=["None", "1", "array"])
+def test_any_other_keyword_is_a_type_error_as_of_any_function(value):
+    calls = {
+        "einsum": lambda **keywords: einsum(EQUATION, a, b, **keywords),
+        "addeinsum": lambda **keywords: addeinsum(a @ b, EQUATION, a, b, **keywords),
+        "einsum_frexp": lambda **keywords: einsumx.einsum_frexp(EQUATION, a, b, **keywords),
+        "Semiring.einsum": lambda **keywords: semirings.max_plus.einsum(EQUATION, a, b, **keywords),
+        "plan": lambda **keywords: plan(EQUATION, a, b, **keywords),
+        "expression": lambda **keywords: expression(EQUATION, (2, 3), b, **keywords),
+        "tune": lambda **keywords: tune(EQUATION, a, b, **keywords),
+    }
+    for function, call in calls.items():
+        with pytest.raises(TypeError, match=rf"{function}\(\) got an unexpected keyword argument 'target'"):
+            call(target=value)
+
+
+@pytest.mark.parametrize("name", ["accumulate", "precision"])
+def test_semirings_have_no_keyword_of_sums_and_products(name):
+    semirings.max_plus.einsum(EQUATION, a, b)
+    for call in (semirings.max_plus.einsum, semirings.max_plus.plan):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            call(EQUATION, a, b, **{name: "float64"})
 
 
 # -- the order of bytes ---------------------------------------------------------------------------------------------
@@ -277,6 +325,7 @@ def test_plans_are_made_for_devices_that_are_not_there(backend, device):
 
 def test_a_request_has_every_keyword_with_its_default():
     keywords = [each for each in signature(einsum).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
-    expected = {each.name: each.default for each in keywords}
-    assert {field.name: field.default for field in fields(Request)[2:]} == expected
-    assert sorted(expected) == sorted(KEYWORDS)
+    expected = [(each.name, each.default) for each in keywords]
+    assert [(field.name, field.default) for field in fields(Request)[2 : 2 + len(expected)]] == expected
+    assert FrameworkOptions._fields == FRAMEWORK
+    assert [*dict(expected), *FRAMEWORK] == list(KEYWORDS)

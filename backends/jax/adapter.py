@@ -445,8 +445,10 @@ class JaxAdapter(Adapter):
             raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.device(array)}")
 
     def add(self, total: Array, part: Array) -> Array:
-        result = self._added(total, part)
-        return result if _is_tracer(type(result)) else result.block_until_ready()
+        return self._added(total, part).block_until_ready()
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.add(lhs, rhs)
 
     @cached_property
     def _added(self) -> Callable[[Array, Array], Array]:

@@ -197,8 +197,10 @@ class MlxAdapter(Adapter):
         return self._computed(array[box])
 
     def add(self, total: Array, part: Array) -> Array:
-        function = self.xp.logical_or if total.dtype == self.xp.bool_ else self.xp.add
-        return self._computed(function(total, part))
+        return self._computed(self.plus(total, part))
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool_ else self.xp.add(lhs, rhs)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         return self._computed(self.xp.zeros(shape, self.dtype(dtype)))

@@ -275,6 +275,9 @@ class PaddleAdapter(Adapter):
     def add(self, total: Array, part: Array) -> Array:
         return self._kernels.added(total, part)
 
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool else lhs + rhs
+
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         return self._kernels.empty(shape, self.dtype(dtype), device)
 

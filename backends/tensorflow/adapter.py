@@ -454,6 +454,9 @@ class TensorflowAdapter(Adapter):
         row = [self.xp.reshape(each, (1, -1)) for each in (total, part)]
         return self.xp.reshape(self._ops.InplaceAdd(x=row[0], i=self._constant((0,)), v=row[1]), total.shape)
 
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_or(lhs, rhs) if lhs.dtype.is_bool else self.xp.add(lhs, rhs)
+
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         """A variable, because tensors cannot be written to; :meth:`finished` makes a tensor of it."""
         with self._on(device):

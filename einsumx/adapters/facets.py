@@ -174,9 +174,13 @@ class Updates(BlockAccess, Results, Primitives):
             return self.scaled(result, alpha, dtype)
         if beta != 1:
             own, other = self.scaled(values, beta, dtype), self._as(result, dtype)
-            return self.add(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
+            return self.plus(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
         own = self.copy(self._as(result, dtype)) if alpha == 1 else self.scaled(result, alpha, dtype)
-        return self.add(own, self._as(values, dtype))
+        return self.plus(own, self._as(values, dtype))
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        """As :meth:`add`, where a gradient may be recorded or a graph traced."""
+        return self.add(lhs, rhs)
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.

@@ -170,7 +170,7 @@ def _adding(
     else:
         _ordered(adapter, prepared, wanted.order)  # raises, if the framework has no memory order
     shape = (1,) * (len(program.shape) - len(values.shape)) + values.shape
-    is_expanded = shape != program.shape and sizes.is_known(program.shape)
+    is_expanded = shape != program.shape and sizes.is_known(program.shape) and adapter.cpu.strided
 
     def total(scale: Factors, added: Array, arrays: Sequence[Array]) -> Array:
         alpha, beta = scale.within(dtype)  # raises before any work

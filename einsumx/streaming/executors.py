@@ -7,7 +7,6 @@ result. Other blocks, and pieces that are added up, are sent to the caller.
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent import futures
@@ -21,6 +20,7 @@ from uuid import uuid4
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
+from einsumx.log import warn
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.permits import Outlet, Permit
 from einsumx.streaming.pieces import read
@@ -138,11 +138,9 @@ class _LocalScheduler(_RemoteScheduler):
         # A pool loses all its pieces at once, but is replaced only once.
         if isinstance(error, BrokenExecutor) and self._submitted_to[piece.number] is self.executor:
             if self.executor is self._original:
-                warnings.warn(
+                warn(
                     "a worker of executor= died, and the executor takes no more work; the contraction goes on in "
-                    "another one of its kind, which ends with it",
-                    RuntimeWarning,
-                    stacklevel=10,
+                    "another one of its kind, which ends with it"
                 )
             self._shut_down_replacement()
             self.executor = _another(self._original, self.workers)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import currentframe
 from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.ir.semiring import Algebra
-from einsumx.log import log
+from einsumx.log import log, warn
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.limits import Progress
 from einsumx.runtime.prepare import (
@@ -376,18 +374,10 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
     if journal.was != name:
         here, before = excerpt(name) or "an array without a name", excerpt(journal.was) or "another"
         why = f"out= is {here}, and they were written to {before}"
-    _warn(
+    warn(
         f"{len(differing)} of the {recorded} finished blocks that resume={shown(file)} names are not in out= as they "
         f"were written, and are computed again; {why}"
     )
-
-
-def _warn(message: str) -> None:
-    """Warn, at the line that called einsumx."""
-    frame, level = currentframe(), 1
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("einsumx."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def _gives_back(program: BlockedProgram) -> bool:
@@ -467,7 +457,7 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
-    _warn(f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
+    warn(f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
     if not (ledger or limited.target.is_changed):
         return less
     limited.target.cut_anew()
