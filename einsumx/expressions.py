@@ -121,10 +121,10 @@ class Expression:
     def _identity(self) -> tuple[Any, ...]:
         """Everything but the values of constants that a result depends on."""
         request, adapter = self._request, self._adapter
-        dtypes = name_of_dtype(request.dtype), name_of_dtype(request.accumulate)
-        options = *dtypes, request.casting, request.optimize, request.effort, request.backend, request.semiring
-        framework = tuple(sorted(request.framework.items()))
-        return self._sized, self.path, options, framework, adapter and adapter.name, *self._constants
+        keywords = {**request.keywords(), "dtype": name_of_dtype(request.dtype)}
+        keywords["accumulate"] = name_of_dtype(request.accumulate)
+        kind = request.semiring, request.effort, adapter and adapter.name
+        return self._sized, self.path, keywords, kind, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:
         """Whether the constants have the same values; both expressions have them in the same places."""

@@ -11,6 +11,7 @@ from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
+from einsumx.imports import LazyModule
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, get_effort
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.ir.semiring import Algebra
     from einsumx.runtime.factors import Factors
+    from einsumx.runtime import limits
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
+else:
+    limits = LazyModule("einsumx.runtime.limits")
 
 __all__ = [
     "DEFAULT",
@@ -252,9 +256,7 @@ class Request:
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", as_order(self.order))
         if self.memory_limit is not None:
-            from einsumx.runtime.limits import as_limit
-
-            object.__setattr__(self, "memory_limit", as_limit(self.memory_limit))
+            object.__setattr__(self, "memory_limit", limits.as_limit(self.memory_limit))
 
     @property
     def adapter(self) -> Adapter | None:
