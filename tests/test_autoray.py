@@ -57,6 +57,13 @@ def test_keywords_hold_when_it_is_computed():
     assert result.flags.f_contiguous
 
 
+def test_what_is_added_and_sums_in_semirings_are_lazy():
+    added = einsumx.addeinsum(lazy(np.ones((2, 4))), "ij,jk->ik", lazy(A), lazy(B), alpha=2, beta=3)
+    np.testing.assert_array_equal(added.compute(), 2 * A @ B + 3)
+    maxima = einsumx.semirings.max_plus.einsum("ij,jk->ik", lazy(A), lazy(B))
+    np.testing.assert_array_equal(maxima.compute(), (A[:, :, None] + B).max(1))
+
+
 def test_nothing_is_computed_before_it_is_asked_for():
     variables = [autoray.lazy.Variable((2, 3)), autoray.lazy.Variable((3, 4), backend="numpy")]
     result = einsumx.einsum("ij,jk->ik", *variables)

@@ -102,11 +102,6 @@ def test_one_expression_serves_several_threads(rng):
     in_threads(work)
 
 
-def test_a_memory_limit_is_refused_and_the_call_that_keeps_one_is_named():
-    with pytest.raises(ValueError, match=r"call einsumx\.einsum\(\.\.\., memory_limit='1GB'\)"):
-        einsumx.expression("ij,jk->ik", (2, 3), (3, 4), memory_limit="1GB")
-
-
 # -- pickling, copying, comparing ---------------------------------------------------------------------------------
 
 

@@ -390,11 +390,3 @@ def test_names_in_a_source_collide_with_nothing_and_end_no_text():
     name = '"""; boom() #\\'
     source = Semiring(name, "maximum", "add").plan(PRODUCT, (2, 3), (3, 4)).source()
     assert contraction(source, "numpy")(np.ones((2, 3)), np.ones((3, 4))).tolist() == [[2.0] * 4] * 2
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "longdouble"])
-def test_nan_in_one_column_leaves_a_log_sum_exp_of_large_values_in_the_next_alone(dtype):
-    lhs, rhs = np.zeros((2, 2), dtype), np.array([[np.nan, 1000], [0, 1000]], dtype)
-    found = log.einsum("ij,jk->ik", lhs, rhs)
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, [[np.nan, 1000 + np.log(2)]] * 2, rtol=1e-6)

@@ -12,7 +12,7 @@ from backends_under_test import LIMITED
 from stored import Stored, smallest
 
 import einsumx
-from einsumx import MemoryLimitError, einsum
+from einsumx import MemoryLimit, MemoryLimitError, einsum
 from einsumx.conformance.oracle import expect, judge
 
 
@@ -70,10 +70,9 @@ def test_the_limit_that_is_named_is_enough_for_the_result(backend, asked):
             elif asked == "dtype":
                 options |= {"dtype": "float32", "casting": "unsafe"}
             with ThreadPoolExecutor(2) if asked == "executor" else nullcontext() as executor:
-                if executor is not None:
-                    options["executor"] = executor
 
-                def call(limit, problem=problem, operands=operands, options=options):
+                def call(limit, problem=problem, operands=operands, options=options, executor=executor):
+                    limit = MemoryLimit(limit, executor=executor)
                     return einsum(problem.equation, *operands, memory_limit=limit, **options)
 
                 found = call(smallest(call))

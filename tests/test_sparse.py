@@ -41,7 +41,7 @@ class GcxsFramework(SparseFramework):
         return isinstance(array, self.xp.GCXS if array.shape else self.xp.COO)
 
 
-FEATURES = ["diagonals", "broadcasting", "promotion", "integers", "bool", "alpha"]
+FEATURES = ["diagonals", "broadcasting", "promotion", "integers", "bool", "addeinsum"]
 
 
 @pytest.mark.parametrize("feature", FEATURES)

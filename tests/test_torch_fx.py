@@ -96,6 +96,17 @@ def test_einsumx_itself_is_recorded_as_one_call(function):
         assert traced(LHS, RHS).tolist() == PRODUCT
 
 
+def test_added_sums_semirings_and_exponents_are_recorded():
+    for function in (
+        lambda lhs, rhs: einsumx.addeinsum(lhs[:, :1], "ij,jk->ik", lhs, rhs, alpha=2),
+        lambda lhs, rhs: einsumx.semirings.max_plus.einsum("ij,jk->ik", lhs, rhs),
+        lambda lhs, rhs: einsumx.einsum_frexp("ij,jk->ik", lhs, rhs)[0],
+    ):
+        module = torch.fx.symbolic_trace(function)
+        for traced in (module, pickle.loads(pickle.dumps(module))):
+            assert torch.equal(traced(LHS + 1, RHS), function(LHS + 1, RHS))
+
+
 def test_plans_of_proxies_are_an_error_that_says_so():
     with pytest.raises(einsumx.BackendError, match=r"Proxy are lazy, and einsumx\.einsum alone takes them"):
         torch.fx.symbolic_trace(lambda lhs: einsumx.plan("ij->ji", lhs))

@@ -111,6 +111,23 @@ def test_repeated_calls_of_other_kinds_enter_few_functions(call, operands):
     assert entered(lambda: call(*operands)) <= OWN + 15
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b, out: einsumx.addeinsum(out, MATRIX, a, b, alpha=2, out=out),
+        lambda a, b, out: einsumx.semirings.max_plus.einsum(MATRIX, a, b),
+        lambda a, b, out: einsumx.semirings.max_plus.einsum(MATRIX, a, b, out=out),
+    ],
+    ids=["a sum that is added", "a semiring", "a semiring with out"],
+)
+def test_repeated_calls_that_do_more_look_into_the_cache_first_too(call, operands):
+    for _ in range(2):
+        call(*operands)
+    assert entered(lambda: call(*operands)) <= OWN + 45
+    counts = einsumx.cache_info()
+    assert counts["calls"].misses + counts["forms"].misses == 1
+
+
 def test_threads_that_make_the_same_calls_get_their_own_results(framework):
     shapes = [(n, n) for n in range(1, 6)]
 
