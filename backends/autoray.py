@@ -26,6 +26,10 @@ def einsum(request: Request) -> Any:
         SizeError: the sizes do not fit the equation.
         BackendError: arrays of two frameworks, or ``out=``.
     """
+    if request.strip_exponent:
+        raise BackendError(
+            "einsum_frexp is not for lazy arrays of autoray, which are one result each; compute them first"
+        )
     if request.out is not None:
         raise BackendError("out= is not for lazy arrays of autoray, which are computed later; leave it away")
     operands = request.operands

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, Value
+    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, PlanKeywords, Value
     from einsumx.streaming import gradients
 else:
     factors = LazyModule("einsumx.runtime.factors")
@@ -39,22 +39,19 @@ else:
 __all__ = ["Order", "addeinsum", "computed", "einsum", "einsum_frexp", "einsum_path", "in_semiring", "plan", "planned"]
 
 
-def _traced_as(name: str, function: Any) -> None:
-    """Have tracers take a function as a whole, so that eager calls pay nothing for it.
+def _traced(name: str) -> None:
+    """Have tracers take the function of that name in ``hooks`` as a whole, so that eager calls pay nothing for it.
 
     torch.compile traces another function instead, which is imported then, and so works whichever of torch and einsumx
     is imported first.
-
-    Args:
-        name: of the other function in :mod:`einsumx.backends.torch.compile`.
-        function: the function.
     """
 
     def compiled(*operands: Any, **options: Any) -> Any:
-        from einsumx.backends.torch import compile as torch_compile
+        from einsumx.backends.torch.compile import call
 
-        return getattr(torch_compile, name)(*operands, **options)
+        return call(name, *operands, **options)
 
+    function = getattr(hooks, name)
     function.__dict__["_torchdynamo_inline"] = compiled  # the attribute by which torch.compile finds it
     hooks.as_it_is(function)
 
@@ -266,10 +263,8 @@ def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: A
 
 
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
-_traced_as("einsum", einsum)
-_traced_as("addeinsum", addeinsum)
-_traced_as("einsum_frexp", einsum_frexp)
-_traced_as("in_semiring", in_semiring)
+for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
+    _traced(name)
 
 
 def computed(request: Request) -> Any:
@@ -293,35 +288,11 @@ def computed(request: Request) -> Any:
 
 
 @overload
-def plan(
-    *operands: Any,
-    backend: str | None = None,
-    device: str = "",
-    dtypes: str | Sequence[str] = "float64",
-    dtype: Any = None,
-    accumulate: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    memory_limit: None = None,
-    out: Any = None,
-    stored: bool = False,
-) -> Plan: ...
+def plan(*operands: Any, memory_limit: None = None, **keywords: Unpack[PlanKeywords]) -> Plan: ...
 
 
 @overload
-def plan(
-    *operands: Any,
-    backend: str | None = None,
-    device: str = "",
-    dtypes: str | Sequence[str] = "float64",
-    dtype: Any = None,
-    accumulate: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    memory_limit: MemoryAmount | MemoryLimit,
-    out: Any = None,
-    stored: bool = False,
-) -> BlockedPlan: ...
+def plan(*operands: Any, memory_limit: MemoryAmount | MemoryLimit, **keywords: Unpack[PlanKeywords]) -> BlockedPlan: ...
 
 
 def plan(

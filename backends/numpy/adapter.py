@@ -347,6 +347,13 @@ class NumpyAdapter(Adapter):
         with self.mode(array):
             return super().scaled(array, factor, dtype)
 
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        if dtype == "object":
+            return super().combined(alpha, result, beta, values, dtype)
+        total = self.xp.empty(result.shape, self.dtype(dtype)) if beta == 0 else values.astype(self.dtype(dtype))
+        self.update(alpha, result, beta, total, dtype)
+        return total
+
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         if dtype == "object":  # an object may raise an error, which must leave out= as it was
             super().update(alpha, result, beta, out, dtype)

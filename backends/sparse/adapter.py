@@ -242,7 +242,13 @@ class SparseAdapter(Adapter):
             values = array.data * self._np.asarray(factor, array.dtype)
         scaled = array.copy()
         scaled.data = values
+        if array.fill_value:  # an array without axes may have its value there
+            scaled.fill_value = array.dtype.type(array.fill_value * factor)
         return scaled
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        total = super().combined(alpha, result, beta, values, dtype)
+        return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
 
     def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
         from einsumx.backends.sparse.kernels import as_elements

@@ -14,41 +14,18 @@ from typing import Any
 from einsumx.adapters import hooks
 from einsumx.adapters.exponents import FrexpResult
 
-__all__ = ["addeinsum", "contract", "einsum", "einsum_frexp", "in_semiring", "outside", "patched_einsum"]
+__all__ = ["call", "contract", "outside", "patched_einsum"]
 
 
-def einsum(*operands: Any, **options: Any) -> Any:
-    """What is traced in the place of :func:`einsumx.einsum`: a node of the graph, or a call outside of it."""
-    if _is_limited(options):
-        return outside(hooks.einsum, *operands, **options)
-    return einsum_node(*operands, **options)
+def call(name: str, *operands: Any, **options: Any) -> Any:
+    """What is traced in the place of a function of :mod:`einsumx.adapters.hooks`: a node of the graph.
 
-
-def addeinsum(*operands: Any, **options: Any) -> Any:
-    """What is traced in the place of :func:`einsumx.addeinsum`."""
-    return (
-        outside(hooks.addeinsum, *operands, **options) if _is_limited(options) else addeinsum_node(*operands, **options)
-    )
-
-
-def einsum_frexp(*operands: Any, **options: Any) -> Any:
-    """What is traced in the place of :func:`einsumx.einsum_frexp`."""
-    if _is_limited(options):
-        return outside(hooks.einsum_frexp, *operands, **options)
-    return FrexpResult(*frexp_node(*operands, **options))
-
-
-def in_semiring(*operands: Any, **options: Any) -> Any:
-    """What is traced in the place of :meth:`einsumx.Semiring.einsum`, by the fields of the semiring."""
-    return (
-        outside(hooks.in_semiring, *operands, **options)
-        if _is_limited(options)
-        else semiring_node(*operands, **options)
-    )
-
-
-def _is_limited(options: dict[str, Any]) -> bool:
-    return options.get("memory_limit") is not None
+    Under a memory limit the function is called outside of the graph.
+    """
+    if options.get("memory_limit") is not None:
+        return outside(getattr(hooks, name), *operands, **options)
+    result = _NODES[name](*operands, **options)
+    return FrexpResult(*result) if name == "einsum_frexp" else result
 
 
 def einsum_node(*operands: Any, **options: Any) -> Any:
@@ -111,5 +88,12 @@ def _run_as_it_is(function: Callable[..., Any]) -> None:
 for called in (hooks.einsum, hooks.addeinsum, hooks.einsum_frexp):
     _run_as_it_is(called)
 
-for node in (einsum_node, addeinsum_node, frexp_node, semiring_node, patched_einsum, contract):
+_NODES = {
+    "einsum": einsum_node,
+    "addeinsum": addeinsum_node,
+    "einsum_frexp": frexp_node,
+    "in_semiring": semiring_node,
+}
+
+for node in (*_NODES.values(), patched_einsum, contract):
     import_module("torch").compiler.allow_in_graph(node)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
     from einsumx.ir.semiring import Algebra
-    from einsumx.runtime.factors import Factors
     from einsumx.runtime import limits
+    from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
     limits = LazyModule("einsumx.runtime.limits")

@@ -14,6 +14,7 @@ from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.blocked.program import BlockedProgram
     from einsumx.dtypes import Casting
     from einsumx.ir import cost, sizes
     from einsumx.ir.program import Operand, Program
@@ -26,7 +27,7 @@ else:
     execute = LazyModule("einsumx.runtime.execute")
     factors = LazyModule("einsumx.runtime.factors")
 
-__all__ = ["Delivery", "Result", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order", "sum_dtype"]
+__all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order", "sum_dtype"]
 
 
 class Delivery(NamedTuple):
@@ -163,8 +164,7 @@ def _adding(
     run, program, out = prepared.run, prepared.program, wanted.out
     values = adapter.operand(added)
     one_device(adapter, [first, added])  # raises, if they are on two
-    result = Result(program.shape, program.dtype, program.written)
-    dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
+    dtype = sum_dtype(adapter, program, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
         _check_fits(adapter, program, first, out, wanted.casting, dtype)
     else:
@@ -197,22 +197,19 @@ def _adding(
     return new if out is None else written
 
 
-class Result(NamedTuple):
-    """Shape and dtype of a contraction's result, and the equation for errors."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    text: str
-
-
 def sum_dtype(
-    adapter: Adapter, result: Result, added: Operand, kinds: tuple[str, str], dtype: str | None, casting: Casting
+    adapter: Adapter,
+    result: Program | BlockedProgram,
+    added: Operand,
+    kinds: tuple[str, str],
+    dtype: str | None,
+    casting: Casting,
 ) -> str:
     """The dtype of the sum of a result and of the array that it is added to.
 
     Args:
         adapter: the framework's.
-        result: of the contraction.
+        result: the program of the contraction.
         added: the array.
         kinds: those of the factors.
         dtype: the one that is asked for; None for the promotion.
@@ -229,8 +226,7 @@ def sum_dtype(
         size == 1 or sizes.may_be_equal((size,), (other,)) for size, other in pairs
     ):
         raise SizeError(
-            f"c has shape {shown(added.shape)}, which does not broadcast to that of the result, "
-            f"{shown(result.shape)}\n  {excerpt(result.text)}"
+            f"c has shape {shown(added.shape)}, which does not broadcast to that of the result, {shown(result.shape)}"
         )
     if added.dtype != dtype and not adapter.can_cast(added.dtype, dtype, casting):
         raise BackendError(

@@ -14,7 +14,7 @@ from einsumx.planner.path import Optimize
 from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 from einsumx.runtime.request import Order
 
-__all__ = ["A", "FrameworkKeywords", "Keywords", "SemiringKeywords", "Value"]
+__all__ = ["A", "FrameworkKeywords", "Keywords", "PlanKeywords", "SemiringKeywords", "Value"]
 
 A = TypeVar("A")
 
@@ -54,3 +54,17 @@ class Keywords(FrameworkKeywords, SemiringKeywords, total=False):
     """The keywords of :func:`einsumx.einsum`."""
 
     accumulate: Any
+
+
+class PlanKeywords(TypedDict, total=False):
+    """The keywords of :func:`einsumx.plan` but ``memory_limit``."""
+
+    backend: str | None
+    device: str
+    dtypes: str | Sequence[str]
+    dtype: Any
+    accumulate: Any
+    casting: Casting
+    optimize: Optimize
+    out: Any
+    stored: bool

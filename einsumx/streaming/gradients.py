@@ -18,8 +18,8 @@ from einsumx.ir.parse import symbol
 from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import arrays_of, prepare
 from einsumx.runtime.request import Options, Request
-from einsumx.runtime.results import Result, sum_dtype
-from einsumx.streaming.run import plan_within, run_blocks
+from einsumx.runtime.results import sum_dtype
+from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _added(request: Request) -> Array:
         program, adapter = unlimited.program, unlimited.adapter
         values = adapter.operand(adapter.signature(arrays_of([added, *unlimited.operands[:1]], None)[1][0]))
         options = request.options(adapter)
-        own = Result(program.shape, program.dtype, program.equation.text)
-        dtype = sum_dtype(adapter, own, values, factors.kinds, options.dtype, options.casting)
+        dtype = sum_dtype(adapter, program, values, factors.kinds, options.dtype, options.casting)
         factors.within(dtype)  # raises before any work
         copies = 2 * prod(program.shape) * itemsize(dtype)
         result = recorded(alone, copies)
@@ -169,8 +168,7 @@ def _added(request: Request) -> Array:
         return hooks.addeinsum(added, _identity(result), result, **factors._asdict(), **keywords)
     if factors.beta == 0:
         return recorded(replace(request, added=out))
-    if limit.resume is not None:
-        raise ValueError("resume= cannot be combined with beta=, as it is not known which blocks were added before")
+    check_resumable(request)
     written = Request("", (), out, None, None, "K", request.casting, "auto", request.backend, limit)
     if getattr(added, "shape", ()) != out.shape or overlap(out, added):
         total = recorded(replace(request, out=None))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from einsumx.streaming.executors import WorkerPool
     from einsumx.streaming.journal import Journal
 
-__all__ = ["Limited", "plan_within", "run_blocked", "run_blocks"]
+__all__ = ["Limited", "check_resumable", "plan_within", "run_blocked", "run_blocks"]
 
 _GIVEN_BACK = 0.1e-9
 """Seconds in which a process gives back a byte of a mapped file, and finds it again where it is read once more."""
@@ -213,11 +213,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     passes = opened.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
         _check_gradients(request, options.semiring)
-    if resume is not None and factors is not None and factors.beta != 0:
-        raise ValueError(
-            "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
-            "out= already"
-        )
+    check_resumable(request)
     least = 0 if passes is None else passes.smallest()
     for at_once in dict.fromkeys((bytes_at_once(stored, limit), 0)):
         libraries = library_bytes(stored, at_once)
@@ -248,6 +244,15 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         within, resume, opened.pool, opened.operands, passes,
         1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
+
+
+def check_resumable(request: Request) -> None:
+    """Raise ValueError if blocks would be added twice after an interruption."""
+    if request.limit.resume is not None and request.factors is not None and request.factors.beta != 0:
+        raise ValueError(
+            "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
+            "out= already"
+        )
 
 
 def _with_libraries(error: MemoryLimitError, libraries: int) -> MemoryLimitError:
