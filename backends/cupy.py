@@ -83,6 +83,7 @@ class CupyAdapter(NumpyAdapter):
     semiring_workspace = Adapter.semiring_workspace
     scaled = _on_device(Adapter.scaled)
     scaled_new = scaled
+    combined = _on_device(Adapter.combined, at=1)
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
     arrange = _on_device(NumpyAdapter.arrange)
