@@ -28,7 +28,7 @@ class CubedAdapter(NamedLibrary):
     )
 
     no_exponents = (
-        "its arrays are lazy, and strip_exponent=True would compute each intermediate to find its largest element; "
+        "its arrays are lazy, and einsum_frexp would compute each intermediate to find its largest element; "
         "call compute() on the operands"
     )
 

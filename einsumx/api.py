@@ -171,13 +171,8 @@ def addeinsum(
             framework can do that.
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the dtypes of ``c`` and
             the operands.
-        accumulate: as for :func:`einsum`.
-        order: as for :func:`einsum`.
         casting: as for :func:`einsum`; also for the cast of ``c``.
-        optimize: as for :func:`einsum`.
-        backend: as for :func:`einsum`.
-        memory_limit: as for :func:`einsum`.
-        **framework: as for :func:`einsum`.
+        accumulate, order, optimize, backend, memory_limit, **framework: as for :func:`einsum`.
 
     Returns:
         The sum: a new array, or ``out``. ``c`` and the operands stay as they are, unless ``out`` is one of them.
@@ -227,13 +222,8 @@ def einsum_frexp(
 
     Args:
         *operands: as for :func:`einsum`.
-        dtype: as for :func:`einsum`.
-        accumulate: as for :func:`einsum`.
         order: as for :func:`einsum`; of the mantissa.
-        casting: as for :func:`einsum`.
-        optimize: as for :func:`einsum`.
-        backend: as for :func:`einsum`.
-        memory_limit: as for :func:`einsum`.
+        dtype, accumulate, casting, optimize, backend, memory_limit: as for :func:`einsum`.
 
     Returns:
         A named tuple ``(mantissa, exponent)``; the result is ``mantissa * 2**exponent``. The largest element of the
@@ -317,10 +307,7 @@ def plan(
         backend: with shapes, the framework to plan for; NumPy by default.
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
-        dtype: as for :func:`einsum`.
-        accumulate: as for :func:`einsum`.
-        casting: as for :func:`einsum`.
-        optimize: as for :func:`einsum`.
+        dtype, accumulate, casting, optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
         out: with arrays and a limit, where the result will be written, so that it does not count.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.

@@ -296,12 +296,7 @@ def expression(
     Args:
         *operands: as for :func:`einsumx.einsum`, with a shape, a tuple of sizes, in place of each operand that calls
             will pass. Arrays are constants, and everything that depends only on constants is computed once.
-        dtype: as for :func:`einsumx.einsum`.
-        accumulate: as for :func:`einsumx.einsum`.
-        casting: as for :func:`einsumx.einsum`.
-        optimize: as for :func:`einsumx.einsum`.
-        backend: as for :func:`einsumx.einsum`.
-        **framework: as for :func:`einsumx.einsum`.
+        dtype, accumulate, casting, optimize, backend, **framework: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.

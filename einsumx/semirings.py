@@ -153,11 +153,8 @@ class Semiring(Algebra):
         the function outside of its graph. There are no gradients of positions; those of the value are einsum's.
 
         Args:
-            *operands: as for :func:`einsumx.einsum`.
+            *operands, casting, optimize, backend: as for :func:`einsumx.einsum`.
             dtype: as for :func:`einsumx.einsum`; that of the value.
-            casting: as for :func:`einsumx.einsum`.
-            optimize: as for :func:`einsumx.einsum`.
-            backend: as for :func:`einsumx.einsum`.
 
         Returns:
             A named tuple ``(value, positions)``. Positions have the dtype int64, or the framework's widest integers:

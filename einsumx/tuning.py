@@ -109,12 +109,8 @@ def tune(
 
     Args:
         *operands: as for :func:`einsumx.einsum`.
-        dtype: as for :func:`einsumx.einsum`.
-        casting: as for :func:`einsumx.einsum`.
-        optimize: as for :func:`einsumx.einsum`.
-        backend: as for :func:`einsumx.einsum`.
+        dtype, accumulate, casting, optimize, backend: as for :func:`einsumx.einsum`.
         rounds: how often each candidate takes its turn.
-        accumulate: as for :func:`einsumx.einsum`.
 
     Returns:
         A :class:`Tuning`, which prints as a table of what was tried.

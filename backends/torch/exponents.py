@@ -1,4 +1,4 @@
-"""PyTorch's part of ``strip_exponent=True``: the largest parts of tensors, and powers of two in traces.
+"""PyTorch's part of :func:`einsumx.einsum_frexp`: the largest parts of tensors, and powers of two in traces.
 
 This module imports torch, and is imported when the first exponent is stripped.
 """

@@ -37,8 +37,8 @@ class ShardedAdapter(TorchAdapter):
     measured_plans = False  # processes with different plans would wait for each other's collectives
     has_semirings = False
     no_exponents = (
-        "a DTensor is in parts on several processes, whose largest elements differ; call einsum on full_tensor(), or "
-        "leave strip_exponent=True away"
+        "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp on "
+        "full_tensor(), or einsumx.einsum"
     )
 
     def takes_arrays_of(self, other: Adapter) -> bool:

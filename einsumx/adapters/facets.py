@@ -341,10 +341,10 @@ class Semirings(Updates):
             return 0
         return workspace(semiring, lhs, rhs, dtype, has_terms=not self.fuses_terms)
 
-    # -- for einsum_argmax ------------------------------------------------------------------------------
+    # -- for argmax of semirings ------------------------------------------------------------------------
 
     has_positions: bool = True
-    """Whether :func:`einsumx.einsum_argmax` works if the semirings do, because arrays are indexed by computed ones."""
+    """Whether :meth:`einsumx.Semiring.argmax` works if the semirings do, because arrays are indexed by computed ones."""
 
     def best(self, array: Array, is_least: bool) -> Array:
         """The position of the largest element, or the least, along the last axis: the first, or that of the first nan.
@@ -368,10 +368,10 @@ class Semirings(Updates):
 
 
 class Exponents(Updates):
-    """Arrays scaled by exact powers of two, for ``strip_exponent=True``."""
+    """Arrays scaled by exact powers of two, for :func:`einsumx.einsum_frexp`."""
 
     no_exponents: str = ""
-    """Why its einsum takes no ``strip_exponent=True``, and what to do; empty if it does."""
+    """Why it has no ``einsum_frexp``, and what to do; empty if it has."""
 
     def binary_exponent(self, array: Array) -> int | None:
         """The exponent ``e`` with ``2**(e-1) <= m < 2**e``, where ``m`` is the largest magnitude of a finite part.
@@ -386,7 +386,7 @@ class Exponents(Updates):
             values = self.magnitudes(array)
         except Exception as error:
             raise BackendError(
-                f"{self.name}: strip_exponent=True reads the largest element of each intermediate, and a trace has "
+                f"{self.name}: einsum_frexp reads the largest element of each intermediate, and a trace has "
                 f"none; call einsum outside of it ({type(error).__name__})"
             ) from error
         return largest_exponent(values)

@@ -358,5 +358,5 @@ def _next_steps(row: Measured | Failed) -> Iterator[str]:
     separator = ["--"] if problem.equation.startswith("-") else []
     command = ["einsumx", "explain", *options, *separator, problem.equation, *shapes]
     yield f"{shlex.join(command)}"
-    yield f'with einsumx.patch("{row.backend}"): ...   (your existing calls run einsumx)'
+    yield f'with einsumx.patched("{row.backend}"): ...   (your existing calls run einsumx)'
     yield page_url("tutorial.md")

@@ -1,4 +1,4 @@
-"""``einsumx wisdom``: show, export, import or forget the measurements that ``effort="measure"`` keeps."""
+"""``einsumx wisdom``: show, export, import or forget the measurements that the effort ``"measure"`` keeps."""
 
 # ruff: noqa: T201  printing is what this module is for
 
@@ -22,7 +22,7 @@ from einsumx.terminal import timing
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
 ABOUT = """\
-Shows, exports, imports or forgets wisdom. With effort="measure", einsumx runs
+Shows, exports, imports or forgets wisdom. With the effort "measure", einsumx runs
 several candidate plans on the first call and keeps the fastest; wisdom is what
 it keeps for later processes.
 """
