@@ -155,7 +155,7 @@ class BlockAccess(Arrays):
 
 
 class Updates(BlockAccess, Results, Primitives):
-    """``alpha=`` and ``beta=``: results that are multiplied by a number, and added to ``out=``.
+    """For :func:`einsumx.addeinsum`: results that are multiplied by a number, and added to an array.
 
     The defaults use the primitives. All numbers have the kind of the dtype in which they multiply.
     """
@@ -344,7 +344,7 @@ class Semirings(Updates):
     # -- for argmax of semirings ------------------------------------------------------------------------
 
     has_positions: bool = True
-    """Whether :meth:`einsumx.Semiring.argmax` works if the semirings do, because arrays are indexed by computed ones."""
+    """Whether semirings have an ``argmax``, which indexes arrays by computed ones."""
 
     def best(self, array: Array, is_least: bool) -> Array:
         """The position of the largest element, or the least, along the last axis: the first, or that of the first nan.
