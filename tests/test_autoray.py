@@ -126,6 +126,11 @@ def test_arrays_of_two_frameworks_are_an_error_that_names_both():
             einsumx.einsum("ij,jk->ik", lazy(A), other)
 
 
+def test_a_mantissa_and_an_exponent_are_an_error():
+    with pytest.raises(einsumx.BackendError, match="einsum_frexp is not for lazy arrays of autoray"):
+        einsumx.einsum_frexp("ij,jk->ik", lazy(A), lazy(B))
+
+
 def test_an_out_is_an_error():
     with pytest.raises(einsumx.BackendError, match="out= is not for lazy arrays of autoray"):
         einsumx.einsum("ij,jk->ik", lazy(A), lazy(B), out=np.empty((2, 4)))
