@@ -18,7 +18,7 @@ export = pytest.importorskip("jax.export")
 
 MOST_OPERANDS = 20
 
-FREE = {"reshape", "broadcast_in_dim", "convert", "compare", "constant", "add", "or", "return"}
+FREE = {"reshape", "broadcast_in_dim", "convert", "real", "compare", "constant", "add", "or", "return"}
 """Operations without a kernel of their own: XLA fuses them, and the last four are parts of reductions and casts."""
 
 OF_SEVERAL = (ops.Diagonal, ops.Zeros)
