@@ -14,7 +14,6 @@ from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.blocked.program import BlockedProgram
     from einsumx.dtypes import Casting
     from einsumx.ir import cost, sizes
     from einsumx.ir.program import Operand, Program
@@ -164,7 +163,8 @@ def _adding(
     run, program, out = prepared.run, prepared.program, wanted.out
     values = adapter.operand(added)
     one_device(adapter, [first, added])  # raises, if they are on two
-    dtype = sum_dtype(adapter, program, values, kinds, wanted.dtype, wanted.casting)
+    result = replace(values, shape=program.shape, dtype=program.dtype, strides=None, weak=False)
+    dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
         _check_fits(adapter, program, first, out, wanted.casting, dtype)
     else:
@@ -199,7 +199,7 @@ def _adding(
 
 def sum_dtype(
     adapter: Adapter,
-    result: Program | BlockedProgram,
+    result: Operand,
     added: Operand,
     kinds: tuple[str, str],
     dtype: str | None,
@@ -209,7 +209,7 @@ def sum_dtype(
 
     Args:
         adapter: the framework's.
-        result: the program of the contraction.
+        result: of the contraction.
         added: the array.
         kinds: those of the factors.
         dtype: the one that is asked for; None for the promotion.
@@ -219,7 +219,7 @@ def sum_dtype(
         SizeError: the array does not broadcast to the result.
         BackendError: a cast that is not allowed, or a factor that the dtype does not hold.
     """
-    dtype = dtype or promoted(adapter, [replace(added, dtype=result.dtype, weak=False), added])
+    dtype = dtype or promoted(adapter, [result, added])
     factors.check_kinds(kinds, dtype)
     pairs = zip(added.shape[::-1], result.shape[::-1])
     if len(added.shape) > len(result.shape) or not all(

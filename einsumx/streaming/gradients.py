@@ -15,6 +15,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.parse import symbol
+from einsumx.ir.program import Operand
 from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import arrays_of, prepare
 from einsumx.runtime.request import Options, Request
@@ -160,7 +161,9 @@ def _added(request: Request) -> Array:
         program, adapter = unlimited.program, unlimited.adapter
         values = adapter.operand(adapter.signature(arrays_of([added, *unlimited.operands[:1]], None)[1][0]))
         options = request.options(adapter)
-        dtype = sum_dtype(adapter, program, values, factors.kinds, options.dtype, options.casting)
+        dtype = sum_dtype(
+            adapter, Operand(program.shape, program.dtype), values, factors.kinds, options.dtype, options.casting
+        )
         factors.within(dtype)  # raises before any work
         copies = 2 * prod(program.shape) * itemsize(dtype)
         result = recorded(alone, copies)
