@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Semiring(Algebra):
     """Functions in the place of the sum and the product of a contraction, by name, and the contractions with them.
 
@@ -55,6 +54,13 @@ class Semiring(Algebra):
     >>> widest.einsum("ij,jk->ik", np.array([[1.0, 5.0]]), np.array([[3.0], [2.0]]))
     array([[2.]])
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.__dict__["einsum"] = _cached_first(self)  # each call finds the function here, and not the method
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Semiring, (self.name, self.add, self.multiply)
 
     @property
     def algebra(self) -> Algebra:
@@ -195,7 +201,6 @@ _KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memo
 """The keywords of :meth:`Semiring.einsum` but ``out``."""
 
 
-@lru_cache(maxsize=256)
 def _cached_first(semiring: Semiring) -> Callable[..., Any]:
     """The method ``einsum`` of a semiring, which tries the cache of calls first."""
     algebra = semiring.algebra
@@ -205,31 +210,21 @@ def _cached_first(semiring: Semiring) -> Callable[..., Any]:
             raise Uncacheable
         return {**options, "semiring": algebra}
 
-    return cached_first(partial(_checked, semiring), of_semiring)
+    def traced(*operands: Any, **options: Any) -> Any:
+        """What torch.compile traces instead."""
+        return hooks.in_semiring(algebra.name, algebra.add, algebra.multiply, *operands, **options)
 
-
-def _einsum(self: Semiring, *operands: Any, **options: Any) -> Any:
-    return _served(self, *operands, **options)
-
-
-def _served(semiring: Semiring, *operands: Any, **options: Any) -> Any:
-    return _cached_first(semiring)(*operands, **options)
-
-
-def _traced(semiring: Semiring, *operands: Any, **options: Any) -> Any:
-    """What torch.compile traces in the place of :meth:`Semiring.einsum`."""
-    return hooks.in_semiring(semiring.name, semiring.add, semiring.multiply, *operands, **options)
+    function: Callable[..., Any] = cached_first(semiring.einsum, of_semiring)
+    function.__dict__["_torchdynamo_inline"] = traced
+    hooks.as_it_is(function)
+    return function
 
 
 def _argmax_by_fields(name: Any, add: Any, multiply: Any, *operands: Any, **options: Any) -> ArgmaxResult:
     return Semiring(name, add, multiply).argmax(*operands, **options)
 
 
-_checked = Semiring.einsum
-Semiring.einsum = wraps(_checked)(_einsum)  # type: ignore[method-assign]
-_served.__dict__["_torchdynamo_inline"] = _traced
-for method in (Semiring.einsum, Semiring.argmax):
-    hooks.as_it_is(method)
+hooks.as_it_is(Semiring.argmax)
 
 
 max_plus = Semiring("max-plus", "maximum", "add")
