@@ -162,6 +162,8 @@ def addeinsum(
 ) -> Any:
     """``beta * c + alpha * einsum(*operands)``, as ``torch.addmm`` computes it for a product of matrices.
 
+    Arguments that are not described here are those of :func:`einsum`.
+
     Args:
         c: an array that broadcasts to the shape of the contraction.
         *operands: as for :func:`einsum`.
@@ -172,7 +174,6 @@ def addeinsum(
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the dtypes of ``c`` and
             the operands.
         casting: as for :func:`einsum`; also for the cast of ``c``.
-        accumulate, order, optimize, backend, memory_limit, **framework: as for :func:`einsum`.
 
     Returns:
         The sum: a new array, or ``out``. ``c`` and the operands stay as they are, unless ``out`` is one of them.
@@ -218,12 +219,11 @@ def einsum_frexp(
     """A contraction as a mantissa and an exponent of 2, as ``numpy.frexp``, for results that no float holds.
 
     Each intermediate is scaled by a power of two, which rounds nothing. Derivatives of the mantissa take the exponent
-    as a constant. Floating-point numbers only.
+    as a constant. Floating-point numbers only. Arguments that are not described here are those of :func:`einsum`.
 
     Args:
         *operands: as for :func:`einsum`.
         order: as for :func:`einsum`; of the mantissa.
-        dtype, accumulate, casting, optimize, backend, memory_limit: as for :func:`einsum`.
 
     Returns:
         A named tuple ``(mantissa, exponent)``; the result is ``mantissa * 2**exponent``. The largest element of the
@@ -301,13 +301,14 @@ def plan(
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
+    Arguments that are not described here are those of :func:`einsum`.
+
     Args:
         *operands: as for :func:`einsum`, where a shape, a tuple of sizes, may stand for each operand. Shapes describe
             C-contiguous arrays, and have None for a size that is not known. Planning from shapes imports no framework.
         backend: with shapes, the framework to plan for; NumPy by default.
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
-        dtype, accumulate, casting, optimize: as for :func:`einsum`.
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
         out: with arrays and a limit, where the result will be written, so that it does not count.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.

@@ -288,7 +288,7 @@ def expression(
     backend: str | None = None,
     **framework: Unpack[FrameworkKeywords],
 ) -> Expression:
-    """Compile a contraction for fixed shapes, to call it many times.
+    """Compile a contraction for fixed shapes, to call it many times; the keywords are those of :func:`einsumx.einsum`.
 
     Its effort is the one that holds now; ``"measure"`` tries the candidates in the first calls of the expression. There
     is no memory limit, because blocks depend on where the operands of each call are.
@@ -296,7 +296,6 @@ def expression(
     Args:
         *operands: as for :func:`einsumx.einsum`, with a shape, a tuple of sizes, in place of each operand that calls
             will pass. Arrays are constants, and everything that depends only on constants is computed once.
-        dtype, accumulate, casting, optimize, backend, **framework: as for :func:`einsumx.einsum`.
 
     Returns:
         An :class:`Expression`. It is called with the operands that are not constant.

@@ -159,8 +159,8 @@ class Semiring(Algebra):
         the function outside of its graph. There are no gradients of positions; those of the value are einsum's.
 
         Args:
-            *operands, casting, optimize, backend: as for :func:`einsumx.einsum`.
-            dtype: as for :func:`einsumx.einsum`; that of the value.
+            *operands: as for :func:`einsumx.einsum`, as are the keywords.
+            dtype: that of the value.
 
         Returns:
             A named tuple ``(value, positions)``. Positions have the dtype int64, or the framework's widest integers:

@@ -105,11 +105,11 @@ def tune(
 
     Up to 8 plans are run on the operands, each in its own steady state; this takes some seconds. The result is added to
     the wisdom, which calls of the same contraction use, in this process and in later ones, whatever their effort. It
-    also applies to sizes and layouts of the same class. On a busy machine nothing is remembered.
+    also applies to sizes and layouts of the same class. On a busy machine nothing is remembered. Arguments that are not
+    described here are those of :func:`einsumx.einsum`.
 
     Args:
         *operands: as for :func:`einsumx.einsum`.
-        dtype, accumulate, casting, optimize, backend: as for :func:`einsumx.einsum`.
         rounds: how often each candidate takes its turn.
 
     Returns:
