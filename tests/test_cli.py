@@ -625,6 +625,6 @@ def test_the_end_of_a_comparison_says_what_to_try_next(capsys):
     words = shlex.split(explain)
     assert words == ["einsumx", "explain", "--backend", "numpy", "ab,bc->ac", "30,40", "40,20"]
     assert main(words[1:]) == 0
-    assert 'einsumx.patch("numpy")' in patch
+    assert 'einsumx.patched("numpy")' in patch
     (page,) = re.findall(r"^  https://\S+/v[\d.]+/(docs/\w+\.md)$", tutorial)
     assert (Path(__file__).parents[1] / page).exists()
