@@ -49,6 +49,13 @@ def test_the_section_says_on_what_it_ran_and_a_step_that_fails_is_a_fault(gpu, t
     assert text.count("Not run yet.") == 2
 
 
+def test_every_test_that_needs_a_gpu_is_run(gpu):
+    folder = Path(__file__).parent
+    files = sorted(folder.glob("test_*.py"))
+    marked = [f"tests/{file.name}" for file in files if "pytest.mark." + "gpu" in file.read_text(encoding="utf-8")]
+    assert marked == sorted(gpu.TESTS)
+
+
 def test_a_matrix_of_repeated_rows_has_the_values_of_its_formula(gpu):
     rows = 3 * (1 << 14)
     matrix = gpu.Repeating(rows)
