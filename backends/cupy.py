@@ -78,12 +78,14 @@ class CupyAdapter(NumpyAdapter):
     # The kernels of the NumPy adapter run on the CPU.
     kernel = Adapter.kernel
     elementwise = _on_device(Adapter.elementwise, at=1)
-    reduced = _on_device(Adapter.reduced, at=1)
+    reduced = Adapter.reduced
     semiring_product = Adapter.semiring_product
     semiring_workspace = Adapter.semiring_workspace
     scaled = _on_device(Adapter.scaled)
     scaled_new = scaled
     combined = _on_device(Adapter.combined, at=1)
+    update = Adapter.update
+    write_new = Adapter.write_new
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
     arrange = _on_device(NumpyAdapter.arrange)
@@ -213,13 +215,6 @@ class CupyAdapter(NumpyAdapter):
     def write(self, out: Array, result: Array) -> None:
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
-
-    def write_new(self, out: Array, result: Array) -> None:
-        self.write(out, result)
-
-    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
-        with out.device:
-            self.write(out, self.combined(alpha, result, beta, out, dtype))
 
     def in_place(self, array: Any) -> None:
         return None

@@ -12,6 +12,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import numpy as np
 from names import EINSUMX, HAND_WRITTEN
 from problems import Problem
 
@@ -107,7 +108,8 @@ class Framework:
         """The operands as arrays of the framework; with gradients, prepared for differentiation."""
         if self.backend == "torch":  # has no negative strides
             operands = [operand.copy() if min((0, *operand.strides)) < 0 else operand for operand in operands]
-        arrays = [self.adapter.from_numpy(operand, self.device) for operand in operands]
+        place = self._with_strides if self.device and self.strided else self.adapter.from_numpy
+        arrays = [place(operand, self.device) for operand in operands]
         if problem.gradient and self.backend == "torch":
             arrays[:-1] = [array.requires_grad_() for array in arrays[:-1]]
         if problem.gradient and self.backend == "paddle":
@@ -117,6 +119,18 @@ class Framework:
             for array in arrays[:-1]:
                 array.attach_grad()
         return arrays
+
+    def _with_strides(self, operand: Any, device: str) -> Array:
+        """An operand on a device, with its strides, which copies to other devices do not keep."""
+        spans = [(size - 1) * stride // operand.itemsize for size, stride in zip(operand.shape, operand.strides)]
+        first = -sum(min(span, 0) for span in spans)
+        memory = np.zeros(1 + sum(map(abs, spans)), operand.dtype)
+        np.lib.stride_tricks.as_strided(memory[first:], operand.shape, operand.strides)[...] = operand
+        array = self.adapter.from_numpy(memory, device)
+        if self.backend == "torch":
+            steps = [stride // operand.itemsize for stride in operand.strides]
+            return array.as_strided(operand.shape, steps, first)
+        return import_module("cupy.lib.stride_tricks").as_strided(array[first:], operand.shape, operand.strides)
 
     def call(self, function: Function, problem: Problem, arrays: Sequence[Array]) -> Callable[[], Any]:
         """The timed call, without arguments; it returns when its result is complete."""

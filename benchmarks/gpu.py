@@ -27,6 +27,7 @@ from show import about, console
 from summary import Table, geometric_mean
 
 import einsumx
+from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.results import count_statuses, read_runs
 from einsumx.ir.text import quantity
 from einsumx.terminal import timing
@@ -47,6 +48,9 @@ EVERYDAY, PER_GROUP = ("mlp", "pairs", "networks", "layouts", "dtypes"), 4
 
 TINY = 6
 """How many problems are timed where there is no GPU."""
+
+TESTS = ("tests/test_limit_gpu.py", "tests/test_torch.py", "tests/test_torch_gpu.py")
+"""The files with tests that need a GPU."""
 
 COLUMNS, ROWS_OF_BLOCK = 1 << 12, 7
 """The columns of the matrix that does not fit, and after how many rows it repeats."""
@@ -115,8 +119,11 @@ class Report:
 
 
 def conformance(report: Report) -> str:
-    """The conformance suite, in a process of its own."""
+    """The conformance suite, in a process of its own, on the last device, which is seldom the default."""
     backend, device = report.framework.backend, report.framework.device
+    if device:
+        others = framework_of(backend).other_devices(device)
+        device = [device, *(name for name in others if name.partition(":")[0] not in ("cpu", "meta"))][-1]
     level = "quick" if report.is_fake else LEVELS.get(backend, "full")
     selected = ("--case", FAKE_CASES) if report.is_fake else ()
     with TemporaryDirectory() as folder:
@@ -127,17 +134,17 @@ def conformance(report: Report) -> str:
         (run,) = read_runs(path)
     counts = count_statuses(run.outcomes)
     report.faults += [f"{each.case}: {each.message}" for each in run.outcomes if each.status == "fail"]
-    return f"level {level}{f', {FAKE_CASES}' if report.is_fake else ''}: " + ", ".join(
-        f"{count} {status}" for status, count in counts.items() if count
-    )
+    what = ", ".join(filter(None, (f"level {level}", *selected[1:], device)))
+    return f"{what}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
 
 
 def checks(report: Report) -> str:
     """The tests that need a GPU: memory limits, pinned buffers, streams, and two devices if there are two."""
+    backend = report.framework.backend
     with TemporaryDirectory() as folder:
         path = Path(folder, "tests.xml")
-        selected = ("-m", "gpu", "-k", report.framework.backend, "tests/test_limit_gpu.py", "tests/test_torch.py")
-        if report.is_fake:
+        selected = ("-m", "gpu", "-k", backend, *TESTS)
+        if report.is_fake and backend != "cupy":  # there is no fake of their devices
             _python("-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *selected, fails=[5])
             return "collected alone"
         _python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--junit-xml", str(path), *selected, fails=[1, 5])

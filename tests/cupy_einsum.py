@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from einsumx.dtypes import itemsize
+from einsumx.dtypes import itemsize, kind
 from einsumx.ir.cost import layouts, slot_dtypes
-from einsumx.ir.layout import contiguous, merged_stride
+from einsumx.ir.layout import contiguous, is_contiguous, merged_stride
+from einsumx.ir.ops import Matmul
 from einsumx.ir.verify import replay
 
 __all__ = ["Moved", "moved_by_cupy", "moved_by_plan"]
@@ -21,10 +22,11 @@ __all__ = ["Moved", "moved_by_cupy", "moved_by_plan"]
 
 @dataclass
 class Moved:
-    """Bytes: all that kernels read and write, and those that copies write."""
+    """Bytes: all that kernels read and write, those that copies write, and those that CuPy copies by itself."""
 
     total: int = 0
     copied: int = 0
+    silent: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,24 @@ def moved_by_plan(program: Any) -> Moved:
         written = slots[op.out].nbytes
         moved.total += written + sum(_stored(slots[slot]) for slot in op.sources)
         moved.copied += written if op.kind == "copy" else 0
+        if isinstance(op, Matmul):
+            moved.silent += _copied_by_matmul([slots[slot] for slot in op.sources])
     return moved
+
+
+def _copied_by_matmul(operands: Sequence[Any]) -> int:
+    """The bytes of the operands that ``matmul`` would copy, batches pair by pair if one of them is not contiguous."""
+    sides = [(side.shape, side.strides or contiguous(side.shape), side) for side in operands if 0 not in side.shape]
+    is_batched = max(len(side.shape) for side in operands) > 2
+    if is_batched and all(is_contiguous(shape, steps) for shape, steps, _ in sides):
+        return 0
+    is_integer = kind(operands[0].dtype) in "biu"
+    return sum(
+        side.nbytes
+        for shape, steps, side in sides
+        if not is_contiguous(shape[-2:], steps[-2:])
+        and (is_integer or not is_contiguous(shape[-2:][::-1], steps[-2:][::-1]))
+    )
 
 
 def _stored(operand: Any) -> int:

@@ -54,14 +54,14 @@ def compared(equation, shapes, strides, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("group", [*all_problems(0, 0), "random pairs"])
-def test_no_plan_on_cupy_moves_more_bytes_than_cupy_einsum(group, dtype):
+def test_no_plan_on_cupy_copies_in_silence_or_moves_more_bytes_than_cupy_einsum(group, dtype):
     problems = random_pairs(3, 1000) if group == "random pairs" else all_problems(0, 0)[group]
     more = []
     for problem in problems:
         if problem.dtype == "float32" and not problem.gradient:
             ours, theirs = compared(problem.equation, problem.shapes, strides_of(problem, dtype), dtype)
-            if ours.total > theirs.total:
-                more.append(f"{problem}: {ours.total} of {theirs.total} bytes")
+            if ours.silent or ours.total > theirs.total:
+                more.append(f"{problem}: {ours.total} of {theirs.total} bytes, {ours.silent} copied by matmul")
     assert not more
 
 

@@ -3,6 +3,8 @@
 ``nox -s gpu`` judges it on CuPy itself.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -203,6 +205,7 @@ def test_exponents_fetch_a_few_numbers_and_no_intermediate(fake_cupy, rng, dtype
 def test_out_may_be_empty_and_not_broadcast(fake_cupy):
     lhs, rhs = fake_cupy.zeros((0, 3)), fake_cupy.zeros((3, 4))
     out = fake_cupy.empty((0, 4))
+    assert out.strides == (0, 0)
     assert einsumx.einsum("ij,jk->ik", lhs, rhs, out=out) is out
     flat = fake_cupy.broadcast_to(fake_cupy.zeros((1, 4)), (3, 4))
     with pytest.raises(BackendError, match="broadcast"):
@@ -224,6 +227,15 @@ def test_arrays_with_gaps_move_between_devices(fake_cupy):
         np.testing.assert_array_equal(moved.get(), [[1.0, 2.0], [5.0, 6.0], [9.0, 10.0]])
 
 
+def test_an_array_that_moved_to_another_device_may_be_freed(fake_cupy):
+    array = on(fake_cupy, "cuda:1", np.ones(600))
+    moved = ADAPTER.move(array, "cuda:0")
+    del array
+    overwriting = on(fake_cupy, "cuda:1", np.zeros(600))
+    ADAPTER.synchronize(overwriting)
+    np.testing.assert_array_equal(moved.get(), np.ones(600))
+
+
 def test_the_model_of_each_device_is_named(fake_cupy):
     assert [ADAPTER.device_model(device)[-1] for device in DEVICES] == ["0", "1"]
 
@@ -233,6 +245,7 @@ def test_the_model_of_each_device_is_named(fake_cupy):
     [
         ("i,i->", [(3000,), (3000,)], "float32"),  # CuPy allocates the products before it sums them
         ("bij,jk->bik", [(20, 30, 40), (40, 50)], "float32"),
+        ("aij,abjk->abik", [(300, 2, 3), (300, 200, 3, 2)], "float32"),  # an axis broadcasts, by arrays of addresses
         ("bij,bjk->bik", [(20, 30, 40), (20, 40, 50)], "float16"),
         ("bind,bjnd->bnij", [(8, 30, 4, 40), (8, 20, 4, 40)], "float32"),
         ("ij,kj->ik", [(60, 40), (50, 40)], "int32"),
@@ -322,6 +335,25 @@ def test_blocks_are_right_on_a_stream_of_the_users_own(fake_cupy, problem):
         assert_close(mixed.get(), expected)
 
 
+def test_threads_compute_on_the_callers_stream(fake_cupy):
+    array = fake_cupy.asarray(np.ones(600))
+    ADAPTER.synchronize(array)
+    with ThreadPoolExecutor(1) as executor, fake_cupy.cuda.Stream(non_blocking=True):
+        total = executor.submit(ADAPTER.carried(lambda: array + 1)).result()
+        np.testing.assert_array_equal(total.get(), np.full(600, 2.0))
+
+
+@pytest.mark.parametrize("has_out", [False, True])
+def test_blocks_that_threads_computed_on_other_streams_are_awaited(fake_cupy, problem, has_out, monkeypatch):
+    equation, hosts, expected, limit = problem
+    monkeypatch.setattr(ADAPTER, "carried", lambda function: function)  # as PyTorch's
+    with ThreadPoolExecutor(2) as executor, fake_cupy.cuda.Stream(non_blocking=True):
+        arrays = [fake_cupy.asarray(host) for host in hosts]
+        out = fake_cupy.zeros(expected.shape, "float32") if has_out else None
+        found = einsumx.einsum(equation, *arrays, memory_limit=2 * limit, executor=executor, out=out)
+        assert_close(found.get(), expected)
+
+
 def test_blocks_are_copied_through_a_few_pinned_buffers_that_are_let_go(fake_cupy, device):
     ring = ADAPTER.ring(device)
     for host in (np.arange(2_500_000.0).reshape(1250, 2000).T, np.arange(60) % 7 == 0, np.array(2j)):
@@ -364,6 +396,7 @@ def test_without_a_driver_errors_are_einsumxs_own(fake_cupy, monkeypatch):
     host = np.ones((3, 3), "float32")
     with pytest.raises(BackendError, match="finds no device 'cuda:0'"):
         einsumx.einsum("ij,jk->ik", host, host, backend="cupy", memory_limit=MemoryLimit("1MB", device="cuda:0"))
+    assert ADAPTER.gpu("cuda:0") is None
     with pytest.raises(ValueError, match="how much is free is not known"):
         einsumx.plan("ij,jk->ik", (3, 3), (3, 3), backend="cupy", dtypes="float32", memory_limit=0.5)
 

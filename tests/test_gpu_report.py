@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from einsumx.ir.layout import layout_class
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PAGE = Path(__file__).parent.parent / "docs" / "gpu.md"
 
@@ -47,6 +49,29 @@ def test_the_section_says_on_what_it_ran_and_a_step_that_fails_is_a_fault(gpu, t
     assert "**A step**" in text
     assert "- Another: RuntimeError: out of luck\n" in text
     assert text.count("Not run yet.") == 2
+
+
+def test_every_test_that_needs_a_gpu_is_run(gpu):
+    folder = Path(__file__).parent
+    files = sorted(folder.glob("test_*.py"))
+    marked = [f"tests/{file.name}" for file in files if "pytest.mark." + "gpu" in file.read_text(encoding="utf-8")]
+    assert marked == sorted(gpu.TESTS)
+
+
+@pytest.mark.parametrize(("name", "device"), [("cupy", "cuda:1"), ("torch", "cpu")])
+def test_operands_on_a_device_have_the_strides_of_their_problem(gpu, fake_cupy, name, device):
+    pytest.importorskip(name)
+    framework = gpu.replace(gpu.GPUS[name], device=device)
+    for layout in ("C", "F", "rolled", "permuted:102", "gaps", "stepped", "expanded:1", "reversed"):
+        problem = gpu.Problem("layouts", "abc->cab", ((3, 4, 5),), layouts=(layout,))
+        if framework.takes(problem):
+            (host,) = gpu.prepare(problem).operands
+            (array,) = framework.arrays(problem, [host])
+            assert framework.adapter.operand(framework.adapter.signature(array)).strides == layout_class(
+                host.shape, [stride // host.itemsize for stride in host.strides]
+            )
+            assert framework.adapter.device(array) == device
+            np.testing.assert_array_equal(framework.adapter.to_numpy(array), host)
 
 
 def test_a_matrix_of_repeated_rows_has_the_values_of_its_formula(gpu):

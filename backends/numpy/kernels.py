@@ -374,8 +374,15 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
 
 
 def _tiny(equation: str) -> Kernel:
-    """NumPy's einsum with a C-contiguous result, in the fewest calls; its loops may follow the order of the result."""
-    return partial(_EINSUM, equation) if equation[-2] in ">-" else partial(_EINSUM, equation, order="C")
+    """NumPy's einsum with a C-contiguous result. Its loops follow the operands, as with a result in any order."""
+    if equation[-2] in ">-":
+        return partial(_EINSUM, equation)
+
+    def einsum(*arrays: Any) -> Any:
+        result = _EINSUM(equation, *arrays)
+        return result if result.flags.c_contiguous else result.copy()
+
+    return einsum
 
 
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
-from math import prod
+from math import inf, prod
 from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -451,7 +451,9 @@ class TorchAdapter(Adapter):
 
     def number(self, value: Any, dtype: str, like: Array) -> Any:
         # An argument of the kernel: a tensor would be copied to the device, which waits for the stream.
-        if kind(dtype) in "fc" and abs(value) < _LARGE:
+        if kind(dtype) == "b":
+            return bool(value)
+        if kind(dtype) in "fc" and not _LARGE <= abs(value) < inf:
             return complex(value) if kind(dtype) == "c" else float(value)
         return wrapped(value, dtype) if dtype in INTEGERS else super().number(value, dtype, like)
 

@@ -433,10 +433,10 @@ class CostModel:
             :mod:`einsumx.ir.loops`.
         """
         rates = self._rates
-        call, work = _EINSUM_CALLS * rates.call, steps * self._arithmetic
+        call, work = _EINSUM_CALLS * rates.call, steps * max(operands - 1, 1) * self._arithmetic
         if not rates.sweep:
-            return call + work * max(operands - 1, 1) / (rates.native or rates.stream)
-        rate = rates.sweep if is_packed else rates.native or rates.sweep
+            return call + work / (rates.native or rates.stream)
+        rate = rates.sweep if is_packed and operands < 3 else rates.native or rates.sweep
         return call + rows * EINSUM_ROW * rates.run + work / rate
 
     def sparse(self, elements: int, multiply_adds: int) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
-from einsumx.ir.layout import merged_stride
 from einsumx.ir.ops import Op
 from einsumx.planner.selection import BY_COST, Choosing
 from einsumx.planner.terms import Labels, Term, native_equation
@@ -206,16 +205,11 @@ class Builder:
 
     def is_packed(self, term: Term, labels: Labels) -> bool:
         """Whether the term, with its axes in the order of ``labels``, is C-contiguous."""
-        return self.merged(term, labels) == 1
-
-    def merged(self, term: Term, labels: Labels) -> int | None:
-        """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
-        steps = term.steps
-        return merged_stride(self.shape(labels), [steps[label] for label in labels])
+        return term.merged(labels) == 1
 
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""
-        return cut(term.in_memory_order(labels), lambda run, label: self.merged(term, (*run, label)) is not None)
+        return cut(term.in_memory_order(labels), lambda run, label: term.merged((*run, label)) is not None)
 
     def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
         """A permutation by transposes that copy.

@@ -17,14 +17,17 @@ from einsumx.dtypes import kind
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_ROW, LOPSIDED, CostModel
 from einsumx.ir.loops import natural_order, outer_loops
-from einsumx.ir.ops import Copy, Matmul, Native, Op, Reshape, Sum, Transpose
+from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
-__all__ = ["direct_ops", "direct_product", "direct_program", "may_be_one_einsum", "one_einsum"]
+__all__ = ["direct_ops", "direct_product", "direct_program", "may_be_one_einsum", "one_einsum", "product_order"]
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
+
+_CHEAP = 0.1
+"""The most time of copies, relative to that of the product, with which no other way can be much faster."""
 
 
 def direct_program(
@@ -55,14 +58,10 @@ def direct_ops(
         return (one_einsum(equation, count),), count
     if count > 2 or not traits.strided or not traits.views or dtype in dict(traits.widen):
         return None
-    output, sizes, terms = equation.output, equation.sizes, []
-    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
-        strides = operand.strides
-        if operand.dtype != dtype or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
-            return None
-        if 1 in operand.shape and operand.shape != tuple([sizes[label] for label in labels]):
-            return None
-        terms.append(Term(slot, labels, strides, sizes))
+    terms = plain_terms(equation, operands, dtype)
+    if terms is None:
+        return None
+    output = equation.output
     calls: list[Op] = []
     keep = frozenset(output)
     for slot, term in enumerate(terms):
@@ -70,12 +69,12 @@ def direct_ops(
         if not needed.issuperset(term.labels):
             if 1 in operands[slot].shape or traits.max_sum_axes is not None:
                 return None
-            terms[slot] = _summed(term, needed, sizes, len(operands) + len(calls), calls)
+            terms[slot] = _summed(term, needed, len(operands) + len(calls), calls)
     slot = len(operands) + len(calls)
     order = terms[0].labels
     if len(terms) == 2:
         lhs, rhs = terms
-        direct = direct_product(lhs, rhs, sizes, keep, ResultUse(output), traits, dtype, slot)
+        direct = direct_product(lhs, rhs, keep, ResultUse(output), traits, dtype, slot)
         if direct is None:
             return None
         calls += direct[0]
@@ -88,7 +87,7 @@ def direct_ops(
     return tuple(calls), len(operands) + len(calls) - 1
 
 
-def _summed(term: Term, needed: frozenset[int], sizes: Sequence[int], slot: int, calls: list[Op]) -> Term:
+def _summed(term: Term, needed: frozenset[int], slot: int, calls: list[Op]) -> Term:
     """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
     source, labels, memory = term.slot, term.labels, term.memory
     if memory != labels:
@@ -96,7 +95,7 @@ def _summed(term: Term, needed: frozenset[int], sizes: Sequence[int], slot: int,
         source, slot = slot, slot + 1
     calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label not in needed])))
     kept = tuple([label for label in memory if label in needed])
-    return Term(slot, kept, None, sizes)
+    return Term(slot, kept, None, term.sizes)
 
 
 def one_einsum(equation: SizedEquation, count: int) -> Op:
@@ -106,26 +105,33 @@ def one_einsum(equation: SizedEquation, count: int) -> Op:
 
 def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
     """Whether one call of the framework's own einsum is the fastest: not for a view, nor for a product of matrices."""
-    inputs = equation.inputs
-    if not _is_tiny(prod(equation.sizes), [shape[-1] for shape in equation.shapes if shape], rates):
-        return False
+    inputs, output = equation.inputs, equation.output
     first, *others = inputs
+    calls = max(len(others), 1)
+    if len(others) == 1:  # a term with labels of its own is summed before
+        needed = (set(output).union(others[0]), set(output).union(first))
+        calls += sum([not own.issuperset(term) for own, term in zip(needed, inputs)])
+    steps = prod(equation.sizes) * max(len(others), 1)
+    if not _is_tiny(steps, [shape[-1] for shape in equation.shapes if shape], rates, calls):
+        return False
     if not others:
-        return not set(first) <= set(equation.output)
+        return not set(first) <= set(output)
     return len(first) > 2 or max(map(len, others)) > 2 or set(first).isdisjoint(others[0]) or len(others) > 1
 
 
-def _is_tiny(steps: int, last: Sequence[int], rates: Rates) -> bool:
-    """Whether the framework's own einsum loops for less than the overhead of one call.
+def _is_tiny(steps: int, last: Sequence[int], rates: Rates, calls: int = 1) -> bool:
+    """Whether the framework's own einsum loops for less than the overhead of so many calls.
 
     Args:
         steps: multiply-adds.
         last: the sizes of the operands' last axes, of which the least is about that of the innermost loop.
         rates: of the framework.
+        calls: that compute the same.
     """
-    if steps > rates.call * rates.native:  # which may be more than a float holds
+    overhead = calls * rates.call
+    if steps > overhead * rates.native:  # which may be more than a float holds
         return False
-    return steps / rates.native + steps / min(last, default=1) * EINSUM_ROW * rates.run <= rates.call
+    return steps / rates.native + steps / min(last, default=1) * EINSUM_ROW * rates.run <= overhead
 
 
 def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
@@ -159,6 +165,7 @@ class _Matrices(NamedTuple):
             empty if it is read in place.
         has_gaps: the array is not contiguous in the order of its axes in memory.
         loops: its other free labels, which become batch axes.
+        own: the labels of the batch axes that it has.
     """
 
     term: Term
@@ -168,6 +175,7 @@ class _Matrices(NamedTuple):
     copied: str = ""
     has_gaps: bool = False
     loops: Labels = ()
+    own: Labels = ()
 
     def is_packed(self, batch: Labels, on_right: bool) -> bool:
         """Whether it is C-contiguous as a product reads it on one side."""
@@ -189,14 +197,12 @@ class _Classes(NamedTuple):
 
 
 def direct_product(
-    lhs: Term, rhs: Term, sizes: Sequence[int], keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str,
-    slot: int,
-) -> tuple[list[Op], Labels] | None:  # fmt: skip
+    lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str, slot: int
+) -> tuple[list[Op], Labels] | None:
     """The ops of a product of two terms, and the order of its result, if they are clear.
 
     Args:
         lhs, rhs: terms without repeated labels; each label is in both, or kept.
-        sizes: of all labels.
         keep: the labels that other terms or the output still need.
         use: how the result is used.
         traits: of the framework.
@@ -208,71 +214,71 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
-    classes = _classified(lhs, rhs, sizes, keep)
+    classes = _classified(lhs, rhs, keep)
     if classes is None:
         return None
     batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
-    steps = matrices * inner * rows * cols
+    sizes, steps = lhs.sizes, matrices * inner * rows * cols
     is_small = steps <= _SMALL
     is_matmul = contracted and dtype in traits.matmul_dtypes and kind(dtype) in "fc"
-    labels = len(lhs.labels) + len(rhs_free)
-    may_be_native = is_small and dtype in traits.native_dtypes and labels <= traits.native_max_labels
+    may_be_native = is_small and traits.rates.native and dtype in traits.native_dtypes
+    may_be_native = may_be_native and len(lhs.labels) + len(rhs_free) <= traits.native_max_labels
     if may_be_native and (not is_matmul or len(lhs.labels) > 2 or len(rhs.labels) > 2):
         last = [sizes[term.labels[-1]] for term in (lhs, rhs) if term.labels]
         if _is_tiny(steps, last, traits.rates):
             kept = (*batch, *lhs_free, *rhs_free)
             return _native(lhs, rhs, use.target(kept) or kept, slot)
-    if not is_matmul or (batch and not (lhs_free or rhs_free) and not (may_be_native and traits.rates.native)):
+    if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
+        return _multiplied(lhs, rhs, use, slot)
+    if not is_matmul or (batch and not (lhs_free or rhs_free) and not may_be_native):
         return None  # for products of vectors, a multiplication and a sum may be faster
     most = traits.max_batch_axes
     if most is not None and len(batch) > most:
         return None
-    sides = _sides(lhs, rhs, classes, sizes, traits, dtype)
-    if sides is None:
-        return None
     if batch:
         batch = tuple([label for label in use.order or lhs.memory if label in batch])
-    if sides[0].loops or sides[1].loops:
-        batch = (*batch, *sides[0].loops, *sides[1].loops)
-        rows, cols = (prod([sizes[label] for label in side.free]) for side in sides)
+    sides = _sides(lhs, rhs, classes._replace(batch=batch), traits, dtype)
+    if sides is None:
+        return None
+    loops = (*sides[0].loops, *sides[1].loops)
+    if loops:
+        sides = sides[0]._replace(own=(*batch, *sides[0].loops)), sides[1]._replace(own=(*batch, *sides[1].loops))
+        batch = (*batch, *loops)
     layout = traits.layout(dtype, bool(batch))
     if layout != "strided":
-        return _product_of_packed(sides, batch, classes, layout, use, sizes, traits, slot)
-    slower = 0.0 if is_small else _slower(sides, (rows, cols, inner), traits, dtype)
-    turns = _turns(sides, batch, use, sizes, traits)
+        return _product_of_packed(sides, batch, layout, use, traits, slot)
+    slower = 0.0 if is_small else _slower(sides, traits, dtype)
+    turns = _turns(sides, batch, use, traits)
     if turns or slower:
-        others = _turns(sides[::-1], batch, use, sizes, traits)
+        others = _turns(sides[::-1], batch, use, traits)
         if slower + (turns - others) * traits.rates.view > 0:
-            sides, rows, cols, turns = sides[::-1], cols, rows, others
-    if turns >= _UNREADABLE and matrices * classes.rows * classes.cols > _SMALL:
+            sides, turns = sides[::-1], others
+    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
         return None
     result = (*batch, *sides[0].free, *sides[1].free)
-    if may_be_native and traits.rates.native and (batch or sides[0].copied or sides[1].copied):
+    if may_be_native and (batch or sides[0].copied or sides[1].copied):
         natural = tuple(natural_order((lhs.memory, rhs.memory), use.target(result) or result))
-        if _is_native_faster(steps, sides, batch, natural, sizes, traits, dtype):
+        if _is_native_faster(steps, sides, batch, natural, traits, dtype):
             return _native(lhs, rhs, natural, slot)
-    return _product(sides, batch, (rows, inner, cols), sizes, slot), result
+    return _product(sides, batch, slot), result
 
 
 def _product_of_packed(
-    sides: tuple[_Matrices, _Matrices], batch: Labels, classes: _Classes, layout: MatrixLayout, use: ResultUse,
-    sizes: Sequence[int], traits: Traits, slot: int,
-) -> tuple[list[Op], Labels] | None:  # fmt: skip
+    sides: tuple[_Matrices, _Matrices], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
+) -> tuple[list[Op], Labels] | None:
     """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
-    rows, cols = classes.rows, classes.cols
     if layout == "C" and not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
-        sides, rows, cols = sides[::-1], cols, rows
+        sides = sides[::-1]
         if not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
             return None
-    if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, sizes, traits) >= _UNREADABLE:
+    if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, traits) >= _UNREADABLE:
         return None
-    result = (*batch, *sides[0].free, *sides[1].free)
-    return _product(sides, batch, (rows, classes.inner, cols), sizes, slot), result
+    return _product(sides, batch, slot), (*batch, *sides[0].free, *sides[1].free)
 
 
-def _classified(lhs: Term, rhs: Term, sizes: Sequence[int], keep: frozenset[int]) -> _Classes | None:
+def _classified(lhs: Term, rhs: Term, keep: frozenset[int]) -> _Classes | None:
     """The classes of the labels; None if a size is 1 or unknown."""
-    lhs_labels, rhs_labels = lhs.labels, rhs.labels
+    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
     batch: list[int] = []
     contracted: list[int] = []
     lhs_free: list[int] = []
@@ -313,9 +319,9 @@ _NO_UNIT = "no axis of its matrices has unit stride"
 _OTHER_ORDER = "its contracted axes lie in another order than those of the other operand"
 
 
-def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int]) -> _Matrices:
+def _matrices(term: Term, batch: Labels, contracted: Labels) -> _Matrices:
     """How a product reads a term: in place, or as a copy, which is not described further."""
-    labels, strides = term.labels, None if term.is_packed else term.strides
+    sizes, labels, strides = term.sizes, term.labels, None if term.is_packed else term.strides
     axes = range(len(labels) - 1, -1, -1)
     free: list[int] = []
     loops: list[int] = []
@@ -350,45 +356,44 @@ def _matrices(term: Term, batch: Labels, contracted: Labels, sizes: Sequence[int
             return _Matrices(term, (), (), False, reason)
     is_turned = bool(free) and summed_end > free_end
     reason = "its free axes do not merge" if loops else ""
-    return _Matrices(term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, reason, has_gaps, tuple(loops[::-1]))
+    return _Matrices(
+        term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, reason, has_gaps, tuple(loops[::-1]), batch
+    )
 
 
-def _sides(
-    lhs: Term, rhs: Term, classes: _Classes, sizes: Sequence[int], traits: Traits, dtype: str
-) -> tuple[_Matrices, _Matrices] | None:
-    """How a product reads both terms; None if a large one is not read in place."""
+def _sides(lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str) -> tuple[_Matrices, _Matrices] | None:
+    """How a product reads both terms; None if a copy takes long enough that a search may find a better way."""
     batch, contracted, _, _, matrices, inner, rows, cols = classes
-    left, right = _matrices(lhs, batch, contracted, sizes), _matrices(rhs, batch, contracted, sizes)
+    left, right = _matrices(lhs, batch, contracted), _matrices(rhs, batch, contracted)
     if left.loops or right.loops:
         most = traits.max_batch_axes
         room = len(lhs.labels) + len(rhs.labels) if most is None else most - len(batch)
-        if len(left.loops) <= room and _do_loops_pay(left, matrices, inner, cols, sizes, traits, dtype):
+        if len(left.loops) <= room and _do_loops_pay(left, matrices, inner, cols, traits, dtype):
             left, room = left._replace(copied=""), room - len(left.loops)
-        if len(right.loops) <= room and _do_loops_pay(right, matrices, inner, rows, sizes, traits, dtype):
+        if len(right.loops) <= room and _do_loops_pay(right, matrices, inner, rows, traits, dtype):
             right = right._replace(copied="")
     if not (left.copied or right.copied) and left.contracted != right.contracted:
         if rows <= cols:
             left = left._replace(copied=_OTHER_ORDER)
         else:
             right = right._replace(copied=_OTHER_ORDER)
-    if left.copied:
-        if matrices * rows * inner > _SMALL:
+    copied = matrices * inner * (rows * bool(left.copied) + cols * bool(right.copied))
+    if copied > _SMALL:
+        model = CostModel(traits, dtype)
+        if model.copy(copied) > _CHEAP * model.matmul(1, matrices, rows, cols, inner):
             return None
+    if left.copied:
         left = _packed(left, batch, right.contracted or contracted)
     if right.copied:
-        if matrices * inner * cols > _SMALL:
-            return None
         right = _packed(right, batch, left.contracted)
     return left, right
 
 
-def _do_loops_pay(
-    side: _Matrices, matrices: int, inner: int, others: int, sizes: Sequence[int], traits: Traits, dtype: str
-) -> bool:
+def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, traits: Traits, dtype: str) -> bool:
     """Whether a product for each element of ``loops`` takes less time than a copy, and a search more than either."""
     if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
         return False
-    count, rows = (prod([sizes[label] for label in labels]) for labels in (side.loops, side.free))
+    count, rows = (side.term.size(labels) for labels in (side.loops, side.free))
     elements = matrices * count * rows * inner
     if elements > _SMALL:
         return False
@@ -401,13 +406,13 @@ def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
     """A term that is copied, with its innermost axis innermost."""
     memory = side.term.memory
     free = tuple([label for label in memory if label not in batch and label not in contracted])
-    return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied)
+    return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied, own=batch)
 
 
-def _slower(sides: tuple[_Matrices, _Matrices], matrix: tuple[int, int, int], traits: Traits, dtype: str) -> float:
+def _slower(sides: tuple[_Matrices, _Matrices], traits: Traits, dtype: str) -> float:
     """The seconds by which a product ``[rows, inner] @ [inner, cols]`` takes longer than with its sides swapped."""
-    rows, cols, inner = matrix
     left, right = sides
+    rows, cols, inner = left.term.size(left.free), right.term.size(right.free), left.term.size(left.contracted)
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
     if not is_lopsided and left.is_turned == right.is_turned:
         return 0.0
@@ -423,73 +428,57 @@ _UNREADABLE = 4
 """The turns of a result that the next step cannot read in place."""
 
 
-def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, sizes: Sequence[int], traits: Traits) -> int:
+def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Traits) -> int:
     """The transposes of a product and of its result."""
     left, right = sides
-    count = ((*_own(left, batch), *left.free, *left.contracted) != left.term.labels) + (
-        (*_own(right, batch), *right.contracted, *right.free) != right.term.labels
+    count = ((*left.own, *left.free, *left.contracted) != left.term.labels) + (
+        (*right.own, *right.contracted, *right.free) != right.term.labels
     )
     result = (*batch, *left.free, *right.free)
     if use.order is not None:
         return count + (result != use.order and result != use.target(result))
-    return count if use.is_ready(result, sizes, traits) else count + _UNREADABLE
+    return count if use.is_ready(result, left.term.sizes, traits) else count + _UNREADABLE
 
 
 _LABEL = 0.1
 """The overhead of each label in the framework's own kernel, in calls."""
 
 
-def _own(side: _Matrices, batch: Labels) -> Labels:
-    """The batch labels that a term has: all but the loops of the other one."""
-    return (
-        batch
-        if len(batch) + len(side.free) + len(side.contracted) == len(side.term.labels)
-        else tuple([label for label in batch if label in side.term.labels])
-    )
-
-
 def _is_native_faster(
-    steps: int, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, sizes: Sequence[int],
-    traits: Traits, dtype: str,
-) -> bool:  # fmt: skip
+    steps: int, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, traits: Traits, dtype: str
+) -> bool:
     """Whether the framework's own kernel takes less time than the calls of a product.
 
     On 240 random pairs of 200 to 4096 steps with batch axes or copies on NumPy, what this chooses takes 1.05 times as
     long as the faster of both (geometric mean).
     """
-    rates = traits.rates
+    rates, size = traits.rates, sides[0].term.size
     loops, is_packed = outer_loops([side.term.memory for side in sides], result)
     calls, views = 2.0 + bool(batch), 0  # with what surrounds a call, and with the set-up of a loop over matrices
     for side in sides:
         calls += 0.5 * bool(side.copied)
-        views += side.term.labels != (*_own(side, batch), *side.free, *side.contracted)
+        views += side.term.labels != (*side.own, *side.free, *side.contracted)
         views += len(side.free) != 1 or len(side.contracted) != 1
     views += len(sides[0].free) != 1 or len(sides[1].free) != 1
-    seconds = calls * rates.call + views * rates.view + prod([sizes[label] for label in batch]) * rates.matrix
-    native = CostModel(traits, dtype).einsum(steps, prod([sizes[label] for label in loops]), 2, is_packed)
+    seconds = calls * rates.call + views * rates.view + size(batch) * rates.matrix
+    native = CostModel(traits, dtype).einsum(steps, size(loops), 2, is_packed)
     return native + _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call < seconds
 
 
-def _product(
-    sides: tuple[_Matrices, _Matrices], batch: Labels, matrix: tuple[int, int, int], sizes: Sequence[int], slot: int
-) -> list[Op]:  # fmt: skip
+def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> list[Op]:
     """The ops of a matrix product.
 
     Args:
         sides: the left and the right operand.
         batch: the labels of the batch axes.
-        matrix: the rows and columns of the left matrices, and the columns of the right ones.
-        sizes: of all labels.
         slot: of the first op.
     """
     calls: list[Op] = []
     slots = []
-    rows, inner, cols = matrix
-    count = [sizes[label] for label in batch]
+    sizes = sides[0].term.sizes
     for side, is_left in zip(sides, (True, False)):
-        term, free, contracted, is_turned, reason, *_ = side
-        source, labels, own = term.slot, term.labels, _own(side, batch)
-        lead = count if own is batch else [sizes[label] if label in own else 1 for label in batch]
+        term, free, contracted, is_turned, reason, _, _, own = side
+        source, labels = term.slot, term.labels
         straight, turned = (*own, *free, *contracted), (*own, *contracted, *free)
         order = straight if is_left else turned
         if reason:
@@ -502,11 +491,12 @@ def _product(
         if labels != order:
             calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
             source, slot = slot, slot + 1
-        if len(free) != 1 or len(contracted) != 1 or len(lead) != len(own):
-            if not (free or batch):
-                shape: tuple[int, ...] = (inner,)  # a vector
-            else:
-                shape = (*lead, rows, inner) if is_left else (*lead, inner, cols)
+        if len(free) != 1 or len(contracted) != 1 or len(own) != len(batch):
+            rows, inner = term.size(free), term.size(contracted)
+            shape: tuple[int, ...] = (inner,)  # a vector
+            if free or batch:
+                lead = [sizes[label] if label in own else 1 for label in batch]
+                shape = (*lead, rows, inner) if is_left else (*lead, inner, rows)
             if len(labels) > 1 or len(shape) > 1:
                 calls.append(Reshape(slot, source, shape))
                 source, slot = slot, slot + 1
@@ -515,5 +505,66 @@ def _product(
     calls.append(Matmul(slot, lhs, rhs))
     left, right = sides[0].free, sides[1].free
     if (len(left) != 1 and (left or batch)) or (len(right) != 1 and (right or batch)):
-        calls.append(Reshape(slot + 1, slot, (*count, *[sizes[label] for label in (*left, *right)])))
+        calls.append(Reshape(slot + 1, slot, tuple([sizes[label] for label in (*batch, *left, *right)])))
     return calls
+
+
+# -- elementwise products -------------------------------------------------------------------------------------------
+
+
+def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[Op], Labels]:
+    """The ops of a product that sums nothing, and the order of its result."""
+    calls: list[Op] = []
+    slots = []
+    order = product_order(lhs, rhs, use)
+    for term in (lhs, rhs):
+        source, labels = term.slot, tuple([label for label in order if label in term.labels])
+        if labels != term.labels:
+            calls.append(Transpose(slot, source, tuple(map(term.labels.index, labels))))
+            source, slot = slot, slot + 1
+        if labels != order[len(order) - len(labels) :]:
+            spread = [label in labels for label in order]
+            start = spread.index(True)
+            shape = tuple([term.sizes[label] if own else 1 for label, own in zip(order[start:], spread[start:])])
+            calls.append(Reshape(slot, source, shape))
+            source, slot = slot, slot + 1
+        slots.append(source)
+    calls.append(Multiply(slot, *slots))
+    return calls, order
+
+
+def product_order(lhs: Term, rhs: Term, use: ResultUse) -> Labels:
+    """The axis order of an elementwise product.
+
+    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
+    the requested one.
+    """
+    shared = tuple([label for label in lhs.memory if label in rhs.labels])
+    rows = tuple([label for label in lhs.memory if label not in shared])
+    cols = tuple([label for label in rhs.memory if label not in shared])
+    if not cols:
+        return lhs.memory
+    if not rows:
+        return rhs.memory
+    orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
+    target = use.target(orders[0])
+    if target is not None:
+        orders.insert(0, target)
+    return max(orders, key=lambda order: min(lhs.size(_inner_run(lhs, rhs, order)), _LONG_RUN))
+
+
+_LONG_RUN = 256
+"""Runs of more elements make a product no faster."""
+
+
+def _inner_run(lhs: Term, rhs: Term, order: Labels) -> Labels:
+    """The labels of the contiguous run at the end of ``order``, in each operand that has its labels."""
+    run: Labels = ()
+    for label in reversed(order):
+        longer = (label, *run)
+        for term in (lhs, rhs):
+            own = [other for other in longer if other in term.labels]
+            if own and (len(own) < len(longer) or term.merged(longer) != 1):
+                return run
+        run = longer
+    return run

@@ -25,7 +25,7 @@ from einsumx.planner.narrow import exact_products, wide_sums
 from einsumx.planner.pairwise import contract, wide_product
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
-from einsumx.planner.terms import Labels, ResultUse, Term
+from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
 __all__ = ["Setting", "alternatives", "lower"]
 
@@ -252,7 +252,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     traits = builder.traits
-    is_view = not len(path[0]) > 1 and all(op.kind == "view" for op in builder.ops)
+    is_view = len(path[0]) == 1 and all(op.kind == "view" for op in builder.ops)
     if repeated or (is_view and not (traits.views and set(equation.inputs[0]) <= set(equation.output))):
         reason = _why_own(traits, repeated)
         slot = builder.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
@@ -265,9 +265,10 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
 def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
     equation, operands = problem.equation, problem.operands
-    terms = _plain(builder, equation, operands, compute)
-    if terms is not None:
-        return terms, (), ()
+    if len(operands) > 1 and not builder.traits.pairs_by_einsum:
+        plain = plain_terms(equation, operands, compute)
+        if plain is not None:
+            return plain, (), ()
     builder.is_tidy = False
     terms = [
         _operand(builder, slot, labels, operand)
@@ -280,21 +281,6 @@ def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term]
     if builder.traits.pairs_by_einsum:
         terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
     return terms, repeated, counted
-
-
-def _plain(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], compute: str) -> list[Term] | None:
-    """The operands as they are; None if one has to be cast, or has repeated labels or axes that broadcast."""
-    if len(operands) == 1 or builder.traits.pairs_by_einsum:
-        return None
-    terms = []
-    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
-        strides = operand.strides
-        if operand.dtype != compute or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
-            return None
-        if 1 in operand.shape and operand.shape != builder.shape(labels):
-            return None
-        terms.append(builder.strided(slot, labels, strides))
-    return terms
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:

@@ -181,7 +181,7 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
     """Why an operand is not read in place."""
     if not builder.traits.strided:
         return "its axes in the order of the matmul"
-    if builder.merged(term, contracted) is None:
+    if term.merged(contracted) is None:
         return "its contracted axes do not merge"
     runs = builder.runs(term, free)
     if not any(_is_matrix(builder, term, run, contracted) for run in runs or [()]):
@@ -400,9 +400,7 @@ class _Search:
         if not (self._traits.strided and self._traits.batch_layout == "strided"):
             return
         for order in orders:
-            merging = cut(
-                order, lambda run, label: all(builder.merged(term, (*run, label)) is not None for term in terms)
-            )
+            merging = cut(order, lambda run, label: all(term.merged((*run, label)) is not None for term in terms))
             runs = [run for run in merging if builder.size(run) > 1]
             for inner in runs if len(runs) > 1 else ():
                 yield inner, tuple(label for label in order if label not in inner)
@@ -549,7 +547,7 @@ def _is_free(access: OperandAccess) -> bool:
 
 def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
     """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes."""
-    if builder.merged(term, contracted) is None:
+    if term.merged(contracted) is None:
         return None
     runs = builder.runs(term, free)
     readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
@@ -557,12 +555,12 @@ def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels) ->
         return None
     rows = max(readable, key=builder.size)
     loops = tuple(label for run in runs if run is not rows for label in run)
-    return OperandAccess(rows, loops, transposed=builder.merged(term, contracted) != 1)
+    return OperandAccess(rows, loops, transposed=term.merged(contracted) != 1)
 
 
 def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
     """Whether matmul can read each matrix of a strided operand in place."""
-    row_stride, col_stride = builder.merged(term, rows), builder.merged(term, cols)
+    row_stride, col_stride = term.merged(rows), term.merged(cols)
     if row_stride is None or col_stride is None:
         return False
     height, width = builder.size(rows), builder.size(cols)
@@ -587,17 +585,15 @@ def _batch_runs(builder: Builder, order: Labels, sides: tuple[tuple[Term, bool],
     """Batch labels as axes, fused only if the product takes few of them, as each fusion costs a view."""
     if builder.traits.max_batch_axes is None and len(order) < _MANY:
         return tuple((label,) for label in order)
-    return tuple(
-        cut(order, lambda run, label: all(_continues(builder, term, copied, run, label) for term, copied in sides))
-    )
+    return tuple(cut(order, lambda run, label: all(_continues(term, copied, run, label) for term, copied in sides)))
 
 
-def _continues(builder: Builder, term: Term, copied: bool, run: Labels, label: int) -> bool:
+def _continues(term: Term, copied: bool, run: Labels, label: int) -> bool:
     """Whether a label can join a run of batch labels as one axis of an operand."""
     own = [other for other in run if other in term.labels]
     if not own or label not in term.labels:
         return not own and label not in term.labels
-    return len(own) == len(run) and (copied or builder.merged(term, (*run, label)) is not None)
+    return len(own) == len(run) and (copied or term.merged((*run, label)) is not None)
 
 
 def _grouped(labels: Labels, use: ResultUse) -> Labels:

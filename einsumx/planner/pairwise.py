@@ -17,7 +17,7 @@ from einsumx.ir.cost import CostModel, is_sweep
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
-from einsumx.planner.direct import direct_product
+from einsumx.planner.direct import direct_product, product_order
 from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import (
     Choice,
@@ -53,7 +53,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and sizes[label] == 1]
         lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
     if builder.choosing.is_by_cost:
-        direct = direct_product(lhs, rhs, sizes, keep, use, builder.traits, dtype, builder.slots)
+        direct = direct_product(lhs, rhs, keep, use, builder.traits, dtype, builder.slots)
         if direct is not None:
             builder.extend(direct[0])
             return builder.packed(builder.slots - 1, direct[1])
@@ -202,48 +202,9 @@ def _multiply(builder: Builder, pair: Pair) -> Term:
     traits = builder.traits
     if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
         return _fused_multiply(builder, pair)
-    order = _product_order(builder, pair)
+    order = loop_order(pair) if traits.pairs_by_einsum else product_order(pair.lhs, pair.rhs, pair.use)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
     return builder.packed(out, order)
-
-
-def _product_order(builder: Builder, pair: Pair) -> Labels:
-    """The axis order of an elementwise product.
-
-    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
-    the requested one.
-    """
-    lhs, rhs, classes = pair.lhs, pair.rhs, pair.classes
-    if builder.traits.pairs_by_einsum:
-        return loop_order(pair)
-    if not classes.rhs_free:
-        return lhs.in_memory_order(lhs.labels)
-    if not classes.lhs_free:
-        return rhs.in_memory_order(rhs.labels)
-    shared = lhs.in_memory_order(classes.batch)
-    rows, cols = lhs.in_memory_order(classes.lhs_free), rhs.in_memory_order(classes.rhs_free)
-    orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
-    target = pair.use.target(classes.kept)
-    if target is not None:
-        orders.insert(0, target)
-    return max(orders, key=lambda order: min(builder.size(_inner_run(builder, lhs, rhs, order)), _LONG_RUN))
-
-
-_LONG_RUN = 256
-"""Runs of more elements make a product no faster."""
-
-
-def _inner_run(builder: Builder, lhs: Term, rhs: Term, order: Labels) -> Labels:
-    """The labels of the contiguous run at the end of ``order``, in each operand that has its labels."""
-    run: Labels = ()
-    for label in reversed(order):
-        longer = (label, *run)
-        for term in (lhs, rhs):
-            own = [other for other in longer if other in term.labels]
-            if own and (len(own) < len(longer) or builder.merged(term, longer) != 1):
-                return run
-        run = longer
-    return run
 
 
 def _aligned(builder: Builder, term: Term, order: Labels) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.traits import Traits
-from einsumx.ir.layout import contiguous, memory_order
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.layout import contiguous, memory_order, merged_stride
 from einsumx.ir.parse import SYMBOLS, symbol
+from einsumx.ir.program import Operand
 
-__all__ = ["Labels", "ResultUse", "Term", "native_equation"]
+__all__ = ["Labels", "ResultUse", "Term", "native_equation", "plain_terms"]
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -26,7 +29,7 @@ class Term:
         memory: its labels from the outermost in memory to the innermost, if they are known.
     """
 
-    __slots__ = ("_memory", "_sizes", "_strides", "is_packed", "labels", "slot")
+    __slots__ = ("_memory", "_strides", "is_packed", "labels", "sizes", "slot")
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Term:
         memory: Labels | None = None,
     ) -> None:
         self.slot, self.labels = slot, labels
-        self._strides, self._sizes, self.is_packed = strides, sizes, strides is None
+        self._strides, self.sizes, self.is_packed = strides, sizes, strides is None
         self._memory = labels if strides is None else memory
 
     def __repr__(self) -> str:
@@ -53,8 +56,17 @@ class Term:
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of each axis."""
-        sizes = self._sizes
+        sizes = self.sizes
         return tuple([sizes[label] for label in self.labels])
+
+    def size(self, labels: Sequence[int]) -> int:
+        """The number of elements that ``labels`` span."""
+        return prod(map(self.sizes.__getitem__, labels))
+
+    def merged(self, labels: Labels) -> int | None:
+        """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
+        steps = self.steps
+        return merged_stride([self.sizes[label] for label in labels], [steps[label] for label in labels])
 
     @property
     def memory(self) -> Labels:
@@ -71,6 +83,19 @@ class Term:
     def in_memory_order(self, labels: Sequence[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
         return tuple([label for label in self.memory if label in labels])
+
+
+def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> list[Term] | None:
+    """The operands as they are; None if one has another dtype, or has repeated labels or axes that broadcast."""
+    sizes, terms = equation.sizes, []
+    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
+        strides = operand.strides
+        if operand.dtype != dtype or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
+            return None
+        if 1 in operand.shape and operand.shape != tuple([sizes[label] for label in labels]):
+            return None
+        terms.append(Term(slot, labels, strides, sizes))
+    return terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``executable``: compile a program into one Python function of its operands, one line per op."""
+"""``executable``: from a program to one Python function of its operands that calls a kernel for each op."""
 
 from __future__ import annotations
 
@@ -113,10 +113,8 @@ def _of_pair(
         last.append(finish)
     if product is None:
         return last[0] if len(last) == 1 else _chained(last)
-    is_swapped = first != arguments[0]
-    if not (before or other or last or is_swapped):
-        return product
-    return (_joined_swapped if is_swapped else _joined)(before, other, product, last)
+    run = _joined(before, other, product, last) if before or other or last else product
+    return run if first == arguments[0] else lambda rhs, lhs: run(lhs, rhs)
 
 
 def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
@@ -146,16 +144,6 @@ def _joined(
         return result
 
     return run
-
-
-def _joined_swapped(
-    left: Sequence[Callable[..., Array]],
-    right: Sequence[Callable[..., Array]],
-    product: Callable[[Array, Array], Array],
-    last: Sequence[Callable[..., Array]],
-) -> Run:
-    run = _joined(left, right, product, last)
-    return lambda rhs, lhs: run(lhs, rhs)
 
 
 def executable_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:

@@ -243,7 +243,7 @@ def direct_run(adapter: Adapter, written: Written, signatures: tuple[Signature, 
     if first.dtype != last.dtype or first.weak or last.weak:
         return None
     shapes = tuple([operand.shape for operand in operands])
-    sized = bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
+    sized = _bound_plainly(written, shapes)
     device = one_device(adapter, signatures)
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or first.dtype in traits.dtypes
@@ -369,9 +369,14 @@ def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(adapter, operands, options, dtype))
 
 
+def _bound_plainly(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation | None:
+    """The equation with its sizes, if its labels are plain letters or integers; None otherwise, and for a wrong one."""
+    return bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
+
+
 @cached("sizes")
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
-    sized = bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
+    sized = _bound_plainly(written, shapes)
     if sized is not None:
         return sized
     try:

@@ -15,7 +15,6 @@ import pytest
 
 import einsumx
 from einsumx.conformance.case import NotApplicable, matches
-from einsumx.conformance.deviations.deviation import listed
 from einsumx.conformance.plugin import report
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
@@ -44,13 +43,6 @@ HOST = {"lists and scalars"}
 
 LONG = "memory limit/i,i-> (3000)*"
 """Cases of thousands of blocks, which take half a minute each."""
-
-FAULTS = listed("""
-    A number becomes an array on the host, which is copied to the device: the copy waits for the stream.
-        addeinsum/* bool alpha=0*
-        semirings/ij,jk->ik (3,0) (0,2) float32 *
-        argmax/ij,jk->ik (0,4) *
-""")
 
 
 class Watched(FakeTensorMode):
@@ -163,7 +155,7 @@ def test_on_cuda_each_op_is_what_the_plan_says(mode, case):
     subject = Subject("torch", framework.version, framework, DEVICE, einsumx.einsum, is_einsumx=True)
     mode.is_watching = case.feature not in HOST
     try:
-        report(run(subject, [case], FAULTS))
+        report(run(subject, [case]))
     finally:
         mode.is_watching = False
 

@@ -21,6 +21,8 @@ __version__ = f"{fake.NAMES['version']}+fake"
 __all__ = ["cuda", "fake", "ndarray"]
 
 dtype, result_type, can_cast = np.dtype, np.result_type, np.can_cast
+bool_, float16, float32, float64 = np.bool_, np.float16, np.float32, np.float64
+complex64, complex128 = np.complex64, np.complex128
 
 
 def __getattr__(name: str) -> object:

@@ -31,7 +31,7 @@ class ndarray:  # noqa: N801  # CuPy's name
         return ndarray((), host=host, memory=self._memory)
 
     shape = property(lambda self: self._host.shape)
-    strides = property(lambda self: self._host.strides)
+    strides = property(lambda self: self._host.strides if self.size else (0,) * self.ndim)
     dtype = property(lambda self: self._host.dtype)
     ndim = property(lambda self: self._host.ndim)
     size = property(lambda self: self._host.size)
@@ -383,7 +383,11 @@ def _matmul(a: ndarray, b: ndarray, out: ndarray | None = None, **keywords: Any)
         else _silently("matmul", side, None, wide)
         for side in (a, b)
     )
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    is_same = all(side.shape[:-2] == batch for side in (a, b))
+    addresses = [] if is_same else [ndarray((prod(batch),), np.uintp) for _ in range(3)]  # of matrices: _mat_ptrs()
     product = _run(partial(_product, wide), [a, b], out=None if wide != dtype else out)
+    del addresses
     if wide != dtype:
         fake.counts.silent.append(("matmul", product.size * dtype.itemsize))
         return _run(lambda host: host.astype(dtype), [product], out=out)
