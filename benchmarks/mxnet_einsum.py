@@ -1,6 +1,6 @@
 """Time MXNet's own einsum, einsumx as its replacement, and hand-written lines, forward and with gradients.
 
-Under `replace_einsum`, the call `mx.np.einsum` runs einsumx. Results and gradients are checked before they are timed.
+Under `patched("mxnet")`, the call `mx.np.einsum` runs einsumx. Results and gradients are checked before they are timed.
 A call ends when its results are complete. Tiny calls end when they return, as waiting for MXNet's threads takes longer
 than their work. Nothing is asserted about times.
 """
@@ -20,8 +20,9 @@ from problems import Problem, sized
 from show import console, data, print_tables
 from summary import Table
 
+import einsumx
 from einsumx.adapters.typing import Array
-from einsumx.mxnet import load, replace_einsum
+from einsumx.mxnet import load
 from einsumx.terminal import timing
 
 NATIVE = "mx.np.einsum"
@@ -95,7 +96,7 @@ def main() -> None:
     mx = load()
     framework = Replaced("mxnet", "mxnet", {}, waits=True, kernel=mx.nd.np.einsum)
     framework.start()
-    with replace_einsum():
+    with einsumx.patched("mxnet"):
         rows = list(_measured(framework, options.group, options.batch, options.filter, options.seconds))
     if not rows:
         parser.error("no equation of these groups matches")

@@ -321,8 +321,8 @@ class IgnoredAlpha(Numpy):
 
 @fault("addeinsum", "element")
 class FactorThatMultipliesInFloat32(Numpy):
-    def scaled(self, array, factor, dtype):
-        return super().scaled(array, float(np.float32(factor)) if dtype == "float64" else factor, dtype)
+    def update(self, alpha, result, beta, out, dtype):
+        super().update(float(np.float32(alpha)) if dtype == "float64" else alpha, result, beta, out, dtype)
 
 
 @fault("addeinsum", "element")

@@ -350,7 +350,7 @@ def test_blocks_that_threads_computed_on_other_streams_are_awaited(fake_cupy, pr
     with ThreadPoolExecutor(2) as executor, fake_cupy.cuda.Stream(non_blocking=True):
         arrays = [fake_cupy.asarray(host) for host in hosts]
         out = fake_cupy.zeros(expected.shape, "float32") if has_out else None
-        found = einsumx.einsum(equation, *arrays, memory_limit=2 * limit, executor=executor, out=out)
+        found = einsumx.einsum(equation, *arrays, memory_limit=MemoryLimit(2 * limit, executor=executor), out=out)
         assert_close(found.get(), expected)
 
 

@@ -8,7 +8,7 @@ __all__ = ["DEVIATIONS"]
 
 DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
     "mxnet": listed(r"""
-        MXNet 1's symbols have no sizes, ranks or dtypes; only einsumx.mxnet.replace_einsum finds out a block's. [before
+        MXNet 1's symbols have no sizes, ranks or dtypes; only einsumx.patch("mxnet") finds out a block's. [before
         2]
             hybridize/ij,ij->i (1,4) (2,4) float32
             hybridize/...i,i...->... *
