@@ -74,6 +74,7 @@ OTHERS = (
 """The sessions of ``nox -s all``."""
 
 TESTING = ["pytest==9.*", "pytest-xdist==3.*", "hypothesis==6.*"]
+MYPY = "mypy==2.4.*"
 # Pinned: a plain name takes the newest build, for GPUs and of gigabytes, even where one for the CPU is at hand.
 TORCH = "torch==2.13.0"
 GPUS = {
@@ -227,6 +228,15 @@ def test_library(session: nox.Session, library: str, *options: str) -> None:
     test(session, f"tests/test_{library}.py", *suite(library), *options)
 
 
+def check_types_of_results(session: nox.Session) -> None:
+    """Whether type checkers know that a result has the type of the arrays, of `CURRENT`."""
+    session.install(MYPY, "basedpyright==1.*")  # pyright, with the Node.js that it runs on
+    settings, results = Path("pyproject.toml").resolve(), Path("tests/typing/results.py").resolve()
+    with session.chdir(session.create_tmp()):  # where the installed einsumx is read, not the checkout
+        session.run("mypy", f"--config-file={settings}", str(results))
+        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", str(results))
+
+
 @nox.session(name="all", venv_backend="none", default=False)
 def others(session: nox.Session) -> None:
     """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
@@ -263,10 +273,11 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def libraries(session: nox.Session) -> None:
-    """The hooks for other libraries, the backends of `BACKENDS`, and the slow tests, with the real libraries."""
+    """The hooks for other libraries, the backends of `BACKENDS`, types of results, and the slow tests."""
     # What other libraries are installed changes some of the slow tests, so they come first.
     install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
     test(session, "tests/slow", *suite("jax"), *SLOW["jax"])
+    check_types_of_results(session)
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     for library in TOGETHER:
@@ -312,8 +323,7 @@ def newest(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, types, and who imports whom."""
-    checkers = ("mypy==2.4.*", "basedpyright==1.*")  # the latter is pyright, with the Node.js that it runs on
-    install(session, *TESTING, *CURRENT, "dask[array]", "ruff==0.17.*", "import-linter==2.*", *checkers)
+    install(session, *TESTING, MYPY, "ruff==0.17.*", "import-linter==2.*")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("pytest", "tests/test_architecture.py", "tests/test_source_format.py")
@@ -322,9 +332,6 @@ def lint(session: nox.Session) -> None:
     with session.chdir(session.create_tmp()):
         session.run("mypy", f"--config-file={settings}", "-p", "einsumx")
         session.run("mypy", f"--config-file={settings}", *map(str, settings.parent.glob("benchmarks/*.py")))
-        results = str(settings.parent / "tests" / "typing" / "results.py")
-        session.run("mypy", f"--config-file={settings}", results)
-        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", results)
 
 
 @nox.session
