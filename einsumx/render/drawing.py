@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from einsumx.errors import EinsumxError, shown
-from einsumx.render.layout import lay_out
-from einsumx.render.page import html_page
-from einsumx.render.svg import svg_text, theme_rules
+from einsumx.render.svg import printable, svg_text, theme_rules
 from einsumx.render.timeline import Timeline
 from einsumx.runtime.files import write_text
 
@@ -18,6 +17,18 @@ __all__ = ["Drawing"]
 _LIGHT = ":is(body[data-jp-theme-light=true],body.vscode-light,html[theme=light],[data-md-color-scheme=default])"
 _DARK = ":is(body[data-jp-theme-light=false],body.vscode-dark,html[theme=dark],[data-md-color-scheme=slate])"
 """How Jupyter, VS Code, Colab and mkdocs mark a page as light or dark, whatever the system's theme is."""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>:root {{ color-scheme: light dark; }}</style>
+{picture}
+<pre>{text}</pre>
+</html>
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +48,13 @@ class Drawing:
     @property
     def svg(self) -> str:
         """The text of an SVG file."""
-        return svg_text(self.timeline, lay_out(self.timeline))
+        return svg_text(self.timeline)
 
     @property
     def html(self) -> str:
-        """A page that loads nothing: the picture, the text of the plan, and a table of its calls."""
-        return html_page(self.timeline, self.svg)
+        """A page that loads nothing: the picture and the text of the plan."""
+        title, text = escape(printable(self.timeline.title)), escape(printable(self.timeline.text))
+        return _PAGE.format(title=title, picture=self.svg, text=text)
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--svg", metavar="FILE", type=file_ending_in(".svg"), help="draw the plan as a picture")
     parser.add_argument(
-        "--html", metavar="FILE", type=file_ending_in(".html"), help="write a page with picture, text and table"
+        "--html", metavar="FILE", type=file_ending_in(".html"), help="write a page with the picture and the text"
     )
 
 
