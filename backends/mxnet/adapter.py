@@ -232,12 +232,22 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 
     def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
         with self.mx.util.np_shape(True):
+            if self.is_tracing():  # a graph takes no array from outside of it, but a number
+                return self._as(array, dtype) * factor
             flat = self.reshape(array, (array.size,))  # MXNet does not broadcast many axes
             return self.reshape(super().scaled(flat, factor, dtype), array.shape)
 
     def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
         with self.mx.util.np_shape(True):
             return super().combined(alpha, result, beta, values, dtype)
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        if lhs.dtype == bool:  # MXNet 1 has no logical_or
+            return (lhs.astype("int8") + rhs.astype("int8")).astype(bool)
+        if lhs.shape != rhs.shape:
+            return lhs + rhs
+        flat = [self.reshape(each, (each.size,)) for each in (lhs, rhs)]  # MXNet does not broadcast many axes
+        return self.reshape(flat[0] + flat[1], lhs.shape)
 
     def synchronize(self, array: Array) -> None:
         array.wait_to_read()

@@ -29,8 +29,12 @@ class MxnetBlocks(MxnetArrays, BlockAccess):
     out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
 
     def check_eager(self, array: Array) -> None:
-        if not self.calls.mxnet_1 and self.mx._deferred_compute.is_deferred_compute():
+        if self.is_tracing():
             raise traced_error()
+
+    def is_tracing(self) -> bool:
+        """Whether MXNet 2 traces a block."""
+        return not self.calls.mxnet_1 and bool(self.mx._deferred_compute.is_deferred_compute())
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         if array.dtype == bool:

@@ -13,6 +13,7 @@ DEVIATIONS: dict[str, tuple[Deviation, ...]] = {
             hybridize/ij,ij->i (1,4) (2,4) float32
             hybridize/...i,i...->... *
             hybridize/* bool|float16|int32
+            hybridize/* addeinsum
     """),
     "mxnet:np.einsum": listed(r"""
         Some random problems are written as sublists, and MXNet accepts only text. [sometimes]
