@@ -46,7 +46,7 @@ _CLIENTS = ("opt_einsum",)
 _lock = RLock()
 
 
-class _Block:
+class _Scope:
     """A block of :func:`patched`.
 
     Args:
@@ -54,11 +54,11 @@ class _Block:
         outer: the block around it, in the same thread or in the one that started it.
     """
 
-    def __init__(self, names: Sequence[Names], outer: _Block | None) -> None:
+    def __init__(self, names: Sequence[Names], outer: _Scope | None) -> None:
         self.names, self.outer = names, outer
 
 
-_block: ContextVar[_Block | None] = ContextVar("einsumx_patched", default=None)
+_block: ContextVar[_Scope | None] = ContextVar("einsumx_patched", default=None)
 """The innermost block around what runs. Threads and tasks that start in a block still have it when it has ended."""
 
 
@@ -97,7 +97,7 @@ class Names:
     def __init__(self, library: Replaceable) -> None:
         self._library = library
         self.patches = 0
-        self.blocks: set[_Block] = set()
+        self.blocks: set[_Scope] = set()
         self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
         self._is_replaced = False
 
@@ -231,7 +231,7 @@ def patched(*frameworks: str) -> Iterator[None]:
     ...     np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
     (2, 3)
     """
-    block = _Block(_names_of(frameworks), _block.get())
+    block = _Scope(_names_of(frameworks), _block.get())
     token = _block.set(block)
     try:
         _open(block)
@@ -241,7 +241,7 @@ def patched(*frameworks: str) -> Iterator[None]:
         _block.reset(token)
 
 
-def _open(block: _Block) -> None:
+def _open(block: _Scope) -> None:
     with _lock:
         say_anew()
         for names in block.names:
@@ -252,7 +252,7 @@ def _open(block: _Block) -> None:
             Thread.start = _start  # type: ignore[assignment, method-assign]
 
 
-def _close(block: _Block) -> None:
+def _close(block: _Scope) -> None:
     with _lock:
         for names in block.names:
             names.blocks.discard(block)
@@ -273,7 +273,7 @@ def _start(thread: Thread) -> None:
     _own_start[-1](thread)
 
 
-def _run_in(block: _Block, thread: Thread) -> None:
+def _run_in(block: _Scope, thread: Thread) -> None:
     del thread.run
     _block.set(block)
     thread.run()

@@ -214,7 +214,7 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
-    classes = _classified(lhs, rhs, keep)
+    classes = _classified(lhs, rhs, keep, use)
     if classes is None:
         return None
     batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
@@ -235,15 +235,10 @@ def direct_product(
     most = traits.max_batch_axes
     if most is not None and len(batch) > most:
         return None
-    if batch:
-        batch = tuple([label for label in use.order or lhs.memory if label in batch])
-    sides = _sides(lhs, rhs, classes._replace(batch=batch), traits, dtype)
+    sides = _sides(lhs, rhs, classes, traits, dtype)
     if sides is None:
         return None
-    loops = (*sides[0].loops, *sides[1].loops)
-    if loops:
-        sides = sides[0]._replace(own=(*batch, *sides[0].loops)), sides[1]._replace(own=(*batch, *sides[1].loops))
-        batch = (*batch, *loops)
+    batch = (*batch, *sides[0].loops, *sides[1].loops)
     layout = traits.layout(dtype, bool(batch))
     if layout != "strided":
         return _product_of_packed(sides, batch, layout, use, traits, slot)
@@ -276,8 +271,8 @@ def _product_of_packed(
     return _product(sides, batch, slot), (*batch, *sides[0].free, *sides[1].free)
 
 
-def _classified(lhs: Term, rhs: Term, keep: frozenset[int]) -> _Classes | None:
-    """The classes of the labels; None if a size is 1 or unknown."""
+def _classified(lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse) -> _Classes | None:
+    """The classes of the labels, those of the batch in the order of the result; None if a size is 1 or unknown."""
     sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
     batch: list[int] = []
     contracted: list[int] = []
@@ -305,9 +300,8 @@ def _classified(lhs: Term, rhs: Term, keep: frozenset[int]) -> _Classes | None:
             cols *= size
     if not is_known:
         return None
-    return _Classes(
-        tuple(batch), tuple(contracted), tuple(lhs_free), tuple(rhs_free), matrices, inner, rows, cols
-    )  # fmt: skip
+    ordered = tuple([label for label in use.order or lhs.memory if label in batch]) if batch else ()
+    return _Classes(ordered, tuple(contracted), tuple(lhs_free), tuple(rhs_free), matrices, inner, rows, cols)
 
 
 def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Labels]:
@@ -386,6 +380,10 @@ def _sides(lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str) 
         left = _packed(left, batch, right.contracted or contracted)
     if right.copied:
         right = _packed(right, batch, left.contracted)
+    if left.loops:
+        left = left._replace(own=(*batch, *left.loops))
+    if right.loops:
+        right = right._replace(own=(*batch, *right.loops))
     return left, right
 
 

@@ -147,7 +147,7 @@ def blocked_timeline(program: BlockedProgram) -> Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axes:
+class _AxisNames:
     """Writes the axes of a program's slots.
 
     Attributes:
@@ -162,7 +162,7 @@ class _Axes:
     def text(self, slot: int, shape: Sequence[int]) -> str:
         """The labels and sizes of a slot's axes.
 
-        >>> _Axes({0: ((0, 1), ())}, "bn", (8, 64)).text(0, (512, 1))
+        >>> _AxisNames({0: ((0, 1), ())}, "bn", (8, 64)).text(0, (512, 1))
         'bn=512 1'
         """
         axes = self.labels.get(slot, ((),) * len(shape))
@@ -180,14 +180,14 @@ class _Axes:
         return f"{written}, sum over {' '.join(summed)}" if summed else written
 
 
-def _plan_axes(program: Program) -> _Axes:
+def _plan_axes(program: Program) -> _AxisNames:
     """The axes of a plan; without labels if its equation does not fit, which a plan made by hand allows."""
     try:
         equation = sized_equation(program.equation, [operand.shape for operand in program.operands])
         labels = axis_labels(program, equation.inputs, equation.output, equation.sizes)
     except (EinsumxError, LookupError, RuntimeError):
-        return _Axes({})
-    return _Axes(labels, tuple(map(visible, label_names(equation))), equation.sizes)
+        return _AxisNames({})
+    return _AxisNames(labels, tuple(map(visible, label_names(equation))), equation.sizes)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _array(nbytes: int, dtype: str) -> str:
     return f"{quantity(nbytes, 'B')} {dtype}"
 
 
-def _operand_row(slot: int, operand: Operand, axes: _Axes, held: int) -> Row:
+def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Row:
     array = _array(operand.nbytes, operand.dtype)
     return Row(slot, "operand", f"%{slot} = operand {slot}", axes.text(slot, operand.shape), array, "", held)
 
@@ -265,7 +265,7 @@ class _BlockedRows:
         """
         stage_cost = self._stage_cost(stage)
         body, exact = stage_cost.program(self._sizes), stage_cost.exact(self._sizes)
-        axes = _Axes(axis_labels(body, stage.terms, stage.output, self._sizes), self._names, self._sizes)
+        axes = _AxisNames(axis_labels(body, stage.terms, stage.output, self._sizes), self._names, self._sizes)
         inputs = [self._held(stage, exact.read, place) for place in range(len(stage.inputs))]
         depths = [len(nest) for nest in stage.nests]
         total = exact.value if stage.loops else 0
