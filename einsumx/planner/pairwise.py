@@ -259,17 +259,26 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
     has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
     steps = builder.size((*classes.kept, *classes.contracted))
-    orders = [target]
-    if traits.strided:
-        natural = natural_order(operands, [label for label in target if sizes[label] != 1])
-        orders.append((*natural, *[label for label in target if sizes[label] == 1]))
-    seconds: dict[Labels, float] = {}
-    for order in dict.fromkeys(orders):
+
+    def price(order: Labels) -> float:
         outer, is_packed = outer_loops(operands, [label for label in order if sizes[label] != 1])
-        turn = 0.0 if order == target else traits.rates.view
-        seconds[order] = model.einsum(steps, builder.size(outer), 2, is_packed and not has_steps) + turn
-    best = min(seconds, key=seconds.__getitem__)
-    return best, seconds[best]
+        return model.einsum(steps, builder.size(outer), 2, is_packed and not has_steps)
+
+    seconds = price(target)
+    if traits.strided:
+        natural = (
+            *natural_order(operands, [label for label in target if sizes[label] != 1]),
+            *[label for label in target if sizes[label] == 1],
+        )
+        followed, view = price(natural), traits.rates.view
+        # Of equals, the order of the operands, in which outer loops read memory better, too.
+        if natural != target and followed + (view if steps <= _FEW else 0) <= seconds:
+            return natural, followed + view
+    return target, seconds
+
+
+_FEW = 4096
+"""The multiply-adds beside which a view of the result takes time that counts."""
 
 
 def native(builder: Builder, pair: Pair, result: Labels) -> Term:
