@@ -334,7 +334,10 @@ class TinygradAdapter(Adapter):
         return array.shrink(tuple(ranges))
 
     def add(self, total: Array, part: Array) -> Array:
-        return ((total | part) if total.dtype == self.xp.dtypes.bool else total + part).realize()
+        return self.plus(total, part).realize()
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return lhs | rhs if lhs.dtype == self.xp.dtypes.bool else lhs + rhs
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         return self._tensor.empty(shape, dtype=self.dtype(dtype), device=device or None)
