@@ -276,7 +276,12 @@ class PaddleAdapter(Adapter):
         return self._kernels.added(total, part)
 
     def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool else lhs + rhs
+        xp = self.xp
+        if lhs.dtype == xp.bool:
+            return xp.logical_or(lhs, rhs)
+        if lhs.dtype in (xp.float16, xp.bfloat16):  # Paddle adds no halves on processors
+            return (lhs.astype("float32") + rhs.astype("float32")).astype(lhs.dtype)
+        return lhs + rhs
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         return self._kernels.empty(shape, self.dtype(dtype), device)
