@@ -270,6 +270,16 @@ def test_a_function_that_does_something_else_is_an_error_that_says_which(name, f
         einsumx.einsum("ij,jk->ik", *arrays)
 
 
+def test_an_error_that_a_signal_handler_raises_in_a_function_passes_through():
+    def alarm(one, other):
+        raise TimeoutError
+
+    namespace = fake(matmul=alarm)
+    arrays = [array_of(namespace, each) for each in numbers("ij,jk->ik", "float32")]
+    with pytest.raises(TimeoutError):
+        einsumx.einsum("ij,jk->ik", *arrays)
+
+
 def test_devices_without_names_are_told_apart_and_numbered():
     class Device:
         def __init__(self, number):

@@ -40,6 +40,24 @@ def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     np.testing.assert_array_equal(einsumx.einsum("ij,jk->ki", LHS, RHS), (LHS @ RHS).T)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)]),
+        lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0)),
+    ],
+)
+def test_such_an_error_ends_a_call_with_an_argument_that_has_no_hash(call):
+    einsumx.cache_clear()
+    with pytest.raises(InterruptError):
+        interrupted("from_signatures", call)
+
+
+def test_such_an_error_ends_a_call_with_lists():
+    with pytest.raises(InterruptError):
+        interrupted("serving", lambda: einsumx.einsum("ij->i", [[1.0, 2.0]]))
+
+
 @pytest.mark.parametrize("function", ["_run_of", "_prepare", "executable"])
 def test_such_an_error_ends_the_call_of_an_expression(function):
     product = einsumx.expression("ij,jk->ki", LHS.shape, RHS.shape)

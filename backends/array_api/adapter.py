@@ -46,6 +46,10 @@ _MOST_NAMESPACES = 64
 """The most namespaces whose adapters are kept. A library may make a new one for each array."""
 
 
+_LIBRARY_ERRORS = AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
+"""What libraries raise where they lack something. Others pass through, such as the TimeoutError of a signal handler."""
+
+
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
@@ -218,7 +222,7 @@ class ArrayApiAdapter(Adapter):
                 result = run(*arrays)
             except (ArithmeticError, EinsumxError, Warning):
                 raise
-            except Exception as error:
+            except _LIBRARY_ERRORS as error:
                 if self.is_out_of_memory(error):
                     raise
                 message = str(error).partition("\n")[0]

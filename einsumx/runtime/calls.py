@@ -85,7 +85,7 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key(arrays, written, *options.values()):
+            if is_key(arrays, written, *_hashed(options)):
                 raise
         else:
             return run(*arrays) if out is None else run(out, *arrays)
@@ -96,14 +96,21 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
     return cast(Function, call)
 
 
+def _hashed(options: Mapping[str, Any]) -> list[Any]:
+    """The values of keywords that are looked up as they are; paths are by their bytes."""
+    return [value for name, value in options.items() if name != "optimize" or not isinstance(value, list | tuple)]
+
+
 def is_key(arrays: Sequence[Array], *values: Any) -> bool:
-    """Whether arrays and values can be looked up in a cache.
+    """Whether arrays and values can be looked up in a cache, or einsumx's own error says why not.
 
     The hash of a user's own class may raise anything, and so may the signature of another framework's array.
     """
     try:
         adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
         hash((values, *map(adapter.signature, arrays)))
+    except EinsumxError:
+        return True
     except Exception:  # noqa: BLE001
         return False
     return True
@@ -139,7 +146,7 @@ def added_first(function: Function) -> Function:
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key(arrays, written, *options.values()) and are_plain((*arrays, c, out)):
+            if is_key(arrays, written, *_hashed(options)) and are_plain((*arrays, c, out)):
                 raise
         else:
             return run(scale, *[each for each in (out, added) if each is not None], *arrays)
