@@ -19,6 +19,7 @@ from einsumx.runtime.calls import added_first, cached_first
 from einsumx.runtime.prepare import arrays_of, make_program, prepare, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction, Order, Request, as_framework, dtype_name, refuse, split
 from einsumx.runtime.results import deliver
+from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -399,7 +400,7 @@ def _plan_of_shapes(
 
     # The dtype's name is looked up by the framework only when it has to be, so that this imports none.
     options = replace(request, dtype=None, accumulate=None).options(adapter)._replace(effort="estimate")
-    dtype, accumulate = request.dtype, request.accumulate
+    dtype, accumulate = as_python(request.dtype), as_python(request.accumulate)
     if dtype is not None:
         options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
     if accumulate is not None:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from enum import Enum
 from inspect import Parameter, signature
 
 import numpy as np
@@ -111,6 +112,18 @@ def test_shapes_may_have_sizes_of_numpys():
     found = plan(EQUATION, (np.int64(2), np.int8(3)), tuple(np.array([3, 4])))
     assert found == plan(EQUATION, (2, 3), (3, 4))
     assert all(type(size) is int for operand in found.operands for size in operand.shape)
+
+
+def test_dtypes_may_be_members_of_an_enum_and_no_later_plan_shows_them():
+    class Kind(str, Enum):
+        WIDE, NARROW = "float64", "float32"
+
+    einsumx.cache_clear()
+    options = {"dtypes": Kind.NARROW, "dtype": Kind.WIDE, "accumulate": Kind.WIDE}
+    found = plan(EQUATION, (2, 3), (3, 4), **options)
+    einsumx.cache_clear()
+    expected = plan(EQUATION, (2, 3), (3, 4), **{name: value.value for name, value in options.items()})
+    assert str(found) == str(expected)
 
 
 def test_a_value_that_is_equal_to_another_gets_no_result_of_its():

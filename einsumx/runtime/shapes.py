@@ -58,8 +58,9 @@ def as_dtypes(dtypes: Any, count: int) -> list[str]:
         SizeError: another number of names.
         BackendError: not the name of a dtype.
     """
-    dtypes = "float64" if dtypes is None else as_python(dtypes)
-    names = list(dtypes) if isinstance(dtypes, Iterable) and not isinstance(dtypes, str) else [dtypes] * count
+    dtypes = "float64" if dtypes is None else dtypes
+    several = isinstance(dtypes, Iterable) and not isinstance(dtypes, str)
+    names = list(map(as_python, dtypes if several else [dtypes] * count))
     if len(names) != count:
         raise SizeError(f"dtypes= names {len(names)} dtypes for {count} operands")
     for name in names:
