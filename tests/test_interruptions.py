@@ -1,5 +1,6 @@
 """Calls from signal handlers and finalizers, errors that these raise in a call, and the end of a process."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -156,3 +157,32 @@ builtins.last = Last()
 def test_a_large_result_while_the_interpreter_exits():
     done = subprocess.run([sys.executable, "-c", ENDING], check=True, capture_output=True, text=True)
     assert done.stderr == "(1, 5000000) True"
+
+
+FIRST_WITH_THREADS = """
+import sys
+import numpy as np
+import einsumx
+from einsumx.runtime import threads
+
+class Last:
+    def __del__(self):
+        threads.run([lambda: None, lambda: sys.stderr.write(f"{sys.is_finalizing()}")])
+
+last = Last()
+last.itself = last  # so that it ends in the last garbage collection
+del last
+"""
+
+
+@pytest.mark.long
+def test_no_thread_is_started_while_the_interpreter_exits():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_WITH_THREADS],
+        env={**os.environ, "EINSUMX_NUM_THREADS": "2"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == "True"

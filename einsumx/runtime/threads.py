@@ -7,6 +7,7 @@ with the pool for the cores. One pool that splits everything is faster as long a
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -216,7 +217,8 @@ class _Pool:
 
     def _grow(self, workers: int) -> None:
         with self.lock:
-            while self._workers < workers:
+            # A thread that starts while the interpreter exits never runs, and Python 3.11 waits for it.
+            while self._workers < workers and not sys.is_finalizing():
                 name = f"einsumx-{self._workers + 1}"
                 try:
                     threading.Thread(target=self._serve, name=name, daemon=True).start()
