@@ -98,7 +98,7 @@ def test_an_alarm_ends_the_search_for_a_path():
 
 
 IMPORTING = """
-import sys
+import contextlib, sys
 import numpy as np
 import einsumx
 
@@ -115,8 +115,15 @@ def trace(frame, event, argument):
             if raises:
                 raise TimeoutError
             nested = einsumx.einsum("ij,jk->ik", lhs, rhs)
+            for other in OTHERS:
+                with contextlib.suppress(ImportError):  # of a module that is being imported
+                    assert np.array_equal(other(), lhs @ rhs)
     return trace
 
+OTHERS = (
+    lambda: einsumx.plan("ij,jk->ik", lhs, rhs)(lhs, rhs),
+    lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1 MB"),
+)
 sys.settrace(trace)
 try:
     einsumx.einsum("ij,jk->ki", lhs, rhs)
@@ -127,6 +134,7 @@ assert lines == place
 assert raises or np.array_equal(nested, lhs @ rhs)
 assert np.array_equal(einsumx.einsum("ij,jk->ki", lhs, rhs), (lhs @ rhs).T)
 assert einsumx.einsum("ii->", np.eye(3)) == 3
+assert all(np.array_equal(other(), lhs @ rhs) for other in OTHERS)
 """
 
 

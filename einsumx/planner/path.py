@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib import import_module
 from math import inf, prod
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand, Path
 else:
     sizes = LazyModule("einsumx.ir.sizes")
+
+_optimizers: Any = LazyModule("opt_einsum.paths")
 
 __all__ = ["Optimize", "as_optimize", "find_path", "size_class", "step_outputs"]
 
@@ -254,19 +255,13 @@ def _by_name(name: str) -> Callable[..., Any]:
     if library == "cotengra":
         return _cotengra(preset or "auto")
     try:
-        optimizer: Callable[..., Any] = _paths().get_path_fn(name)
+        optimizer: Callable[..., Any] = _optimizers.get_path_fn(name)
     except KeyError:
         raise PathError(
             f"no optimizer is called {shown(name)}; try 'auto', 'greedy', 'optimal', 'dp', 'random-greedy', "
             "'cotengra', a path such as [(0, 1), (0, 1)], or an optimizer object of opt_einsum or cotengra"
         ) from None
     return optimizer
-
-
-@lru_cache(maxsize=1)
-def _paths() -> Any:
-    """opt_einsum's optimizers; cached, because imports fail at interpreter shutdown."""
-    return import_module("opt_einsum.paths")
 
 
 def _cotengra(preset: str) -> Callable[..., Any]:
@@ -351,7 +346,7 @@ def _split(
 ) -> Iterator[tuple[int, int]]:
     """One step over many operands, as pairs with positions in the whole list of terms."""
     sizes = dict(enumerate([max(size, 1) for size in label_sizes]))
-    inner = _paths().get_path_fn("auto")(taken, result, sizes, None)
+    inner = _optimizers.get_path_fn("auto")(taken, result, sizes, None)
     # The position of each inner term in the whole list, which loses two terms and gains one at its end.
     where = list(positions)
     for step in inner:
