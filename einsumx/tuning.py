@@ -16,7 +16,7 @@ from einsumx.ir.text import brief_text, duration
 from einsumx.planner.path import Optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
-from einsumx.runtime import wisdom
+from einsumx.runtime import wisdom, wisdom_keys
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.execute import executable
@@ -150,8 +150,8 @@ def choice_text(program: Program, optimize: Any) -> str:
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     adapter, sums = get_backend(program.backend), accumulated_in(program)
     is_usual = sums == adapter.traits(program.device).compute_dtype(program.dtype)
-    computed = wisdom.computed_text(program.dtype, None if is_usual else sums)
-    key = wisdom.key_of(sized, program.operands, computed, optimize)
+    computed = wisdom_keys.computed_text(program.dtype, None if is_usual else sums)
+    key = wisdom_keys.key_of(sized, program.operands, computed, optimize)
     finding = None if key is None else wisdom.find(adapter, program.device, key)
     if finding is None:
         return ESTIMATED

@@ -11,8 +11,8 @@ from einsumx.cli import compare as comparison
 from einsumx.cli.commands.compare import print_comparison
 from einsumx.cli.compare import Absent, Measured, Problem
 from einsumx.cli.main import main
-from einsumx.runtime import machine
-from einsumx.runtime.calibration import calibrated, stored_files
+from einsumx.runtime import machine, store
+from einsumx.runtime.calibration import calibrated, read_rates
 from einsumx.runtime.machine import (
     CpuTimes,
     Reading,
@@ -358,7 +358,7 @@ def test_rates_of_a_machine_that_stays_busy_are_shown_but_not_stored(always_busy
     assert f"WARNING: the machine was busy: {OTHERS}. These rates are not stored." in text
     assert "--force" in text
     assert "nothing is stored in " in text
-    assert stored_files() == []
+    assert store.read("rates", read_rates) == []
 
 
 def test_force_measures_once_and_stores_the_rates_of_a_busy_machine(always_busy, tries, capsys):
@@ -366,4 +366,4 @@ def test_force_measures_once_and_stores_the_rates_of_a_busy_machine(always_busy,
     assert tries == ["try"]
     text = " ".join(capsys.readouterr().out.split())
     assert f"WARNING: the machine was busy: {OTHERS}. These rates are stored all the same, as --force asks." in text
-    assert len(stored_files()) == 1
+    assert len(store.read("rates", read_rates)) == 1

@@ -1,8 +1,6 @@
-"""Calibration: what is measured, where it is kept, and which files the planner believes."""
+"""Calibration: what is measured, and which stored rates the planner uses."""
 
 import json
-import os
-import sys
 from dataclasses import asdict, replace
 from math import prod
 
@@ -18,8 +16,8 @@ from einsumx.cli.calibrate import calibrate, measure_rates
 from einsumx.cli.main import main
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
-from einsumx.runtime import calibration
-from einsumx.runtime.calibration import cache_folder, calibrated, key_of, path_of, store_rates
+from einsumx.runtime import store
+from einsumx.runtime.calibration import calibrated, read_rates, store_rates
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
 
@@ -114,7 +112,7 @@ NUMPY = get_backend("numpy")
 
 def stored(**rates):
     """Store rates for NumPy here."""
-    return store_rates(key_of(NUMPY, "cpu"), rates)
+    store_rates(NUMPY, "cpu", rates)
 
 
 # -- what is measured -------------------------------------------------------------------------------------------
@@ -181,12 +179,11 @@ def test_without_a_calibration_the_declared_rates_are_read():
     assert calibrated(NUMPY, "") is NUMPY.traits("")
 
 
-def test_stored_rates_replace_the_declared_ones_and_nothing_else(folder):
+def test_stored_rates_replace_the_declared_ones_and_nothing_else():
     stored(gemm=1e9, call=5e-6)
     found = calibrated(NUMPY, "cpu")
     assert found == replace(NUMPY.cpu, rates=replace(NUMPY.cpu.rates, gemm=1e9, call=5e-6))
     assert calibrated(NUMPY, "") == found  # no device named: the CPU
-    assert [path.name for path in folder.iterdir()] == [path_of(key_of(NUMPY, "cpu")).name]
 
 
 def test_a_process_keeps_the_rates_that_it_first_read():
@@ -211,120 +208,36 @@ def test_a_framework_s_own_einsum_that_must_not_be_used_stays_unused(monkeypatch
     assert calibrated(NUMPY, "cpu").rates.native == 0.0
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("framework", "0.0.1"), ("threads", 1000), ("device", "cuda")],
-)
-def test_a_calibration_for_something_else_is_not_read(field, value):
-    store_rates(replace(key_of(NUMPY, "cpu"), **{field: value}), {"gemm": 1e9})
+@pytest.mark.parametrize("field", store.Origin._fields)
+def test_a_calibration_for_something_else_is_not_used(field):
+    origin = store.origin_of(NUMPY, "cpu")._replace(**{field: "other"})
+    store.write("rates", [store.Row(origin, str(einsumx.get_num_threads()), '{"gemm": 1e9}')])
     assert calibrated(NUMPY, "cpu") is NUMPY.cpu
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "Expecting value"),
-        (b"\xff\xfe\x00", "utf-8"),
-        ("[1, 2]", "it has no rates in it"),
-        ('{"rates": {}}', "einsumx None measured it"),
-        ({"rates": {"gemm": 0}}, "0 is no value for 'gemm'"),
-        ({"rates": {"gemm": float("nan")}}, "NaN is not a number in JSON"),
-        ({"rates": {"gemm": True}}, "True is no value for 'gemm'"),
-        ({"rates": {"gemm": 1e300}}, "1e+300 is no value for 'gemm'"),
-        ({"rates": {"\x1b[2J": 1e9}}, r"is no value for '\x1b[2J'"),
-        ('{"rates": {"gemm": 1.0}}' + " " * 100_000, "more than 65536 bytes"),
-        ({"threads": "2"}, "threads: '2' is not an integer"),
-        ({"rates": {"gemm": "fast"}}, "'fast' is no value for 'gemm'"),
-        ({"rates": {"speed": 1.0}}, "1.0 is no value for 'speed'"),
-        ({"threads": ...}, "it does not say for which threads it is"),
-        ({"backend": "torch"}, "its content does not match its name"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_file_that_cannot_be_used_is_ignored_with_a_warning_that_says_what_to_do(text, reason):
-    path = stored(gemm=1e9)
-    if isinstance(text, dict):
-        changed = {**json.loads(path.read_text()), **text}
-        text = json.dumps({name: value for name, value in changed.items() if value is not ...})
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.warns(RuntimeWarning, match=r"einsumx calibrate --backend numpy.*einsumx calibrate --reset") as caught:
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-    message = str(caught[0].message)
-    assert str(path) in message
-    assert reason in message
+def test_a_calibration_is_for_the_number_of_threads():
+    usual = einsumx.get_num_threads()
+    einsumx.set_num_threads(usual + 1)
+    stored(gemm=1e9)
+    einsumx.set_num_threads(usual)
+    assert calibrated(NUMPY, "cpu") is NUMPY.cpu
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
-@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device that waits", "a link to itself"])
-def test_what_is_no_file_but_has_the_name_of_one_is_ignored_at_once(kind):
-    path = stored(gemm=1e9)
-    path.unlink()
-    match kind:
-        case "a pipe":
-            os.mkfifo(path)
-        case "a folder":
-            path.mkdir()
-        case "a device that waits":
-            path.symlink_to("/dev/tty")
-        case "a link to itself":
-            path.symlink_to(path)
-    with pytest.warns(RuntimeWarning, match="einsumx ignores the calibration"):
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
+def test_storing_again_replaces_the_rates():
+    for rate in (1e9, 2e9):
+        stored(gemm=rate)
+    assert len(store.read("rates", read_rates)) == 1
+    assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
 
 
-def test_a_call_with_a_broken_file_warns_once_and_is_right():
-    stored(gemm=1e9).write_text("broken")
+def test_a_call_with_a_damaged_store_warns_once_and_is_right(folder):
+    stored(gemm=1e9)
+    next(folder.iterdir()).write_text("broken")
     a = np.ones((2, 2))
-    with pytest.warns(RuntimeWarning, match="einsumx ignores the calibration") as caught:
+    with pytest.warns(RuntimeWarning, match="what einsumx measured cannot be used") as caught:
         found = [einsumx.einsum(equation, a, a) for equation in ("ij,jk->ik", "ij,jk->ki")]
     assert len(caught) == 1
     assert found[0].tolist() == [[2, 2], [2, 2]]
-
-
-def test_a_folder_that_cannot_be_found_is_no_error(monkeypatch):
-    def nowhere():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(calibration, "cache_folder", nowhere)
-    with pytest.warns(RuntimeWarning, match="its cache folder: Could not determine home"):
-        assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
-# -- where it is kept -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have their caches elsewhere")
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"EINSUMX_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, "/own"),
-        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/einsumx"),
-        ({}, "/home/her/.cache/einsumx"),
-    ],
-)
-def test_the_folder_is_where_the_platform_has_caches(monkeypatch, environment, expected):
-    for name in ("EINSUMX_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"HOME": "/home/her", **environment}.items():
-        monkeypatch.setenv(name, value)
-    assert cache_folder().as_posix() == expected
-
-
-def test_a_calibration_is_for_the_number_of_threads_and_a_kind_of_device():
-    usual = einsumx.get_num_threads()
-    paths = [path_of(key_of(NUMPY, device)) for device in ("cuda:0", "cuda:7", "cpu")]
-    einsumx.set_num_threads(usual + 1)
-    paths.append(path_of(key_of(NUMPY, "cpu")))
-    einsumx.set_num_threads(usual)
-    assert paths[0] == paths[1]
-    assert len({*paths}) == 3
-
-
-def test_storing_again_replaces_the_file_and_leaves_nothing_beside_it(folder):
-    for rate in (1e9, 2e9):
-        path = stored(gemm=rate)
-    assert list(folder.iterdir()) == [path]
-    assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
@@ -375,29 +288,12 @@ def test_calibrate_prints_json_whose_every_key_its_help_describes(capsys, folder
     (entry,) = found["calibrations"]
     assert found["folder"] == str(folder)
     rates = {"declared": asdict(NUMPY.cpu.rates), "measured": measured}
-    assert entry == {**asdict(key_of(NUMPY, "cpu")), **rates, "disturbances": [], "stored": True}
-    assert printed(capsys, "--show") == found
-    removed = printed(capsys, "--reset")
-    assert main(["calibrate", "--show"]) == 0
-    assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
+    origin = {**store.origin_of(NUMPY, "cpu")._asdict(), "threads": einsumx.get_num_threads()}
+    assert entry == {**origin, **rates, "disturbances": [], "stored": True}
     with pytest.raises(SystemExit):
         main(["calibrate", "--help"])
     text = capsys.readouterr().out
-    assert [key for key in {*found, *entry, *removed} if key not in text] == []
-
-
-def test_reset_removes_what_is_asked_for_and_no_other_file(capsys, folder):
-    keys = [
-        replace(key_of(NUMPY, "cpu"), backend=name, device=device)
-        for name, device in (("numpy", "cpu"), ("torch", "cpu"), ("torch", "cuda"), ("my-lib", "cpu"))
-    ]
-    _, cpu, cuda, own = (store_rates(key, {"gemm": 1e9}).name for key in keys)
-    (folder / "notes.json").write_text("not ours")
-    assert printed(capsys, "--reset", "--backend", "torch", "--device", "cuda:0")["removed"] == [cuda]
-    assert printed(capsys, "--reset", "--backend", "torch", "my-lib")["removed"] == [own, cpu]
-    assert main(["calibrate", "--reset"]) == 0
-    assert capsys.readouterr().out == f"1 removed from {folder}\n"
-    assert [path.name for path in folder.iterdir()] == ["notes.json"]
+    assert [key for key in {*found, *entry} if key not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from threads import in_threads
 import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.planner.selection import ESTIMATE, Selection
-from einsumx.runtime import effort, trials
+from einsumx.runtime import effort, trials, wisdom
 from einsumx.runtime.trials import Trials, combined
 
 NUMPY = get_backend("numpy")
@@ -22,6 +22,7 @@ def fresh():
     einsumx.cache_clear()
     yield
     einsumx.cache_clear()
+    wisdom._known.clear()
 
 
 class Machine:

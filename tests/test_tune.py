@@ -21,10 +21,11 @@ def quiet(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "disturbances", lambda *_: [])
     monkeypatch.setattr(machine.Watch, "erratic", lambda _: [])
     monkeypatch.setattr(machine, "_REST", 0.0)
-    wisdom.forget()
+    wisdom._known.clear()
+    wisdom._failures.clear()
     einsumx.cache_clear()
     yield
-    wisdom.forget()
+    wisdom._known.clear()
     einsumx.cache_clear()
 
 
@@ -78,8 +79,7 @@ def test_an_accumulator_has_a_choice_of_its_own(slow_estimate):
 def test_another_process_finds_what_was_measured(slow_estimate):
     arrays = operands()
     tuning = einsumx.tune(CHAIN, *arrays)
-    wisdom.save()
-    wisdom._state.stores.clear()
+    wisdom._known.clear()
     einsumx.cache_clear()
     assert einsumx.plan(CHAIN, *arrays) == tuning.plan
 

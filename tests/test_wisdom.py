@@ -1,14 +1,9 @@
-"""Wisdom: its keys, what a process remembers, which files it believes, and how processes share them."""
+"""Wisdom: its keys, what a process remembers, and what the command shows, exports, imports and forgets."""
 
 import json
-import logging
-import multiprocessing
-import os
-import subprocess
-import sys
 import threading
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,14 +12,14 @@ from threads import in_threads
 
 import einsumx
 from einsumx.adapters.registry import get_backend
-from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli.main import main
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_sublists, parse_text
 from einsumx.ir.program import Operand
 from einsumx.planner.selection import Selection
-from einsumx.runtime import effort, wisdom, wisdom_files
-from einsumx.runtime.wisdom_files import Finding, Origin, difference, origin_of, path_of, read_file
+from einsumx.runtime import effort, prepare, store, wisdom, wisdom_keys
+from einsumx.runtime.calibration import store_rates
+from einsumx.runtime.findings import Finding
 
 NUMPY = get_backend("numpy")
 KEY = "ab,bc,cd->ad; a=8 b=8 c=8 d=8; C C C; float32 float32 float32; float32; auto; 2 threads"
@@ -46,22 +41,15 @@ def folder(tmp_path, monkeypatch):
 
 def restart():
     """As in a new process that knows nothing."""
-    wisdom._state.stores.clear()
-    wisdom._state.told = False
-    wisdom._state.start()
+    wisdom._known.clear()
+    wisdom._failures.clear()
+    einsumx.cache_clear()
 
 
 def stored(key=KEY, value=None):
-    """Write one finding for NumPy, and forget it in memory; returns the file."""
+    """Store one finding for NumPy, and forget it in memory."""
     wisdom.record(NUMPY, "cpu", key, value or finding())
-    wisdom.save()
     restart()
-    return path_of(origin_of(NUMPY, "cpu"))
-
-
-def on_disk(device="cpu"):
-    """The keys in NumPy's file."""
-    return list(read_file(path_of(origin_of(NUMPY, device)))[1])
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------
@@ -72,7 +60,7 @@ def key(equation, *shapes, strides=None, dtypes="float32", dtype="float32", opti
     if strides is not None:
         operands[0] = replace(operands[0], strides=strides)
     sized = bind(parse_text(equation, len(shapes)), shapes)
-    return wisdom.key_of(sized, operands, dtype, optimize)
+    return wisdom_keys.key_of(sized, operands, dtype, optimize)
 
 
 def test_a_key_can_be_read():
@@ -87,7 +75,7 @@ def test_equal_contractions_have_equal_keys_whatever_their_labels_are_called():
     operands = [Operand(shape, "float32") for shape in named.shapes]
     expected = key("ij,jk->ik", (8, 9), (9, 7))
     assert expected == key("za,ac->zc", (8, 9), (9, 7)) == key("Zβ,βc->Zc", (8, 9), (9, 7))
-    assert expected == wisdom.key_of(named, operands, "float32", True)
+    assert expected == wisdom_keys.key_of(named, operands, "float32", True)
     assert key("...i,ij->...j", (5, 6), (6, 7)) == key("bi,ij->bj", (5, 6), (6, 7))
 
 
@@ -126,7 +114,7 @@ def test_everything_that_a_plan_depends_on_is_in_the_key(monkeypatch):
         key("ij,jk->ik", (8, 9), (9, 7), optimize=False),
         key("ij,jk->ik", (8, 9), (9, 7), optimize=((0, 1),)),
     ]
-    monkeypatch.setattr("einsumx.runtime.wisdom_names.get_num_threads", lambda: 1000)
+    monkeypatch.setattr("einsumx.runtime.wisdom_keys.get_num_threads", lambda: 1000)
     others.append(key("ij,jk->ik", (8, 9), (9, 7)))
     assert len({one, *others}) == 12
 
@@ -142,9 +130,11 @@ def test_nothing_is_kept_about_overlapping_elements_functions_or_what_is_too_lon
 def test_every_key_can_be_stored():
     keys = [key(",".join(["ij"] * 60), *[(3, 4)] * 60), key("->", ()), key("i->", (0,)), key("a" * 30, (1,) * 30)]
     many = bind(parse_sublists([list(range(90))], list(range(90))), [(1,) * 90])
-    keys.append(wisdom.key_of(many, [Operand((1,) * 90, "float32")], "float32", "auto"))
+    keys.append(wisdom_keys.key_of(many, [Operand((1,) * 90, "float32")], "float32", "auto"))
     for text in keys:
-        wisdom_files.check_finding(text, Finding(Selection(None, ()), 1.0, 1.0, 1, wisdom.now()))
+        wisdom.record(NUMPY, "cpu", text, finding())
+    wisdom._known.clear()
+    assert [wisdom.find(NUMPY, "cpu", text) for text in keys] == [finding()] * 5
 
 
 # -- what a process remembers -----------------------------------------------------------------------------------------
@@ -170,77 +160,68 @@ def test_devices_of_one_kind_share_findings_and_arrays_of_no_known_device_have_t
 def test_a_later_finding_replaces_an_earlier_one():
     for name in ("first", "second"):
         wisdom.record(NUMPY, "cpu", KEY, finding(name))
-    wisdom.save()
     assert wisdom.find(NUMPY, "cpu", KEY) == finding("second")
     restart()
     assert wisdom.find(NUMPY, "cpu", KEY) == finding("second")
 
 
 def test_a_malformed_finding_is_an_error_and_is_not_kept(folder):
-    for text, value in ((KEY, finding("shutil.rmtree('/')")), (KEY, finding(path=((0, 1),))), ("none", finding())):
-        with pytest.raises(ValueError, match=r"is not a text|does not fit|is not a key"):
+    for text, value in ((KEY, finding("shutil.rmtree('/')")), (KEY, finding(seconds=0.0)), ("none", finding())):
+        with pytest.raises(ValueError, match=r"is not a text|has no times"):
             wisdom.record(NUMPY, "cpu", text, value)
-    wisdom.save()
     assert not folder.exists()
 
 
-def test_the_first_finding_is_written_at_once_and_others_after_an_interval(monkeypatch):
-    names = [f"{KEY} {number}" for number in range(4)]
-    wisdom.record(NUMPY, "cpu", names[0], finding())
-    assert on_disk() == names[:1]
-    wisdom.record(NUMPY, "cpu", names[1], finding())
-    assert on_disk() == names[:1]
-    monkeypatch.setattr(wisdom._state, "written", wisdom._state.written - 2.5)
-    wisdom.record(NUMPY, "cpu", names[2], finding())
-    assert on_disk() == names[:3]
-    wisdom.record(NUMPY, "cpu", names[3], finding())
-    wisdom.save()
-    assert on_disk() == names
+@pytest.mark.parametrize(
+    "path", [((0, 1),), ((0, 3), (0, 1)), ((0, 0), (0, 1)), ((), ()), ((0, 2**62), (0, 1))], ids=str
+)
+def test_a_path_that_does_not_fit_leaves_the_estimate(path):
+    arrays = [np.ones((8, 8))] * 3
+    usual = einsumx.plan("ij,jk,kl->il", *arrays)
+    text = key("ij,jk,kl->il", *[(8, 8)] * 3, dtypes="float64", dtype="float64")
+    stored(text, finding(path=path))
+    assert wisdom.find(NUMPY, "cpu", text) is not None
+    einsumx.cache_clear()
+    assert einsumx.plan("ij,jk,kl->il", *arrays) == usual
 
 
-def test_an_interrupted_write_loses_nothing(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("einsumx.runtime.files.write_text", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            wisdom.record(NUMPY, "cpu", KEY, finding())
-    wisdom.save()
-    assert on_disk() == [KEY]
-
-
-def test_memory_and_file_are_bounded_and_lose_the_oldest(monkeypatch):
-    monkeypatch.setattr(wisdom_files, "MOST_FINDINGS", 5)
+def test_memory_and_store_are_bounded_and_lose_the_oldest(monkeypatch):
+    monkeypatch.setattr(store, "MOST_ROWS", 5)
     names = [f"{KEY} {number}" for number in range(9)]
-    for second, name in enumerate(names):
-        wisdom.record(NUMPY, "cpu", name, finding(when=f"2026-01-31T12:00:0{second}Z"))
-    wisdom.save()
-    assert [name for name in names if wisdom.find(NUMPY, "cpu", name)] == on_disk() == names[4:]
+    for name in names:
+        wisdom.record(NUMPY, "cpu", name, finding())
+    for _ in range(2):
+        assert [name for name in names if wisdom.find(NUMPY, "cpu", name)] == names[4:]
+        restart()
 
 
-def test_a_file_is_never_larger_than_one_that_is_read(monkeypatch):
-    monkeypatch.setattr(wisdom_files, "_MOST_BYTES", 2000)
-    for number in range(20):
-        wisdom.record(NUMPY, "cpu", f"{KEY} {number}", finding("x" * 400, when=f"2026-01-31T12:00:{number:02}Z"))
-    wisdom.save()
-    assert on_disk()[-1] == f"{KEY} 19"
-    assert path_of(origin_of(NUMPY, "cpu")).stat().st_size <= 2000
+def test_other_equations_than_those_with_findings_take_the_direct_road():
+    stored(key("ij,jk->ik", (8, 9), (9, 7)))
+    shapes = (8, 9), (9, 7)
+    found = [bind(parse_text(equation, 2), shapes) for equation in ("ab,bc->ac", "ab,bc->ca")]
+    assert [wisdom.may_have(NUMPY, "cpu", equation) for equation in found] == [True, False]
+    signatures = tuple(NUMPY.signature(np.ones(shape)) for shape in shapes)
+    assert prepare.direct_run(NUMPY, "ab,bc->ac", signatures) is None
+    assert prepare.direct_run(NUMPY, "ab,bc->ca", signatures) is not None
 
 
 @pytest.mark.long
-def test_a_process_without_wisdom_loads_no_reader_of_files_and_one_with_it_no_framework():
+def test_a_call_without_a_store_imports_nothing_for_it_and_a_look_into_one_no_framework(folder):
+    code = """
+import sys, numpy, einsumx
+einsumx.einsum("ij,jk->ik", numpy.ones((2, 2)), numpy.ones((2, 2)))
+print([name for name in ("sqlite3", "einsumx.runtime.store", "einsumx.runtime.findings") if name in sys.modules])
+"""
+    assert printed(code).strip() == "[]"
+    stored()
     code = f"""
 import sys, einsumx
 from einsumx.runtime import wisdom
 from einsumx.adapters.registry import get_backend
 found = wisdom.find(get_backend("numpy"), "cpu", {KEY!r})
-names = ("json", "einsumx.runtime.wisdom_files", "numpy", "importlib.metadata")
-print(found and found.seconds, [name for name in names if name in sys.modules][:2], "numpy" in sys.modules)
+print(found.seconds, "numpy" in sys.modules)
 """
-    assert printed(code).strip() == "None [] False"
-    stored()
-    assert printed(code).strip() == "0.5 ['json', 'einsumx.runtime.wisdom_files'] False"
+    assert printed(code).strip() == "0.5 False"
 
 
 def test_a_variable_or_a_backend_of_many_libraries_keeps_findings_in_memory_alone(folder, monkeypatch):
@@ -249,7 +230,6 @@ def test_a_variable_or_a_backend_of_many_libraries_keeps_findings_in_memory_alon
         wisdom.record(NUMPY, "cpu", KEY, finding())
     many = get_backend("array_api")
     wisdom.record(many, "cpu", KEY, finding())
-    wisdom.save()
     assert wisdom.find(NUMPY, "cpu", KEY) == wisdom.find(many, "cpu", KEY) == finding()
     assert not folder.exists()
     restart()
@@ -267,404 +247,40 @@ def test_while_choices_are_frozen_nothing_is_recorded(monkeypatch):
     assert wisdom.find(NUMPY, "cpu", KEY + " new") is None
 
 
-# -- which files are believed -----------------------------------------------------------------------------------------
-
-
-def warned(path=None):
-    """The warning of the first look."""
-    with pytest.warns(RuntimeWarning, match="einsumx ignores the wisdom in") as caught:
-        assert wisdom.find(NUMPY, "cpu", KEY) is None
-    assert wisdom.find(NUMPY, "cpu", KEY) is None  # and no second warning
-    (warning,) = caught
-    message = str(warning.message)
-    assert "einsumx wisdom --forget --backend numpy" in message
-    assert path is None or str(path) in message
-    return message
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("einsumx", "0.0.0"),
-        ("framework", "0.0.1"),
-        ("cores", 1000),
-        ("blas", "mkl 1 AVX"),
-    ],
-)
-def test_wisdom_from_elsewhere_is_ignored_with_a_warning_that_names_the_difference_and_replaced(field, value):
-    path = stored()
-    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    assert f"it has {field} {value!r}, and here it is " in warned(path)
-    wisdom.record(NUMPY, "cpu", KEY + " new", finding())
-    wisdom.save()
-    assert on_disk() == [KEY + " new"]
-
-
-def test_a_warning_that_is_an_error_is_raised_once():
-    stored().write_text("broken")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(RuntimeWarning, match="einsumx ignores the wisdom in"):
-            wisdom.find(NUMPY, "cpu", KEY)
-        assert wisdom.find(NUMPY, "cpu", KEY) is None
-
-
-def test_a_finalizer_that_contracts_while_a_file_is_read_does_not_hang(monkeypatch):
-    def read(path):
-        monkeypatch.setattr(wisdom.wisdom_files, "read_file", read_file)
+def test_a_finalizer_that_contracts_while_the_store_is_read_does_not_hang(monkeypatch):
+    def read(*arguments):
+        monkeypatch.setattr(store, "_transaction", transaction)
         inner.append(wisdom.find(NUMPY, "cpu", KEY))
-        return read_file(path)
+        return transaction(*arguments)
 
     stored()
-    inner = []
-    monkeypatch.setattr(wisdom.wisdom_files, "read_file", read)
+    inner, transaction = [], store._transaction
+    monkeypatch.setattr(store, "_transaction", read)
     assert wisdom.find(NUMPY, "cpu", KEY) == finding()
     assert inner == [finding()]
 
 
-def test_an_unknown_blas_or_accelerator_fits_any_and_other_unknown_parts_do_not():
-    here = Origin(1, "1.0", "numpy", "cpu", "2.4", "AMD EPYC", 8, "openblas", "H200")
-    assert difference(replace(here, blas="", accelerator=""), here) == ""
-    assert difference(here, replace(here, blas="mkl", accelerator="A100")) == (
-        "it has blas 'openblas', and here it is 'mkl'; accelerator 'H200', and here it is 'A100'"
-    )
-    assert difference(here, replace(here, processor="")) == "it has processor 'AMD EPYC', and here it is ''"
-
-
-def test_versions_of_a_framework_and_processors_have_files_of_their_own():
-    here = origin_of(NUMPY, "cpu")
-    others = [replace(here, framework="0.1"), replace(here, processor="Elbrus"), replace(here, device="cuda")]
-    assert len({path_of(origin) for origin in (here, *others)}) == 4
-    assert here.blas
-    assert here.processor
-
-
-def test_an_accelerator_is_part_of_where_a_finding_holds():
-    class Fast(NumpyAdapter):
-        def device_model(self, device):
-            return "H200\n" if device.startswith("fast") else ""
-
-    assert origin_of(Fast(), "fast:1").accelerator == "H200"
-    assert origin_of(Fast(), "cpu").accelerator == ""
-
-
-ENTRY = asdict(finding())
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "Expecting value"),
-        (b"\xff\xfe\x00", "utf-8"),
-        ("[1, 2]", "it has no findings in it"),
-        ('{"findings": {}}', "it has format None"),
-        ({"format": 2}, "it has format 2, and this einsumx reads format 1"),
-        ({"format": True}, "format: True is not an integer"),
-        ({"cores": "8"}, "cores: '8' is not an integer"),
-        ({"processor": "AMD\x1b[2J"}, "is not a text that this field can have"),
-        ({"device": "../cpu"}, "is not a text that this field can have"),
-        ({"findings": {KEY: 3}}, "3 is not a JSON object for Finding"),
-        ({"findings": {KEY: {}}}, "None is not a JSON object for Selection"),
-        ({"findings": {"": ENTRY}}, "'' is not a key"),
-        ({"findings": {"a->a" + "x" * 1000: ENTRY}}, "is not a key"),
-        ({"findings": {f"{KEY} {number}": ENTRY for number in range(2049)}}, "it has more than 2048 findings"),
-        ({"seconds": 0}, "the times or the number of candidates are out of bounds"),
-        ({"estimated": 0.0}, "the times or the number of candidates are out of bounds"),
-        ({"tried": 0}, "the times or the number of candidates are out of bounds"),
-        ({"tried": 10**7}, "the times or the number of candidates are out of bounds"),
-        ({"seconds": float("nan")}, "NaN is not a number in JSON"),
-        ({"seconds": True}, "seconds: True is not a finite number"),
-        ({"when": "2026-01-31"}, "when: '2026-01-31' is not a text that this field can have"),
-        ({"steps": ["x" * 501]}, "is not a text that this field can have"),
-        ({"steps": ["__import__('os')"]}, "is not a text that this field can have"),
-        ({"steps": ["", "", ""]}, "there are too many steps"),
-        ({"path": [[0, 1.0], [0, 1]]}, "selection.path[0][1]: 1.0 is not an integer"),
-        ({"path": [[0, 3], [0, 1]]}, "the path does not fit"),
-        ({"path": [[0, 1], [0, 2]]}, "the path does not fit"),
-        ({"path": [[0, 1]]}, "the path does not fit"),
-        ({"path": [[0, 0], [0, 1]]}, "the path does not fit"),
-        ({"path": [[], []]}, "the path does not fit"),
-        ("[" + " " * (1 << 22) + "]", "more than 4194304 bytes"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_malformed_file_is_ignored_with_a_warning_and_replaced(text, reason):
-    path = stored()
-    if isinstance(text, dict):
-        data = json.loads(path.read_text())
-        entry = data["findings"][KEY]
-        for field, value in text.items():
-            place = next((each for each in (entry["selection"], entry) if field in each), data)
-            place[field] = value
-        text = json.dumps(data)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert reason in warned(path)
-    wisdom.record(NUMPY, "cpu", KEY, finding("new"))
-    restart()
-    assert wisdom.find(NUMPY, "cpu", KEY) == finding("new")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are files on Unix alone")
-@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device without end", "a link to itself"])
-@pytest.mark.parametrize("is_lock", [False, True], ids=["file", "lock"])
-def test_what_is_no_file_but_has_the_name_of_one_does_not_hang_reading_or_writing(kind, is_lock, caplog):
-    path = stored()
-    other = path.with_name("wisdom-lock") if is_lock else path
-    other.unlink()
-    match kind:
-        case "a pipe":
-            os.mkfifo(other)
-        case "a folder":
-            other.mkdir()
-        case "a device without end":
-            other.symlink_to("/dev/zero")
-        case "a link to itself":
-            other.symlink_to(other)
-    if is_lock:
-        assert wisdom.find(NUMPY, "cpu", KEY) == finding()
-    else:
-        warned(path)
-    wisdom.record(NUMPY, "cpu", KEY, finding("new"))
-    wisdom.save()
-    assert wisdom.find(NUMPY, "cpu", KEY) == finding("new")
-    cannot = is_lock or kind == "a folder"
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * cannot
-
-
-# -- folders that cannot be written -----------------------------------------------------------------------------------
-
-
-def test_a_folder_that_cannot_be_written_is_logged_once_and_findings_stay_in_memory(folder, caplog):
+def test_a_store_that_cannot_be_written_is_logged_once_and_findings_stay_in_memory(folder, caplog):
     folder.write_text("a file in its place")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in range(3):
             wisdom.record(NUMPY, "cpu", f"{KEY} {number}", finding())
-            wisdom.save()
     (record,) = caplog.records
-    assert record.levelno == logging.WARNING
+    assert record.levelname == "WARNING"
     assert record.message.startswith("einsumx keeps its measurements in memory alone: ")
     assert wisdom.find(NUMPY, "cpu", f"{KEY} 2") == finding()
-    folder.unlink()
-    wisdom.save()
-    assert len(on_disk()) == 3
-
-
-def test_a_folder_that_cannot_be_found_is_a_warning(monkeypatch):
-    def nowhere():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("einsumx.runtime.wisdom_names.cache_folder", nowhere)
-    assert "its cache folder: Could not determine home" in warned()
-
-
-# -- processes and threads --------------------------------------------------------------------------------------------
-
-RECORD = f"""
-import sys
-from einsumx.adapters.registry import get_backend
-from einsumx.planner.selection import Selection
-from einsumx.runtime import wisdom
-from einsumx.runtime.wisdom_files import Finding
-
-def work(name, when="2026-01-31T12:00:00Z"):
-    for number in range(3):
-        found = Finding(Selection(None, ("", f"by {{name}}")), 0.5, 1.0, 3, when)
-        wisdom.record(get_backend("numpy"), "cpu", f"{KEY} {{name}} {{number}}", found)
-"""
-
-
-def names_of(count):
-    return sorted(f"{KEY} {name} {number}" for name in range(count) for number in range(3))
-
-
-@pytest.mark.long
-def test_processes_that_end_at_the_same_time_all_keep_their_findings():
-    code = f"{RECORD}\nwork(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in range(4)
-    ]
-    for worker in workers:
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        worker.stdin.close()
-    for worker in workers:
-        assert worker.wait(60) == 0
-        worker.stdout.close()
-    assert sorted(on_disk()) == names_of(4)
-
-
-def _record_many(name):
-    namespace = {}
-    exec(RECORD, namespace)
-    namespace["work"](name)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("method", sorted({"fork", "spawn"} & {*multiprocessing.get_all_start_methods()}))
-def test_workers_of_multiprocessing_keep_their_findings(method):
-    context = multiprocessing.get_context(method)
-    wisdom.record(NUMPY, "cpu", KEY, finding())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of forks beside threads, such as those of other tests
-        workers = [context.Process(target=_record_many, args=(name,)) for name in range(2)]
-        for worker in workers:
-            worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    assert sorted(on_disk()) == sorted([KEY, *names_of(2)])
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_knows_its_parent_s_findings_and_leaves_writing_them_to_it():
-    code = f"""{RECORD}
-import os
-work("0"); work("parent")
-child = os.fork()
-if not child:
-    assert wisdom.find(get_backend("numpy"), "cpu", "{KEY} parent 0")
-    assert not any(store.unsaved for store in wisdom._state.stores.values())
-    work("child")
-    sys.exit()
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-from einsumx.runtime.wisdom_files import origin_of, path_of, read_file
-print(sum("parent" in key for key in read_file(path_of(origin_of(get_backend("numpy"), "cpu")))[1]))
-"""
-    assert printed(code).strip() == "0"
-    assert sum("child" in text for text in on_disk()) == 3
-    assert sum("parent" in text for text in on_disk()) == 3
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_that_is_forked_while_another_thread_writes_does_not_hang():
-    code = f"""{RECORD}
-import os
-work("parent")
-with wisdom._state.lock, wisdom._state.saving:
-    child = os.fork()
-    if not child:
-        work("child")
-        sys.exit()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-    printed(code)
-    assert len(on_disk()) == 6
-
-
-def test_of_two_findings_of_different_processes_the_newer_stays():
-    stored(KEY, finding("old", when="2026-01-31T12:00:05Z"))
-    here = origin_of(NUMPY, "cpu")
-    wisdom_files.merge(here, {KEY: finding("older", when="2026-01-31T12:00:04Z")}, 1.0)
-    assert read_file(path_of(here))[1] == {KEY: finding("old", when="2026-01-31T12:00:05Z")}
-    wisdom_files.merge(here, {KEY: finding("new", when="2026-02-01T00:00:00Z")}, 1.0)
-    assert read_file(path_of(here))[1] == {KEY: finding("new", when="2026-02-01T00:00:00Z")}
-
-
-def test_a_process_learns_what_others_wrote_when_it_writes():
-    wisdom.record(NUMPY, "cpu", KEY, finding())
-    wisdom_files.merge(origin_of(NUMPY, "cpu"), {KEY + " other": finding("theirs")}, 1.0)
-    assert wisdom.find(NUMPY, "cpu", KEY + " other") is None
-    wisdom.record(NUMPY, "cpu", KEY + " own", finding())
-    wisdom.save()
-    assert wisdom.find(NUMPY, "cpu", KEY + " other") == finding("theirs")
-    assert wisdom.find(NUMPY, "cpu", KEY + " own") == finding()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of files")
-def test_a_process_that_hangs_while_it_writes_does_not_make_others_hang(folder, monkeypatch, caplog):
-    stored()
-    code = f"""
-import fcntl, sys
-file = open({str(folder / "wisdom-lock")!r}, "r+b")
-fcntl.flock(file, fcntl.LOCK_EX)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-    monkeypatch.setattr(wisdom, "_PATIENCE", 0.05)
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as hanging:
-        assert hanging.stdout.readline() == "locked\n"
-        wisdom.record(NUMPY, "cpu", KEY + " new", finding())
-        wisdom.save()
-        assert on_disk() == [KEY]
-        with pytest.raises(TimeoutError, match="another process has been writing to"):
-            wisdom_files.merge(origin_of(NUMPY, "cpu"), {}, 0.05)
-    assert caplog.records == []
-    wisdom.save()
-    assert on_disk() == [KEY, KEY + " new"]
 
 
 def test_threads_that_record_at_the_same_time_lose_nothing():
     def work():
-        for number in range(20):
+        for number in range(5):
             wisdom.record(NUMPY, "cpu", f"{KEY} {threading.get_ident()} {number}", finding())
 
     in_threads(work)
-    wisdom.save()
-    assert len(on_disk()) == 80
-
-
-# -- export, import, forget -------------------------------------------------------------------------------------------
-
-
-def test_wisdom_travels_in_one_file(tmp_path, folder):
-    bundle = tmp_path / "all.json"
-    wisdom.record(NUMPY, "cpu", KEY, finding())
-    wisdom.record(NUMPY, "", KEY + " default", finding())
-    stranger = replace(origin_of(NUMPY, "cpu"), processor="Elbrus")
-    wisdom_files.merge(stranger, {KEY: finding()}, 1.0)
-    assert wisdom.export_to(bundle) == 2
-    assert len(wisdom.forget()) == 3
-    assert wisdom.find(NUMPY, "cpu", KEY) is None
-    wisdom.record(NUMPY, "cpu", KEY + " own", finding())
-    assert wisdom.import_from(bundle) == 2
-    for _ in range(2):
-        for text in (KEY, KEY + " own"):
-            assert wisdom.find(NUMPY, "cpu", text) == finding()
-        assert wisdom.find(NUMPY, "", KEY + " default") == finding()
-        restart()
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"processor": "Elbrus"}, "it was measured elsewhere: it has processor 'Elbrus', and here it is"),
-        ({"backend": "numpi"}, "no backend is called 'numpi'"),
-        ({"cores": "many"}, "cores: 'many' is not an integer"),
-        ({"findings": {KEY: {}}}, "None is not a JSON object for Selection"),
-    ],
-)
-def test_an_import_is_complete_or_does_nothing(tmp_path, change, reason):
-    path = stored()
-    bundle = tmp_path / "all.json"
-    wisdom.export_to(bundle)
-    data = json.loads(bundle.read_text())
-    data["wisdom"].append({**data["wisdom"][0], **change})
-    bundle.write_text(json.dumps(data))
-    path.unlink()
-    with pytest.raises((einsumx.EinsumxError, ValueError), match=reason):
-        wisdom.import_from(bundle)
-    assert not path.exists()
-
-
-def test_forgetting_is_for_some_backends_or_devices_alone(folder):
-    torch = replace(origin_of(NUMPY, "cpu"), backend="torch")
-    for origin in (torch, replace(torch, device="cuda"), origin_of(NUMPY, "cpu")):
-        wisdom_files.merge(origin, {KEY: finding()}, 1.0)
-    (folder / "notes.json").write_text("not ours")
-    assert wisdom.forget(["torch"], "cuda:0") == [path_of(replace(torch, device="cuda"))]
-    assert wisdom.forget(["torch"]) == [path_of(torch)]
-    assert wisdom.find(NUMPY, "cpu", KEY) == finding()
-    assert wisdom.forget() == [path_of(origin_of(NUMPY, "cpu"))]
-    assert wisdom.find(NUMPY, "cpu", KEY) is None
-    assert {path.name for path in folder.iterdir()} == {"notes.json", "wisdom-lock"}
+    restart()
+    wisdom.find(NUMPY, "cpu", KEY)
+    assert len(wisdom._known[NUMPY, "cpu"].found) == 20
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -675,54 +291,135 @@ def told(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_command_shows_what_won_and_by_how_much_and_names_a_file_that_is_not_used(capsys, folder, monkeypatch):
+def test_the_command_shows_what_won_and_by_how_much_and_rates(capsys, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    path = stored(KEY, finding("copy lhs, matmul", path=((0, 1), (0, 1))))
-    broken = path.with_name(path.name.replace("numpy", "torch"))
-    broken.write_text("broken")
+    stored(KEY, finding("copy lhs, matmul", path=((0, 1), (0, 1))))
+    store_rates(NUMPY, "cpu", {"gemm": 98.7e9, "call": 2e-6})
     assert main(["wisdom"]) == 0
-    shown = capsys.readouterr()
-    assert f"{broken} is not used: Expecting value" in shown.err
-    assert shown.out.startswith(f"numpy {np.__version__} on cpu, ")
-    assert shown.out.endswith(f"stored in {folder}\n")
-    row = next(line for line in shown.out.splitlines() if line.startswith("ab,bc,cd->ad"))
+    text = capsys.readouterr().out
+    header, blank = text.splitlines()[:2]
+    assert header.startswith(f"numpy {np.__version__} on cpu, ")
+    assert blank == ""
+    assert f"rates, threads: {einsumx.get_num_threads()}; gemm 98.7 G/s, call 2.00 µs\n" in text
+    assert text.endswith(f"stored in {folder}\n")
+    row = next(line for line in text.splitlines() if line.startswith("ab,bc,cd->ad"))
     for cell in ("a=8 b=8 c=8 d=8", "(0,1) (0,1): estimate, copy lhs, matmul", "2.00×", "2026-01-31"):
         assert cell in row
 
 
 def test_the_command_prints_json_whose_every_key_its_help_describes(capsys, folder, tmp_path):
     stored()
-    shown = told(capsys, "--show", "--backend", "numpy", "--device", "cpu")
-    assert shown == {
-        "folder": str(folder),
-        "wisdom": [{**asdict(origin_of(NUMPY, "cpu")), "findings": {KEY: json.loads(json.dumps(asdict(finding())))}}],
-    }
-    assert told(capsys, "--backend", "torch")["wisdom"] == []
-    exported = told(capsys, "--export", str(tmp_path / "all.json"))
-    assert exported == {"folder": str(folder), "file": str(tmp_path / "all.json"), "findings": 1}
-    removed = told(capsys, "--forget")
-    assert removed == {"folder": str(folder), "removed": [path_of(origin_of(NUMPY, "cpu")).name]}
-    assert told(capsys, "--import", str(tmp_path / "all.json")) == exported
+    store_rates(NUMPY, "cpu", {"gemm": 1e9})
+    shown = told(capsys, "--show", "--backend", "numpy", "--device", "cpu:0")
+    (plan,), (rates,) = shown["plans"], shown["rates"]
+    origin = store.origin_of(NUMPY, "cpu")._asdict()
+    assert rates == {**origin, "key": str(einsumx.get_num_threads()), "value": {"gemm": 1e9}}
+    selection = {"path": None, "steps": ["", "copy lhs"]}
+    times = {"seconds": 0.5, "estimated": 1.0, "tried": 3, "when": "2026-01-31T12:00:00Z"}
+    assert plan == {**origin, "key": KEY, "value": {"selection": selection, **times}}
+    assert told(capsys, "--backend", "torch") == {"folder": str(folder), "plans": [], "rates": []}
+    for option in (("--export", str(tmp_path / "all.json")), ("--forget",), ("--import", str(tmp_path / "all.json"))):
+        assert told(capsys, *option) == {"folder": str(folder), "count": 2}
+    assert told(capsys) == shown
     with pytest.raises(SystemExit):
         main(["wisdom", "--help"])
     text = capsys.readouterr().out
-    keys = {*shown, *shown["wisdom"][0], *asdict(finding()), *exported, *removed}
-    assert [name for name in keys if name not in text] == []
+    assert [name for name in {*shown, *plan, *plan["value"], "path", "count"} if name not in text] == []
 
 
-def test_what_cannot_be_imported_or_exported_ends_in_status_2(capsys, tmp_path):
-    bundle = tmp_path / "all.json"
-    assert main(["wisdom", "--import", str(bundle)]) == 2
-    assert f"{bundle} is not imported: [Errno 2] No such file or directory" in capsys.readouterr().err
-    bundle.write_text('{"wisdom": [], "more": 1}')
-    assert main(["wisdom", "--import", str(bundle)]) == 2
-    assert f"{bundle} is not imported: it has no wisdom in it" in capsys.readouterr().err
+def test_forgetting_is_for_some_backends_or_devices_alone(capsys, folder):
+    cpu = store.origin_of(NUMPY, "cpu")
+    torch = cpu._replace(backend="torch")
+    for origin in (torch, torch._replace(device="cuda"), cpu):
+        store.write("rates", [store.Row(origin, "2", '{"gemm": 1e9}')])
+    assert told(capsys, "--forget", "--backend", "torch", "--device", "cuda:0")["count"] == 1
+    assert told(capsys, "--forget", "--backend", "torch", "mxnet")["count"] == 1
+    assert [row["backend"] for row in told(capsys)["rates"]] == ["numpy"]
+    assert main(["wisdom", "--forget"]) == 0
+    assert capsys.readouterr().out == f"1 removed from {folder}\n"
+    assert main(["wisdom"]) == 0
+    assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
+
+
+def exported(tmp_path, capsys):
+    """A file with one finding, which is then forgotten, and its contents."""
     stored()
-    assert main(["wisdom", "--export", str(bundle)]) == 0
-    assert capsys.readouterr().out == f"1 exported to {bundle}\n"
-    bundle.write_text(bundle.read_text().replace(f'"cores": {os.cpu_count()}', '"cores": 1000'))
+    bundle = tmp_path / "all.json"
+    told(capsys, "--export", str(bundle))
+    told(capsys, "--forget")
+    return bundle, json.loads(bundle.read_text())
+
+
+def test_of_an_exported_file_the_rows_for_this_machine_are_imported(capsys, tmp_path):
+    bundle, data = exported(tmp_path, capsys)
+    (row,) = data["plans"]
+    data["plans"] += [{**row, "machine": "Elbrus, 8 cores"}, {**row, "backend": "unknown"}]
+    bundle.write_text(json.dumps(data))
+    assert told(capsys, "--import", str(bundle))["count"] == 1
+    restart()
+    assert wisdom.find(NUMPY, "cpu", KEY) == finding()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"machine": "Elbrus, 8 cores"}, "it was measured elsewhere: 'numpy, cpu, "),
+        ({"machine": 8}, "8 is not a line of text"),
+        ({"device": "cpu\x1b[2J"}, "is not a line of text"),
+        ({"device": "\ud800"}, "is not a line of text"),
+        ({"key": ""}, "'' has no times of candidates"),
+        ({"more": 1}, "is not a row"),
+        ({"value": 3}, "3 is not a JSON object for Finding"),
+        ({"value": {}}, "None is not a JSON object for Selection"),
+        ({"seconds": 0}, "has no times of candidates"),
+        ({"seconds": "0.5"}, "seconds: '0.5' is not a finite number"),
+        ({"tried": 2**63}, "tried: 9223372036854775808 is not an integer"),
+        ({"when": "now"}, "when: 'now' is not a text that this field can have"),
+        ({"steps": ["__import__('os')"]}, "is not a text that this field can have"),
+        ({"path": [[0, 1.0], [0, 1]]}, "selection.path[0][1]: 1.0 is not an integer"),
+    ],
+    ids=str,
+)
+def test_a_file_with_a_malformed_row_or_from_elsewhere_is_not_imported(capsys, tmp_path, change, reason):
+    bundle, data = exported(tmp_path, capsys)
+    (good,) = data["plans"]
+    row = json.loads(json.dumps(good))
+    value = row["value"]
+    for name, item in change.items():
+        place = next((each for each in (value["selection"], value) if name in each), row)
+        place[name] = item
+    data["plans"] = [row] if "elsewhere" in reason else [good, row]
+    bundle.write_text(json.dumps(data))
     assert main(["wisdom", "--import", str(bundle)]) == 2
-    message = f"{bundle} is not imported: it was measured elsewhere: it has cores 1000, and here it is"
-    assert capsys.readouterr().err.startswith(f"einsumx wisdom: error: {message}")
+    error = " ".join(capsys.readouterr().err.split())
+    assert error.startswith(f"einsumx wisdom: error: {bundle} is not imported: ")
+    assert reason in error
+    assert told(capsys)["plans"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Expecting value"),
+        (b"\xff\xfe\x00", "utf-8"),
+        ("[1, 2]", "it has no wisdom of format 1 in it"),
+        ('{"format": 2, "plans": [], "rates": []}', "it has no wisdom of format 1 in it"),
+        ('{"format": 1, "plans": {}, "rates": []}', "is not a list of at most 4096 rows"),
+        ('{"format": 1, "plans": [%s 1], "rates": []}' % ("1," * 4096), "is not a list of at most 4096 rows"),
+        ('{"format": 1, "plans": [%s], "rates": []}' % ("[" * 50_000 + "]" * 50_000), "nested too deeply"),
+        (" " * (1 << 25) + "1", "more than 33554432 bytes"),
+        (None, "No such file or directory"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_no_exported_file_is_not_imported(capsys, tmp_path, text, reason):
+    bundle = tmp_path / "all.json"
+    if text is not None:
+        bundle.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert main(["wisdom", "--import", str(bundle)]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_what_cannot_be_exported_ends_in_status_2(capsys, tmp_path):
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
     assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The speed of a framework on one kind of device, and the key under which a calibration stores it.
+"""The speed of a framework on one kind of device.
 
 Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.calibrate`) measures the rates, and
 :mod:`einsumx.runtime.calibration` stores them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Key", "Rates", "is_rate"]
+__all__ = ["Rates", "is_rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +47,6 @@ class Rates:
     run: float = 4e-9
     native: float = 0.0
     sweep: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The conditions under which a calibration is valid.
-
-    Attributes:
-        backend: the backend's name.
-        device: the kind of device, such as ``cuda``; ``default`` if the framework does not name it.
-        framework: the framework's version.
-        threads: the number of threads of einsumx in this process, and of frameworks by default.
-    """
-
-    backend: str
-    device: str
-    framework: str
-    threads: int
 
 
 def is_rate(value: Any) -> bool:

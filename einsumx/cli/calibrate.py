@@ -14,15 +14,17 @@ from time import perf_counter, sleep
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import Key, Rates, is_rate
+from einsumx.adapters.rates import Rates, is_rate
 from einsumx.cli.stopwatch import Stopwatch
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
-from einsumx.runtime.calibration import declared, key_of, store_rates
+from einsumx.runtime.calibration import declared, store_rates
 from einsumx.runtime.execute import executable
 from einsumx.runtime.machine import Watch, watched
+from einsumx.runtime.store import Origin, origin_of
+from einsumx.runtime.threads import get_num_threads
 
 __all__ = ["Calibration", "calibrate", "measure_rates"]
 
@@ -52,18 +54,20 @@ class Calibration:
     """The rates of a backend on a device.
 
     Attributes:
-        key: what they hold for.
+        origin: the software and the hardware for which they hold.
+        threads: the number of threads of einsumx, and of frameworks by default.
         declared: the rates that the adapter declares.
         measured: rates by name, without those that are implausible or must not be used.
-        disturbances: a sentence on each thing that kept the machine busy; empty for rates from a file.
+        disturbances: a sentence on each thing that kept the machine busy.
         is_stored: whether later processes use the measured rates.
     """
 
-    key: Key
+    origin: Origin
+    threads: int
     declared: Rates
     measured: dict[str, float]
-    disturbances: tuple[str, ...] = ()
-    is_stored: bool = True
+    disturbances: tuple[str, ...]
+    is_stored: bool
 
 
 def calibrate(
@@ -94,13 +98,13 @@ def calibrate(
     rates = declared(adapter, where).rates
     measured, disturbances = _measure_in_quiet(adapter, device, announce, 1 if force else TRIES)
     is_stored = force or not disturbances
-    calibration = Calibration(key_of(adapter, where), rates, measured, disturbances, is_stored)
-    if not calibration.measured:
+    calibration = Calibration(origin_of(adapter, where), get_num_threads(), rates, measured, disturbances, is_stored)
+    if not measured:
         raise EinsumxError(f"no measured rate of {adapter.name} is plausible")
     if is_stored:
         try:
-            store_rates(calibration.key, calibration.measured)
-        except OSError as error:
+            store_rates(adapter, where, measured)
+        except (OSError, RuntimeError, ValueError) as error:
             raise EinsumxError(f"the calibration cannot be stored: {error}") from error
     return calibration
 

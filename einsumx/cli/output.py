@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from einsumx.errors import EinsumxError
+from einsumx.ir.text import quantity
 from einsumx.runtime.threads import core_count
-from einsumx.terminal import terminal_width
+from einsumx.terminal import terminal_width, timing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,7 @@ __all__ = [
     "plain_table",
     "print_json",
     "progress",
+    "rate_text",
     "require_rich",
     "shapes_text",
     "source_url",
@@ -85,6 +87,17 @@ def shapes_text(shapes: tuple[tuple[int, ...], ...]) -> str:
     '(2,3) (4) ()'
     """
     return " ".join(f"({','.join(map(str, shape))})" for shape in shapes)
+
+
+def rate_text(name: str, value: float) -> str:
+    """A rate of the cost model with its unit.
+
+    >>> rate_text("call", 2.5e-6), rate_text("gemm", 98.7e9), rate_text("copy", 14e9)
+    ('2.50 µs', '98.7 G/s', '14 GB/s')
+    """
+    if name in ("call", "view", "matrix", "run"):
+        return timing(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
+    return f"{quantity(value, '' if name in ('gemm', 'double', 'half', 'native', 'sweep') else 'B')}/s"
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from einsumx.ir.program import Program
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection
-from einsumx.runtime import effort, wisdom
+from einsumx.runtime import effort, wisdom, wisdom_keys
 from einsumx.runtime.execute import executable
+from einsumx.runtime.findings import Finding, now
 from einsumx.runtime.request import Contraction
 from einsumx.runtime.trials import Attempt, Trials
-from einsumx.runtime.wisdom_files import Finding
 
 __all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
 
@@ -32,8 +32,8 @@ def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> F
 def _key(contraction: Contraction, sized: SizedEquation, setting: Setting) -> str | None:
     """The key of a contraction in the wisdom."""
     is_usual = setting.accumulate == setting.traits.compute_dtype(setting.dtype)
-    computed = wisdom.computed_text(setting.dtype, None if is_usual else setting.accumulate)
-    return wisdom.key_of(sized, contraction.operands, computed, contraction.options.optimize)
+    computed = wisdom_keys.computed_text(setting.dtype, None if is_usual else setting.accumulate)
+    return wisdom_keys.key_of(sized, contraction.operands, computed, contraction.options.optimize)
 
 
 def remembered(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Program | None:
@@ -101,5 +101,5 @@ def remember(
     key = _key(contraction, sized, setting)
     if key is None or effort.is_frozen():
         return False
-    wisdom.record(contraction.adapter, contraction.device, key, Finding(selection, *seconds, tried, wisdom.now()))
+    wisdom.record(contraction.adapter, contraction.device, key, Finding(selection, *seconds, tried, now()))
     return True

@@ -247,7 +247,7 @@ def direct_run(adapter: Adapter, written: Written, signatures: tuple[Signature, 
     device = one_device(adapter, signatures)
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or first.dtype in traits.dtypes
-    if sized is None or not is_served or wisdom.may_have(adapter, device):
+    if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
         return None
     program = direct.direct_program(
         sized, operands, backend=adapter.name, traits=traits, dtype=first.dtype, device=device
@@ -333,7 +333,7 @@ def make_program(contraction: Contraction) -> Program:
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif options.semiring is None and not options.strip_exponent and wisdom.may_have(adapter, device):
+    elif options.semiring is None and not options.strip_exponent and wisdom.may_have(adapter, device, sized):
         setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:

@@ -1,69 +1,80 @@
-"""``einsumx wisdom``: show, export, import or forget the measurements that the effort ``"measure"`` keeps."""
+"""``einsumx wisdom``: show, export, import or forget what was measured and stored."""
 
 # ruff: noqa: T201  printing is what this module is for
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
+import json
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from einsumx.adapters.registry import get_backend
 from einsumx.cli.arguments import add_output
-from einsumx.cli.output import console, plain_table, print_json, require_rich, shapes_text
-from einsumx.errors import EinsumxError, visible
-from einsumx.runtime import wisdom, wisdom_files
-from einsumx.runtime.calibration import cache_folder
-from einsumx.runtime.wisdom_files import Finding, Origin
+from einsumx.cli.output import console, plain_table, print_json, rate_text, require_rich, shapes_text
+from einsumx.errors import EinsumxError, shown, visible
+from einsumx.ir.strict import parse
+from einsumx.runtime import store
+from einsumx.runtime.calibration import read_rates
+from einsumx.runtime.environment import cache_folder
+from einsumx.runtime.files import read_text, write_text
+from einsumx.runtime.findings import Finding, read_finding
+from einsumx.runtime.store import Origin, Row, Table
 from einsumx.terminal import timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
 ABOUT = """\
-Shows, exports, imports or forgets wisdom. With the effort "measure", einsumx runs
-several candidate plans on the first call and keeps the fastest; wisdom is what
-it keeps for later processes.
+Shows, exports, imports or forgets wisdom, which is what was measured: the plans
+that the effort "measure" or einsumx.tune found to be the fastest, and the rates of
+`einsumx calibrate`.
 """
 
 MORE = """\
 Wisdom holds for one version of einsumx and of the framework, one model of
-processor or accelerator, and one BLAS. It is in files in EINSUMX_CACHE, or
-else in the folder einsumx in the platform's cache folder. Processes that run
+processor or accelerator, and one BLAS. It is stored in a file in EINSUMX_CACHE,
+or else in the folder einsumx in the platform's cache folder. Processes that run
 go on with what they have read.
 
 --json prints one object:
-  folder          where wisdom is stored
+  folder          that of the file
 With --show:
-  wisdom          a list of objects, one per file:
-    format, einsumx, backend, device, framework, processor, cores, blas,
-    accelerator   what it holds for; framework is the framework's version
-    findings      an object per contraction, by its key:
+  plans, rates    lists of objects:
+    backend, device, framework, einsumx, machine, engine
+                  what it holds for: framework and einsumx are versions, engine
+                  is NumPy's BLAS or the model of the accelerator
+    key           of plans: the contraction; of rates: the number of threads
+    value         of rates: an object of numbers; of plans:
       selection   path (null: the usual one) and, for each of its steps, the
                   name of the candidate; "" for the estimated one
       seconds     of the fastest candidate
       estimated   seconds of the candidate that estimates prefer
       tried       the number of candidates
       when        date and time in UTC
-With --export, --import:
-  file, findings  the file, and the number of findings
-With --forget:
-  removed         the names of the files that were removed
+With --export, --import, --forget:
+  count           how many of them
 """
+
+_FORMAT = 1
+
+_MOST_BYTES = 1 << 25
+"""The largest file that is imported."""
+
+_READERS: dict[Table, store.Reader] = {"plans": read_finding, "rates": read_rates}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_output(parser)
-    parser.add_argument(
-        "--backend", nargs="+", action="extend", metavar="NAME", help="show or forget only these (default: all)"
-    )
+    about = "show, export or forget only these (default: all)"
+    parser.add_argument("--backend", nargs="+", action="extend", metavar="NAME", help=about)
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--show", action="store_true", help="show what is stored; the default")
-    either.add_argument("--export", metavar="FILE", type=Path, help="write what holds for this machine to a file")
+    either.add_argument("--export", metavar="FILE", type=Path, help="write it to a file")
     either.add_argument("--import", metavar="FILE", type=Path, dest="import_", help="add what --export wrote")
-    either.add_argument("--forget", action="store_true", help="remove what is stored")
+    either.add_argument("--forget", action="store_true", help="remove it")
 
 
 def run(options: argparse.Namespace) -> bool:
@@ -72,66 +83,119 @@ def run(options: argparse.Namespace) -> bool:
     Raises:
         EinsumxError: a file cannot be read or written, or was measured elsewhere.
     """
-    folder = str(cache_folder())
-    if options.export or options.import_:
+    folder, selected = cache_folder(), (options.backend or (), options.device.partition(":")[0])
+    if options.export or options.import_ or options.forget:
         path: Path = options.export or options.import_
-        count = _transfer(path, is_export=options.export is not None)
+        try:
+            if options.forget:
+                count, done = sum(store.remove(table, *selected) for table in _READERS), f"removed from {folder}"
+            elif options.export:
+                count, done = _export(path, *selected), f"exported to {path}"
+            else:
+                count, done = _import(path), f"imported from {path}"
+        except (OSError, ValueError) as error:
+            raise EinsumxError(str(error)) from error
         if options.json:
-            print_json({"folder": folder, "file": str(path), "findings": count})
+            print_json({"folder": folder, "count": count})
         else:
-            print(f"{count} {'exported to' if options.export else 'imported from'} {path}")
-    elif options.forget:
-        removed = wisdom.forget(options.backend or (), options.device)
-        if options.json:
-            print_json({"folder": folder, "removed": [path.name for path in removed]})
-        else:
-            print(f"{len(removed)} removed from {folder}")
+            print(f"{count} {done}")
     elif options.json:
-        parts = [{**asdict(origin), "findings": _data(findings)} for origin, findings in _readable(options)]
-        print_json({"folder": folder, "wisdom": parts})
+        print_json({"folder": folder, **_data(*selected)})
     else:
         require_rich()
-        stored = list(_readable(options))
-        for origin, findings in stored:
-            _print_table(origin, findings)
-        print(f"{'stored' if stored else 'nothing is stored'} in {folder}")
+        tables = [store.read(table, reader, *selected) for table, reader in _READERS.items()]
+        for origin in dict.fromkeys([row.origin for rows in tables for row in rows]):
+            _print(origin, *[[row for row in rows if row.origin == origin] for rows in tables])
+        print(f"{'stored' if any(tables) else 'nothing is stored'} in {folder}")
     return True
 
 
-def _transfer(path: Path, *, is_export: bool) -> int:
+def _data(backends: Collection[str], device: str) -> dict[str, list[dict[str, Any]]]:
+    """What is stored, as JSON has it."""
+    data: dict[str, list[dict[str, Any]]] = {}
+    for table, reader in _READERS.items():
+        rows = store.read(table, reader, backends, device)
+        values = [asdict(row.value) if table == "plans" else row.value for row in rows]
+        data[table] = [{**row.origin._asdict(), "key": row.key, "value": value} for row, value in zip(rows, values)]
+    return data
+
+
+def _export(path: Path, backends: Collection[str], device: str) -> int:
+    """Write what is stored to a file, and return the number of rows."""
+    data = _data(backends, device)
     try:
-        return wisdom.export_to(path) if is_export else wisdom.import_from(path)
+        write_text(path, json.dumps({"format": _FORMAT, **data}, indent=1) + "\n")
+    except OSError as error:
+        raise OSError(f"{path} is not exported: {error}") from error
+    return sum(map(len, data.values()))
+
+
+def _import(path: Path) -> int:
+    """Store the rows of an exported file that hold for this machine and its software, and return their number.
+
+    They replace rows about the same. Nothing is stored if one of them is malformed, or none holds here.
+    """
+    try:
+        data = parse(read_text(path, _MOST_BYTES), _MOST_BYTES)
+        if not isinstance(data, dict) or set(data) != {"format", *_READERS} or data["format"] != _FORMAT:
+            raise ValueError(f"it has no wisdom of format {_FORMAT} in it")
+        tables = {table: _rows(data[table], reader) for table, reader in _READERS.items()}
+        origins = {row.origin for rows in tables.values() for row in rows}
+        fitting = {origin for origin in origins if _holds(origin)}
+        if origins and not fitting:
+            raise ValueError(f"it was measured elsewhere: {shown(', '.join(min(origins)))}")
+        for table, rows in tables.items():
+            store.write(table, [row for row in rows if row.origin in fitting])
     except (OSError, RuntimeError, ValueError) as error:
-        raise EinsumxError(f"{path} is not {'exported' if is_export else 'imported'}: {error}") from error
+        raise EinsumxError(f"{path} is not imported: {error}") from error
+    return sum(row.origin in fitting for rows in tables.values() for row in rows)
 
 
-def _readable(options: argparse.Namespace) -> Iterator[tuple[Origin, dict[str, Finding]]]:
-    """The contents of files; reports files that cannot be used on standard error."""
-    for path in wisdom_files.stored_files(options.backend or (), options.device.partition(":")[0]):
-        try:
-            yield wisdom_files.read_file(path)
-        except (OSError, ValueError) as error:
-            print(f"{path} is not used: {error}", file=sys.stderr)
+def _rows(data: Any, reader: store.Reader) -> list[Row]:
+    """The checked rows of a table, from a file."""
+    if not isinstance(data, list) or len(data) > store.MOST_ROWS:
+        raise ValueError(f"{shown(data)} is not a list of at most {store.MOST_ROWS} rows")
+    rows = []
+    for each in data:
+        if not isinstance(each, dict) or set(each) != {*Origin._fields, "key", "value"}:
+            raise ValueError(f"{shown(each)} is not a row")
+        origin = Origin(*[each[name] for name in Origin._fields])
+        row = store.check_row(Row(origin, each["key"], json.dumps(each["value"])))
+        reader(row.key, row.value)
+        rows.append(row)
+    return rows
 
 
-def _data(findings: dict[str, Finding]) -> dict[str, Any]:
-    return {key: asdict(finding) for key, finding in findings.items()}
+def _holds(origin: Origin) -> bool:
+    """Whether rows hold for this machine and its software."""
+    try:
+        adapter = get_backend(origin.backend)
+    except EinsumxError:  # another process may know it
+        return False
+    return store.fits(origin, store.origin_of(adapter, "" if origin.device == "default" else origin.device))
 
 
-def _print_table(origin: Origin, findings: dict[str, Finding]) -> None:
-    table = plain_table()
-    for column in ("equation", "sizes", "dtypes", "selected", "time", "gain", "when"):
-        is_short = column in ("time", "gain", "when")
-        table.add_column(column, justify="right" if is_short else "left", no_wrap=is_short, overflow="fold")
-    for key, finding in findings.items():
-        equation, sizes, _, dtypes, *_ = [*visible(key).split("; "), "", "", ""]
-        gain = f"{finding.estimated / finding.seconds:.2f}×"
-        table.add_row(equation, sizes, dtypes, _selected(finding), timing(finding.seconds), gain, finding.when[:10])
+def _print(origin: Origin, plans: list[Row], rates: list[Row]) -> None:
+    """Print what holds for a backend on a machine."""
+    machine = ", ".join(filter(None, (origin.machine, origin.engine, f"einsumx {origin.einsumx}")))
     out = console()
-    machine = ", ".join(filter(None, (origin.processor, origin.accelerator, origin.blas)))
-    out.print(f"{origin.backend} {origin.framework} on {origin.device}, {machine}\n")
-    out.print(table)
-    out.print()
+    out.print(visible(f"{origin.backend} {origin.framework} on {origin.device}, {machine}"), end="\n\n")
+    for row in rates:
+        texts = [f"{name} {rate_text(name, rate)}" for name, rate in row.value.items()]
+        out.print(f"rates, threads: {row.key}; {', '.join(texts)}\n")
+    if plans:
+        table = plain_table()
+        for column in ("equation", "sizes", "dtypes", "selected", "time", "gain", "when"):
+            is_short = column in ("time", "gain", "when")
+            table.add_column(column, justify="right" if is_short else "left", no_wrap=is_short, overflow="fold")
+        for row in plans:
+            finding: Finding = row.value
+            equation, sizes, _, dtypes, *_ = [*visible(row.key).split("; "), "", "", ""]
+            gain = f"{finding.estimated / finding.seconds:.2f}×"
+            selected, seconds = _selected(finding), timing(finding.seconds)
+            table.add_row(equation, sizes, dtypes, selected, seconds, gain, finding.when[:10])
+        out.print(table)
+        out.print()
 
 
 def _selected(finding: Finding) -> str:

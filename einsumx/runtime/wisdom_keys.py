@@ -1,8 +1,7 @@
-"""How wisdom is named: the key of a contraction, and the names of files."""
+"""The keys of contractions, under which wisdom is kept."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,33 +9,19 @@ from einsumx.ir.layout import layout_pattern, pattern_strides
 from einsumx.ir.parse import symbol
 from einsumx.ir.sizes import is_known
 from einsumx.planner.path import size_class
-from einsumx.runtime.calibration import cache_folder, file_word
 from einsumx.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand
 
-__all__ = ["LONGEST_KEY", "PREFIX", "computed_text", "has_files", "key_of"]
+__all__ = ["LONGEST_KEY", "computed_text", "equation_text", "key_of"]
 
 LONGEST_KEY = 1000
 """Characters of the longest key."""
 
-PREFIX = "wisdom-"
-"""How the names of files in the cache folder begin."""
-
 _STEPS = {1: "", 2: "+", -1: "-", -2: "-+", 0: "*"}
 """How a key marks the step of an axis; see :data:`einsumx.ir.layout.Pattern`."""
-
-
-def has_files(backend: str) -> bool:
-    """Whether there may be a file for a backend; much faster than finding out which it would be.
-
-    Raises:
-        OSError: there is no cache folder, or it cannot be read.
-        RuntimeError: the platform has none.
-    """
-    return any(name.startswith(f"{PREFIX}{file_word(backend)}-") for name in os.listdir(cache_folder()))  # noqa: PTH208
 
 
 def computed_text(dtype: str, accumulate: str | None) -> str:
@@ -48,10 +33,19 @@ def computed_text(dtype: str, accumulate: str | None) -> str:
     return dtype if accumulate in (None, dtype) else f"{dtype} in {accumulate}"
 
 
+def equation_text(equation: SizedEquation) -> str:
+    """The first part of a key, up to its first semicolon. Axes of size 1 that broadcast are written as ``1``."""
+    terms = []
+    for labels, shape in zip(equation.inputs, equation.shapes):
+        axes = zip(labels, shape)
+        terms.append("".join([symbol(label) if size == equation.sizes[label] else "1" for label, size in axes]))
+    return f"{','.join(terms)}->{''.join(map(symbol, equation.output))}"
+
+
 def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, optimize: Any) -> str | None:
     """The key of a contraction in this process; None if nothing is kept about it.
 
-    Axes of size 1 that broadcast are written as ``1``. A layout lists axes from the outermost to the innermost:
+    A layout lists axes from the outermost to the innermost:
     ``C`` is C order, ``+`` marks a gap inside the axis, ``-`` a negative stride, ``*`` a stride of 0.
 
     Args:
@@ -73,13 +67,9 @@ def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, opt
     layouts = [_layout(operand) for operand in operands]
     if asked is None or None in layouts or not is_known(equation.sizes):
         return None
-    terms = []
-    for labels, shape in zip(equation.inputs, equation.shapes):
-        axes = zip(labels, shape)
-        terms.append("".join([symbol(label) if size == equation.sizes[label] else "1" for label, size in axes]))
     sizes = [f"{symbol(label)}={size_class(size)}" for label, size in enumerate(equation.sizes)]
     parts = (
-        f"{','.join(terms)}->{''.join(map(symbol, equation.output))}",
+        equation_text(equation),
         " ".join(sizes),
         " ".join(map(str, layouts)),
         " ".join([operand.dtype + " weak" * operand.weak for operand in operands]),
