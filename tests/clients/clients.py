@@ -49,7 +49,7 @@ class Client:
         source: where its tests are.
         tests: files or folders, from the source's root.
         frameworks: what :func:`einsumx.patch` is called with.
-        functions: of other libraries, as ``module:name``, which become :func:`einsumx.einsum`.
+        replaced: a function of another library, as ``module:name``, and the one that takes its place.
         options: of pytest.
         settings: the file with pytest's settings, from the source's root.
         environment: variables for its tests.
@@ -64,7 +64,7 @@ class Client:
     source: Source
     tests: tuple[str, ...]
     frameworks: tuple[str, ...]
-    functions: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     settings: str = ""
     environment: dict[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ CLIENTS = (
         source=PYSCF,
         tests=PYSCF_TESTS,
         frameworks=("numpy",),
-        functions=("pyscf.lib:einsum",),
+        replaced=("pyscf.lib:einsum", "einsumx.interop.pyscf:contract"),
         title="pyscf, also its `lib.einsum`",
     ),
     Client(

@@ -1,9 +1,10 @@
 """A pytest plugin for another project's tests: patches frameworks with einsumx, and writes down what each test did.
 
-The environment has the settings: ``EINSUMX_CLIENT_PATCH``, the frameworks with commas between them, or nothing to
-leave all as they are; ``EINSUMX_CLIENT_REPLACE``, functions of other libraries, as ``module:name``, that become
-``einsumx.einsum``; ``EINSUMX_CLIENT_REPORT``, the JSON file to write. All is patched when pytest loads the plugin,
-before the tests import anything. Every test starts from the same random numbers, so that two runs are comparable.
+The environment has the settings: ``EINSUMX_CLIENT_PATCH``, the frameworks with commas between them;
+``EINSUMX_CLIENT_REPLACE``, a function of another library, as ``module:name``, a comma, and the one that takes its
+place; ``EINSUMX_CLIENT_NATIVE``, if it is 1, to leave all functions as they are, and only take the time of their calls;
+``EINSUMX_CLIENT_REPORT``, the JSON file to write. All is patched when pytest loads the plugin, before the tests import
+anything. Every test starts from the same random numbers, so that two runs are comparable.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ SEVERITY = ("passed", "skipped", "xfailed", "xpassed", "failed")
 """Outcomes; a test has the last one that its phases or subtests have."""
 
 frameworks = [name for name in os.environ.get("EINSUMX_CLIENT_PATCH", "").split(",") if name]
-functions = [name for name in os.environ.get("EINSUMX_CLIENT_REPLACE", "").split(",") if name]
+replaced = [place for place in os.environ.get("EINSUMX_CLIENT_REPLACE", "").split(",") if place]
 tests: dict[str, dict[str, Any]] = {}
 reasons: dict[str, int] = {}
 """Why calls went to the framework, and how many."""
 missing: list[str] = []
 """Frameworks that this einsumx cannot patch."""
+is_native = os.environ.get("EINSUMX_CLIENT_NATIVE") == "1"
+inside = {"first": 0.0, "again": 0.0}
+"""The processor time in calls of the functions: in the first of each equation, shapes and dtypes, and in the others."""
 
 
 class Counts:
@@ -44,6 +48,7 @@ class Counts:
 
     served = 0
     left = 0
+    depth = 0
 
 
 class Fallbacks(logging.Handler):
@@ -67,16 +72,45 @@ class Forgetful(set[Any]):
 
 
 def counted(ours: Function) -> Function:
-    """The same function, with a count of the calls that it does not leave to the framework."""
+    """The same function, with a count of the calls that it does not leave to the framework, and their time."""
+    timed_ours = timed(ours)
 
     @wraps(ours)
     def function(*operands: Any, **options: Any) -> Any:
         left = Counts.left
-        result = ours(*operands, **options)
+        result = timed_ours(*operands, **options)
         Counts.served += Counts.left == left
         return result
 
     return function
+
+
+def timed(function: Function) -> Function:
+    """The same function, whose processor time is added up. Calls within a call are part of it."""
+    seen: set[Any] = set()
+
+    @wraps(function)
+    def call(*operands: Any, **options: Any) -> Any:
+        if Counts.depth:
+            return function(*operands, **options)
+        key = tuple(map(described, operands))
+        Counts.depth += 1
+        begin = time.process_time()
+        try:
+            return function(*operands, **options)
+        finally:
+            inside["again" if key in seen else "first"] += time.process_time() - begin
+            Counts.depth -= 1
+            seen.add(key)
+
+    return call
+
+
+def described(argument: Any) -> Any:
+    """An equation or a list of labels as text, or the shape and dtype of an array."""
+    if hasattr(argument, "shape"):
+        return tuple(argument.shape), str(getattr(argument, "dtype", ""))
+    return str(argument)
 
 
 def count_calls() -> None:
@@ -85,14 +119,16 @@ def count_calls() -> None:
     made: list[Function] = []
 
     def counted_behind(adapter: Any, native: Function) -> Function:
-        made.append(counted(behind(adapter, native)))
+        made.append(timed(native) if is_native else counted(behind(adapter, native)))
         return made[-1]
 
     def counted_places(names: patching.Names) -> list[Any]:
         """The places; a library that is no framework has replacements of its own, which ``behind`` does not make."""
         before = len(made)
         current = places(names)
-        return current if len(made) > before else [place._replace(ours=counted(place.ours)) for place in current]
+        if len(made) > before:
+            return current
+        return [place._replace(ours=timed(place.native) if is_native else counted(place.ours)) for place in current]
 
     patching.behind = counted_behind
     patching.Names._current_places = counted_places  # type: ignore[method-assign]
@@ -110,12 +146,19 @@ def patch() -> None:
             einsumx.patch(name)
         except einsumx.BackendError as error:
             missing.append(f"{name}: {error}")
-    for place in functions:
-        module, _, name = place.partition(":")
-        own, ours = getattr(import_module(module), name), counted(einsumx.einsum)
+    if replaced:
+        own, ours = map(function_at, replaced)
+        counting = timed(own) if is_native else counted(ours)
         for each in list(sys.modules.values()):
             for key in [key for key, value in vars(each).items() if value is own]:
-                setattr(each, key, ours)
+                setattr(each, key, counting)
+
+
+def function_at(place: str) -> Function:
+    """The function at ``module:name``."""
+    module, _, name = place.partition(":")
+    function: Function = getattr(import_module(module), name)
+    return function
 
 
 if frameworks:
@@ -188,4 +231,5 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the report."""
     result = {"tests": tests, "reasons": reasons, "missing": missing, "served": Counts.served, "left": Counts.left}
+    result["inside"] = inside
     Path(os.environ["EINSUMX_CLIENT_REPORT"]).write_text(json.dumps(result, indent=1))

@@ -99,8 +99,9 @@ def run_tests(client: Client, root: Path, *, is_patched: bool) -> Result:
             **os.environ,
             **client.environment,
             "EINSUMX_CACHE": os.devnull,
-            "EINSUMX_CLIENT_PATCH": ",".join(client.frameworks * is_patched),
-            "EINSUMX_CLIENT_REPLACE": ",".join(client.functions * is_patched),
+            "EINSUMX_CLIENT_PATCH": ",".join(client.frameworks),
+            "EINSUMX_CLIENT_REPLACE": ",".join(client.replaced),
+            "EINSUMX_CLIENT_NATIVE": str(int(not is_patched)),
             "EINSUMX_CLIENT_REPORT": str(report),
             # What compilers keep on disk would make the second run faster.
             "NUMBA_CACHE_DIR": str(Path(folder) / "numba"),
@@ -225,6 +226,12 @@ def seconds(run: Result) -> float:
     return sum(float(test["cpu"]) for test in run["tests"].values())
 
 
+def inside(run: Result) -> str:
+    """The processor time in einsum: in first calls, and in others."""
+    times = run.get("inside", {})
+    return f"{times['first']:.2f} + {times['again']:.2f} s" if times else ""
+
+
 def row(client: Client, result: Result) -> list[str]:
     """A client's row of the table."""
     plain, patched = result["plain"], result["patched"]
@@ -241,6 +248,8 @@ def row(client: Client, result: Result) -> list[str]:
         f"{patched.get('left', 0):,}",
         f"{seconds(plain):.1f} s",
         f"{seconds(patched):.1f} s",
+        inside(plain),
+        inside(patched),
     ]
 
 
@@ -256,6 +265,8 @@ HEAD = [
     "calls left",
     "CPU time before",
     "CPU time patched",
+    "of it in einsum before",
+    "in einsum patched",
 ]
 
 
