@@ -156,6 +156,39 @@ def test_libraries_that_count_by_thread_have_one_in_every_thread_of_a_call(monke
     assert library.get() == 2
 
 
+class Interrupted:
+    """A BLAS library during whose calls a signal handler or a finalizer computes with several threads, too."""
+
+    is_serial = is_per_thread = False
+    number = 8
+    is_nested = False
+    blas = None
+
+    def nested(self):
+        if not self.is_nested:
+            self.is_nested = True
+            self.blas.release(self.blas.hold())
+            self.is_nested = False
+
+    def get(self):
+        self.nested()
+        return self.number
+
+    def set(self, number):
+        self.nested()
+        self.number = number
+        self.nested()
+
+
+def test_a_hold_within_a_hold_or_its_end_waits_for_nothing_and_leaves_the_number_as_it_was():
+    library = Interrupted()
+    library.blas = threads.Blas([library], 8)
+    hold = library.blas.hold()
+    assert library.number == 1
+    library.blas.release(hold)
+    assert library.number == 8
+
+
 def test_a_limit_set_from_outside_is_honoured_and_kept(four_in_blas):
     seen = set()
     both = threading.Barrier(2, timeout=60)

@@ -80,7 +80,7 @@ class Blas:
         self._shared = [library for library in parallel if not library.is_per_thread]
         self._own = [library for library in parallel if library.is_per_thread]
         self._usual = usual
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler or a finalizer may need a hold inside of these methods
         self._holders: list[int] = []  # the most threads that each of them allows
         self._saved: list[int] = []
 
@@ -89,9 +89,9 @@ class Blas:
         with self._lock:
             if not self._holders:
                 self._saved = [library.get() for library in self._shared]
-            before = self._allowed()
+            before = self._allowed(self._holders)
             self._holders.append(most)
-            change(self._shared, before, self._allowed())
+            change(self._shared, before, self._allowed(self._holders))
             lowest = min(self._saved, default=self._usual)
         own = limit(self._own, most)
         return Hold(min(lowest, *own) if own else lowest, self._usual, most, own)
@@ -100,13 +100,14 @@ class Blas:
         """Undo a hold, in its thread; the last release restores the numbers from before the first hold."""
         change(self._own, [min(hold.most, number) for number in hold.own], hold.own)
         with self._lock:
-            before = self._allowed()
-            self._holders.remove(hold.most)
-            change(self._shared, before, self._allowed())
+            left = self._holders.copy()
+            left.remove(hold.most)
+            change(self._shared, self._allowed(self._holders), self._allowed(left))
+            self._holders.remove(hold.most)  # only now, as a hold without others before it saves the numbers
 
-    def _allowed(self) -> list[int]:
-        """How many threads the holders leave to each library."""
-        return [min([number, *self._holders]) for number in self._saved]
+    def _allowed(self, holders: list[int]) -> list[int]:
+        """How many threads these holders leave to each library."""
+        return [min([number, *holders]) for number in self._saved]
 
     def settle_worker(self) -> None:
         """In a thread of the pool: one thread, permanently, in libraries with a number for each thread."""
@@ -115,4 +116,4 @@ class Blas:
 
     def restore(self) -> None:
         """Restore the numbers from before any hold, in a child process without the holders."""
-        change(self._shared, self._allowed(), self._saved)
+        change(self._shared, self._allowed(self._holders), self._saved)

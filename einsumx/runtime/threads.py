@@ -203,7 +203,7 @@ class _Pool:
         """Start over, in a process without the threads."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._workers = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
         """Execute ``jobs`` in the caller's thread and in up to ``helpers`` others."""
