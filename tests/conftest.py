@@ -55,6 +55,18 @@ def quiet_machine(monkeypatch):
     monkeypatch.setattr(machine, "sleep", lambda seconds: None)
 
 
+@pytest.fixture
+def forgotten():
+    """Nothing was measured before a test, and what it measures is forgotten."""
+    from einsumx.runtime import caches, wisdom
+
+    wisdom._known.clear()
+    caches.cache_clear()
+    yield
+    wisdom._known.clear()
+    caches.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def example_folder(tmp_path_factory):
     """The package that ``einsumx new-backend`` writes for the library in tests/example_library."""

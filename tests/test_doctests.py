@@ -23,6 +23,7 @@ def modules():
     return sorted(name for name in names if not name.endswith(".__main__"))
 
 
+@pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("name", modules())
 def test_examples_in_docstrings_print_what_they_say(name):
     try:

@@ -11,18 +11,13 @@ from threads import in_threads
 import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.planner.selection import ESTIMATE, Selection
-from einsumx.runtime import effort, trials, wisdom
+from einsumx.runtime import effort, trials
 from einsumx.runtime.trials import Trials, combined
 
 NUMPY = get_backend("numpy")
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    einsumx.cache_clear()
-    yield
-    einsumx.cache_clear()
-    wisdom._known.clear()
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 class Machine:

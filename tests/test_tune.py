@@ -15,18 +15,13 @@ CHAIN = "ij,jk,kl->il"
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch, tmp_path):
+def quiet(monkeypatch, tmp_path, forgotten):
     """A machine on which nothing disturbs, and a cache folder of its own."""
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
     monkeypatch.setattr(machine, "disturbances", lambda *_: [])
     monkeypatch.setattr(machine.Watch, "erratic", lambda _: [])
     monkeypatch.setattr(machine, "_REST", 0.0)
-    wisdom._known.clear()
     wisdom._failures.clear()
-    einsumx.cache_clear()
-    yield
-    wisdom._known.clear()
-    einsumx.cache_clear()
 
 
 @pytest.fixture
