@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from einsumx.errors import visible
 from einsumx.ir.text import quantity
-from einsumx.render.timeline import Row, Timeline
+from einsumx.render.timeline import PictureRow, Timeline
 
 __all__ = ["printable", "svg_text", "theme_rules"]
 
@@ -207,7 +207,7 @@ class _Picture:
             self._draw_lines(x, y - _LINE, [name], "quiet")
         return y + 2 * _PAD
 
-    def _draw_cells(self, row: Row, cells: Mapping[str, Sequence[str]], y: float) -> float:
+    def _draw_cells(self, row: PictureRow, cells: Mapping[str, Sequence[str]], y: float) -> float:
         """Draw the texts of a row, and its share of the work as a line. Returns where the longest text ends."""
         for name, (x, width) in self._columns.items():
             self._draw_lines(x, y, cells[name], _STYLES.get((name, row.kind), "text"))
@@ -242,7 +242,7 @@ class _Picture:
 # -- the tree ---------------------------------------------------------------------------------------------------
 
 
-def _lanes(rows: Sequence[Row]) -> list[int]:
+def _lanes(rows: Sequence[PictureRow]) -> list[int]:
     """The lane of each row's node, counted from the left. A value keeps its lane until its last reader."""
     last = {source: place for place, row in enumerate(rows) for source in row.sources}
     values: list[int] = []  # in each lane; -1 for none
@@ -262,7 +262,7 @@ def _lanes(rows: Sequence[Row]) -> list[int]:
 # -- text and numbers -------------------------------------------------------------------------------------------
 
 
-def _cells(row: Row) -> dict[str, list[str]]:
+def _cells(row: PictureRow) -> dict[str, list[str]]:
     """The lines of a row in each column."""
     times = f"{row.times}×" if row.times else ""
     texts = {"times": times, "what runs": row.call, "axes": row.axes, "array": row.array, "cost": row.cost}

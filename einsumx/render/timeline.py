@@ -30,13 +30,13 @@ from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.request import adapter_in
 
-__all__ = ["Kind", "Row", "Timeline", "blocked_timeline", "plan_timeline"]
+__all__ = ["Kind", "PictureRow", "Timeline", "blocked_timeline", "plan_timeline"]
 
 Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PictureRow:
     """An operand, an op, or the result.
 
     Attributes:
@@ -80,7 +80,7 @@ class Timeline:
 
     text: str
     facts: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PictureRow, ...]
     base: int
     limit: int = 0
 
@@ -111,7 +111,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     text = plan_text(program, program_cost(program, kernels))
     program = program.sized(dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL))
     cost, axes = program_cost(program, kernels), _plan_axes(program)
-    rows: list[Row] = []
+    rows: list[PictureRow] = []
     unread, left = dict(enumerate(program.operands)), 0
     for op, entry, held in zip(program.ops, cost.ops, in_use(program, cost.ops)):
         before = held - entry.allocated
@@ -120,7 +120,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
         left = entry.allocated or left  # a view keeps its source alive
     rows += [_operand_row(slot, operand, axes, left) for slot, operand in unread.items()]
     array, result = _array(cost.output_bytes, program.dtype), axes.text(program.result, program.shape)
-    rows.append(Row(-1, "result", f"result %{program.result}", result, array, "", left, (program.result,)))
+    rows.append(PictureRow(-1, "result", f"result %{program.result}", result, array, "", left, (program.result,)))
     facts = tuple(f"{name}: {value}" for name, value in summary(cost).items())
     return Timeline(text=text, facts=facts, rows=tuple(rows), base=cost.input_bytes)
 
@@ -197,17 +197,17 @@ def _array(nbytes: int, dtype: str) -> str:
     return f"{quantity(nbytes, 'B')} {dtype}"
 
 
-def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Row:
+def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> PictureRow:
     array = _array(operand.nbytes, operand.dtype)
-    return Row(slot, "operand", f"%{slot} = operand {slot}", axes.text(slot, operand.shape), array, "", held)
+    return PictureRow(slot, "operand", f"%{slot} = operand {slot}", axes.text(slot, operand.shape), array, "", held)
 
 
-def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> Row:
+def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
     kind: Kind = "native" if isinstance(op, ops.Native) else op.kind
     call = f"%{op.out} = {call_text(op)}"
     array = "" if op.kind == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
-    return Row(op.out, kind, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
+    return PictureRow(op.out, kind, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
 
 
 class _BlockedRows:
@@ -236,7 +236,7 @@ class _BlockedRows:
         self._stages = iter(stage_lines(cut.root, self._names))
         self._stage_costs: dict[Stage, StageCost] = {}
         self._slots = count(len(program.operands))
-        self.rows: list[Row] = []
+        self.rows: list[PictureRow] = []
         self.base = landing.waiting * self._block + landing.beside + cut.read_ahead
         self.base += landing.cut if cut.root.nest else 0
 
@@ -248,10 +248,10 @@ class _BlockedRows:
         held = cost.value + sum(size for _, size in cost.kept) + landing.copied * self._block
         held += 0 if root.nest else landing.whole
         call, array, access = f"result %{slot}", _array(cost.value, self._program.dtype), "stored in the result"
-        row = Row(-1, "result", call, axes, array, access, held, (slot,))
+        row = PictureRow(-1, "result", call, axes, array, access, held, (slot,))
         self._add(row, root.nest, self.rows[-1].stage)
 
-    def _add(self, row: Row, loops: Sequence[int], stage: str) -> None:
+    def _add(self, row: PictureRow, loops: Sequence[int], stage: str) -> None:
         """Add a row that runs in these loops."""
         times = prod(self._counts[label] for label in loops)
         self.rows.append(replace(row, work=row.work * times, times=times, stage=stage))
@@ -288,7 +288,7 @@ class _BlockedRows:
             slot, operand = slots[place], body.operands[place]
             call, array = f"%{slot} = block of operand {slot}", _array(operand.nbytes, operand.dtype)
             access = "in place" if self._program.in_place[slot] else "read"
-            row = Row(slot, "operand", call, axes.text(place, operand.shape), array, access, held)
+            row = PictureRow(slot, "operand", call, axes.text(place, operand.shape), array, access, held)
             self._add(row, stage.nests[place], text)
         alive += total
         cost = program_cost(body, self._model.adapter)
@@ -301,7 +301,7 @@ class _BlockedRows:
             part, slot = slot, next(self._slots)
             call = f"%{slot} = add up %{part} over blocks of {' '.join(self._names[label] for label in stage.loops)}"
             array, additions = _array(exact.value, body.dtype), f"{quantity(prod(body.shape))} additions"
-            row = Row(slot, "work", call, written, array, additions, alive + exact.value, (part,))
+            row = PictureRow(slot, "work", call, written, array, additions, alive + exact.value, (part,))
             self._add(row, stage.inside, text)
         return slot, written
 
