@@ -19,6 +19,8 @@ from einsumx.ir.sizes import assumed
 from einsumx.ir.verify import replay
 
 __all__ = [
+    "EINSUM_CALLS",
+    "EINSUM_ROW",
     "LOPSIDED",
     "CostModel",
     "Kernels",
@@ -313,7 +315,7 @@ on the left with its matrices turned or not, and on the right turned."""
 _SHORT_SUM = 64
 """The terms of a sum whose arithmetic hides half of that."""
 
-_EINSUM_CALLS = 1.4
+EINSUM_CALLS = 1.4
 """The time of a call that reads an equation, in calls."""
 
 EINSUM_ROW = 2
@@ -346,7 +348,7 @@ class CostModel:
         """The part of an op's time that does not depend on sizes."""
         if op.kind == "view" and not isinstance(op, ops.Diagonal):
             return self._rates.view
-        return self._rates.call * (_EINSUM_CALLS if isinstance(op, ops.Native) else 1)
+        return self._rates.call * (EINSUM_CALLS if isinstance(op, ops.Native) else 1)
 
     def matmul(
         self,
@@ -433,7 +435,7 @@ class CostModel:
             :mod:`einsumx.ir.loops`.
         """
         rates = self._rates
-        call, work = _EINSUM_CALLS * rates.call, steps * max(operands - 1, 1) * self._arithmetic
+        call, work = EINSUM_CALLS * rates.call, steps * max(operands - 1, 1) * self._arithmetic
         if not rates.sweep:
             return call + work / (rates.native or rates.stream)
         rate = rates.sweep if is_packed and operands < 3 else rates.native or rates.sweep

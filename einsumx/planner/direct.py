@@ -15,7 +15,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import kind
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_ROW, LOPSIDED, CostModel
+from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
@@ -120,7 +120,7 @@ def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
 
 
 def _is_tiny(steps: int, last: Sequence[int], rates: Rates, calls: int = 1) -> bool:
-    """Whether the framework's own einsum loops for less than the overhead of so many calls.
+    """Whether the framework's own einsum loops for less than the overhead of so many calls, or of the only one.
 
     Args:
         steps: multiply-adds.
@@ -128,7 +128,7 @@ def _is_tiny(steps: int, last: Sequence[int], rates: Rates, calls: int = 1) -> b
         rates: of the framework.
         calls: that compute the same.
     """
-    overhead = calls * rates.call
+    overhead = rates.call * (1 if calls == 1 else calls - EINSUM_CALLS)
     if steps > overhead * rates.native:  # which may be more than a float holds
         return False
     return steps / rates.native + steps / min(last, default=1) * EINSUM_ROW * rates.run <= overhead
