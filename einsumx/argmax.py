@@ -54,11 +54,11 @@ def attained(request: Request) -> ArgmaxResult:
         EinsumxError: as :meth:`einsumx.Semiring.argmax` does.
     """
     semiring = request.semiring
-    if semiring is None or semiring.add == "logaddexp":
-        name = None if semiring is None else semiring.name
+    assert semiring is not None
+    if semiring.add == "logaddexp":
         raise ValueError(
-            f"the semiring {name!r} adds up all terms, and none of them attains the sum; einsumx.semirings.max_plus "
-            "has the largest one"
+            f"the semiring {semiring.name!r} adds up all terms, and none of them attains the sum; "
+            "einsumx.semirings.max_plus has the largest one"
         )
     written, inputs = request.written, list(request.operands)
     if lazy(inputs) is not None:
